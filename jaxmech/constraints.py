@@ -28,9 +28,9 @@ from jaxtyping import Array
 from jaxmech.compiler import jacobian
 from jaxmech.quasi_velocities import Rates
 from jaxmech.utils.checks import naming_missing, require_distinct, require_function
-from jaxmech.utils.equal_functions import first_equal
 from jaxmech.utils.jit_cache import traced_once
 from jaxmech.utils.probing import concrete, generic
+from jaxmech.utils.traces import first_equal
 
 Rows = tuple[Array, Array]
 

@@ -26,11 +26,11 @@ from jaxmech.utils.checks import (
     require_function,
     with_standard_promotion,
 )
-from jaxmech.utils.equal_functions import first_equal
 from jaxmech.utils.jit_cache import TRACED_AS
 from jaxmech.utils.pickling import is_called_from, require_importable
 from jaxmech.utils.shapes import VMAP, with_shape
 from jaxmech.utils.text import html_table
+from jaxmech.utils.traces import first_equal
 from jaxmech.utils.trees import as_dtype
 from jaxmech.utils.units import (
     Named,

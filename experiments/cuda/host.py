@@ -11,7 +11,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from experiments.cuda.kernels import Called, Runner
-from jaxmech.compiler.backends.cuda.codegen import module
+from jaxmech.compiler.backends.cuda.program import module
 from jaxmech.compiler.backends.llvm.body import computed_results
 
 _REGISTERS = ("tid", "ntid", "ctaid", "nctaid")

@@ -10,7 +10,7 @@ import numpy as np
 from experiments.cuda import ptxas
 from experiments.cuda.cases import case
 from experiments.cuda.kernels import Called, kernels
-from jaxmech.compiler.backends.cuda.codegen import cuda_program, module
+from jaxmech.compiler.backends.cuda.program import cuda_program, module
 from jaxmech.models import CATALOGUE
 
 STEPS = 100

@@ -13,7 +13,7 @@ import numpy as np
 from experiments.cuda.cases import Case, case
 from experiments.cuda.kernels import kernels
 from jaxmech.compiler import off
-from jaxmech.compiler.backends.cuda.codegen import CudaProgram, cuda_program
+from jaxmech.compiler.backends.cuda.program import CudaProgram, cuda_program
 
 STEPS = 1000
 BATCHES = (10**3, 10**4, 10**5, 10**6)

@@ -23,7 +23,6 @@ from jaxmech.compiler.backends.primitive import Content, batch_primitive, mapped
 from jaxmech.compiler.platforms import NATIVE, finite_arguments, is_on, lowered_for
 from jaxmech.compiler.vectorize import run_alone, run_jaxpr
 from jaxmech.utils.announce import announced
-from jaxmech.utils.delayed_jaxpr import DelayedJaxpr
 from jaxmech.utils.jax_internals import (
     ClosedJaxpr,
     LoweringRuleContext,
@@ -39,6 +38,7 @@ from jaxmech.utils.jax_internals import (
     without_unused,
 )
 from jaxmech.utils.jit_cache import uncollected
+from jaxmech.utils.traces import DelayedJaxpr
 
 Flags = tuple[bool, ...]
 Arrays = Sequence[Array]

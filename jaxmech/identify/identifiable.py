@@ -24,8 +24,8 @@ from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.subjects import Subject, with_params
 from jaxmech.system import Params
 from jaxmech.utils.checks import require_function, require_kind
-from jaxmech.utils.equal_functions import first_equal
 from jaxmech.utils.text import setting
+from jaxmech.utils.traces import first_equal
 
 InitialStates = Literal["fixed", "free"]
 Optimizer = TrustRegion | Any  # or Descent, or an optax transformation

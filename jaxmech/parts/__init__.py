@@ -1,15 +1,14 @@
 """Parts of mechanisms: bodies, joints and forces that compose into a `System`.
 
-Read upward: `values`, `vectors` and `directions` are numbers and geometry, `body` and
-`rigid_bodies` the bodies, made of `solids` with `mass` and `inertia` and drawn by `visuals`,
-`position_equations` and `velocity_equations` the elements that joints are made of. `joints` are
-those that can have coordinates, each in one class with all that is known about it; `point_joints`,
-`gears`, `rack`, `rolling`, `clutches` and the `contacts` of cams and curved bodies are always
-constraints, and `gaps` are stops, ropes and bodies that touch and part. `kinematics` says where
-bodies are, in coordinates of their own or in those of joints, and `dynamics` has M and Q in the
-latter. `forces` act on bodies and in joints, and `joint_loads` are what joints exert. `equations`
-makes the system of a `mechanism`, whose `body_motions` can be asked for, after the checks of
-`validation`; `geometry` and `drawing` draw it, and `outline` prints it.
+Read in this order. `values` and `vectors` are numbers and geometry, `body` and `rigid_bodies` the
+bodies, made of `solids` with `mass` and `inertia` and drawn by `visuals`, `joint_equations` the
+elements that joints are made of. `joints` are those that can have coordinates, each in one class
+with all that is known about it; `point_joints`, `gears`, `rolling`, `clutches` and the `contacts`
+of cams and curved bodies are always constraints, and `gaps` are stops, ropes and bodies that touch
+and part. `kinematics` says where bodies are, in coordinates of their own or in those of joints, and
+`dynamics` has M and Q in the latter. `forces` act on bodies and in joints, and `joint_loads` are
+what joints exert. `equations` makes the system of a `mechanism`, whose `body_motions` can be asked
+for, after the checks of `validation`; `geometry` and `drawing` draw it.
 """
 
 from jaxmech.parts.body import AbstractBody as AbstractBody
@@ -27,7 +26,7 @@ from jaxmech.parts.contacts import rolling_profile as rolling_profile
 from jaxmech.parts.contacts import rolling_profiles as rolling_profiles
 from jaxmech.parts.contacts import spline_profile as spline_profile
 from jaxmech.parts.dynamics import MassAndForce as MassAndForce
-from jaxmech.parts.dynamics.passage import connection_of as connection_of
+from jaxmech.parts.dynamics.members import connection_of as connection_of
 from jaxmech.parts.equations import EnergyDifference as EnergyDifference
 from jaxmech.parts.forces import applied_force as applied_force
 from jaxmech.parts.forces import bushing as bushing
@@ -62,6 +61,7 @@ from jaxmech.parts.gaps import rope as rope
 from jaxmech.parts.gaps import stop as stop
 from jaxmech.parts.gears import belt as belt
 from jaxmech.parts.gears import gear as gear
+from jaxmech.parts.gears import rack as rack
 from jaxmech.parts.geometry import direction_of as direction_of
 from jaxmech.parts.geometry import joint_points as joint_points
 from jaxmech.parts.inertia import Inertia as Inertia
@@ -89,7 +89,6 @@ from jaxmech.parts.point_joints import given_position as given_position
 from jaxmech.parts.point_joints import point_on_line as point_on_line
 from jaxmech.parts.point_joints import point_on_plane as point_on_plane
 from jaxmech.parts.point_joints import point_on_surface as point_on_surface
-from jaxmech.parts.rack import rack as rack
 from jaxmech.parts.rigid_bodies import AbstractRigidBody as AbstractRigidBody
 from jaxmech.parts.rigid_bodies import planar_body as planar_body
 from jaxmech.parts.rigid_bodies import spatial_body as spatial_body

@@ -4,6 +4,8 @@ A body has a reference point, the origin of the axes that are fixed to it. Point
 directions on it are given along these axes; everything else is along the axes of the ground.
 
 A point mass has the coordinates x, y and in space z [m], and the kinetic energy m v . v / 2.
+
+`separation` to `turn_about` are vectors between points and directions that are fixed to bodies.
 """
 
 import abc
@@ -14,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.parts.values import Reader, Value, non_negative, require_sign
-from jaxmech.parts.vectors import apply, cross, moment, quarter_turn
+from jaxmech.parts.values import Reader, Value, Vector, non_negative, require_sign, unit
+from jaxmech.parts.vectors import apply, cross, moment, normals, quarter_turn
 from jaxmech.utils.arrays import AnyArray
 
 
@@ -344,3 +346,36 @@ def point_mass(name: str, *, mass: Value, dimension: int = 2) -> PointMass:
             f"Body {name!r} must have `dimension` 2 (plane) or 3 (space), but has {dimension!r}."
         )
     return PointMass(name, non_negative(f"body {name!r}", "mass", mass), dimension)
+
+
+Frames = tuple[Frame, ...]
+
+
+def separation(frames: Frames, at_a: Vector, at_b: Vector, read: Reader) -> AnyArray:
+    """The vector from the point on a to the point on b, along the axes of the ground, (d,)."""
+    a, b = frames
+    size = a.origin.shape[0]
+    return b.point(read.vector(at_b, size)) - a.point(read.vector(at_a, size))
+
+
+def pointing(frame: Frame, local: Vector, read: Reader) -> AnyArray:
+    """A unit vector fixed to a body, along the axes of the ground, (d,)."""
+    return frame.direction(unit(read, local, frame.origin.shape[0]))
+
+
+def across(frame: Frame, axis: Vector, read: Reader) -> AnyArray:
+    """The normals of an axis of a body, along the axes of the body, (1, 2) or (2, 3)."""
+    return normals(unit(read, axis, frame.origin.shape[0]))
+
+
+def along(frame: Frame, axis: Vector, direction: AnyArray, read: Reader) -> AnyArray:
+    """The component of a direction along an axis of a body."""
+    return unit(read, axis, frame.origin.shape[0]) @ frame.components(direction)
+
+
+def turn_about(frames: Frames, axis_a: Vector, axis_b: Vector, read: Reader) -> tuple[Array, Array]:
+    """Cosine and sine of the angle from the first normal of a's axis to that of b's."""
+    a, b = frames
+    w = b.direction(across(b, axis_b, read)[0])
+    cosine, sine = apply(across(a, axis_a, read), a.components(w))
+    return cosine, sine

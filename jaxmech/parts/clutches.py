@@ -15,12 +15,11 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import Moving
-from jaxmech.parts.forces.drives import freedom_of
-from jaxmech.parts.joints.base import EquationJoint, Joint
+from jaxmech.parts.forces.in_joints import freedom_of
+from jaxmech.parts.joint_equations import AbstractVelocity
+from jaxmech.parts.joints.base import AbstractFreedom, EquationJoint, Joint
 from jaxmech.parts.joints.checks import part_name
-from jaxmech.parts.joints.freedoms import AbstractFreedom
 from jaxmech.parts.values import Reader, Value, number
-from jaxmech.parts.velocity_equations import AbstractVelocity
 from jaxmech.utils.text import capital
 
 

@@ -15,8 +15,7 @@ from jaxtyping import Array
 from jaxmech import meshes
 from jaxmech.geometry import BY_BODY, GROUND, Solid, circle, line, scaled
 from jaxmech.meshes import Triangles
-from jaxmech.parts.body import AbstractBody, Frame, Ground
-from jaxmech.parts.directions import Frames, across, pointing
+from jaxmech.parts.body import AbstractBody, Frame, Frames, Ground, across, pointing
 from jaxmech.parts.rigid_bodies import AbstractRigidBody
 from jaxmech.parts.values import Reader, Vector
 from jaxmech.parts.vectors import normals, quarter_turn

@@ -11,7 +11,6 @@ from jaxmech.constraints import Holonomic
 from jaxmech.dry_friction import DryFriction
 from jaxmech.parts.body import Load, sum_of_loads
 from jaxmech.parts.dynamics import MassAndForce
-from jaxmech.parts.forces.coordinate_force import CoordinateForce
 from jaxmech.parts.forces.elements import (
     AbstractForce,
     AbstractLoad,
@@ -20,13 +19,13 @@ from jaxmech.parts.forces.elements import (
     Coordinates,
     Gravity,
 )
+from jaxmech.parts.forces.in_joints import CoordinateForce
 from jaxmech.parts.gaps import Gap
 from jaxmech.parts.joint_loads import JointLoads
 from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
-from jaxmech.parts.kinematics.spins import Spins
-from jaxmech.parts.kinematics.tree import spanning_tree
+from jaxmech.parts.kinematics.tree import Spins, spanning_tree
 from jaxmech.parts.values import Reader
 from jaxmech.system import System
 from jaxmech.unilateral import Unilateral

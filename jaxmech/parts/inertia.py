@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxmech.parts.vectors import apply, cross, cross_table
 from jaxmech.utils.arrays import AnyArray
-from jaxmech.utils.repeated import repeated
+from jaxmech.utils.traces import repeated
 
 
 class Turn(NamedTuple):

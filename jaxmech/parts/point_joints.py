@@ -11,7 +11,7 @@
     given_position     1, 1             2, 5             force [N] along the axis
 
 Freedoms are those of b relative to a. Forces and torques are those of a on b, at the point of b
-(`position_equations.py`).
+(`joint_equations.py`).
 
 Each function raises a TypeError for an argument that is not a body or not a value, and a ValueError
 for bodies, points or directions that do not fit; the message names the joint.
@@ -22,11 +22,7 @@ from typing import Any
 
 from jaxmech.parts.body import AbstractBody, ground
 from jaxmech.parts.drawing import Drawing, Shapes
-from jaxmech.parts.joints.base import EquationJoint, Joint
-from jaxmech.parts.joints.checks import part_name, partners, pinned, point, turning_pair
-from jaxmech.parts.joints.revolute import Revolute
-from jaxmech.parts.joints.spherical import Spherical
-from jaxmech.parts.position_equations import (
+from jaxmech.parts.joint_equations import (
     Across,
     Apart,
     Level,
@@ -34,6 +30,10 @@ from jaxmech.parts.position_equations import (
     RelativeAngle,
     RelativeAttitude,
 )
+from jaxmech.parts.joints.base import EquationJoint, Joint
+from jaxmech.parts.joints.checks import part_name, partners, pinned, point, turning_pair
+from jaxmech.parts.joints.revolute import Revolute
+from jaxmech.parts.joints.spherical import Spherical
 from jaxmech.parts.values import Value, Vector, direction, number, positive
 from jaxmech.utils.checks import require_function
 

@@ -20,15 +20,22 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.geometry import BY_BODY, line
-from jaxmech.parts.body import AbstractBody, Frame, Moving, ground
-from jaxmech.parts.directions import Frames, across, pointing, separation
+from jaxmech.parts.body import (
+    AbstractBody,
+    Frame,
+    Frames,
+    Moving,
+    across,
+    ground,
+    pointing,
+    separation,
+)
 from jaxmech.parts.drawing import TYRE, Drawing, Shapes
+from jaxmech.parts.joint_equations import AbstractPosition, AbstractVelocity, Level, slip
 from jaxmech.parts.joints.base import EquationJoint
 from jaxmech.parts.joints.checks import part_name, partners, pinned, point
-from jaxmech.parts.position_equations import AbstractPosition, Level
 from jaxmech.parts.values import Reader, Value, Vector, direction, positive, require_sign
 from jaxmech.parts.vectors import apply, cross
-from jaxmech.parts.velocity_equations import AbstractVelocity, slip
 from jaxmech.utils.arrays import AnyArray
 
 

@@ -10,12 +10,11 @@ import jax.numpy as jnp
 from jaxmech.constraints import AbstractConstraint
 from jaxmech.dry_friction import DryFriction
 from jaxmech.parts.body import AbstractBody, Ground
-from jaxmech.parts.forces.coordinate_force import CoordinateForce
 from jaxmech.parts.forces.elements import AbstractForce, AbstractTerm, Gravity
+from jaxmech.parts.forces.in_joints import CoordinateForce
+from jaxmech.parts.joint_equations import AbstractPosition, AbstractVelocity
 from jaxmech.parts.joints.base import Joint
-from jaxmech.parts.position_equations import AbstractPosition
 from jaxmech.parts.values import Reader
-from jaxmech.parts.velocity_equations import AbstractVelocity
 from jaxmech.unilateral import Unilateral
 from jaxmech.utils.text import capital
 

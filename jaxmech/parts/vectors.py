@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.utils.arrays import AnyArray
-from jaxmech.utils.repeated import repeated
+from jaxmech.utils.traces import repeated
 
 
 def _quaternion_table() -> np.ndarray:

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.utils.delayed_jaxpr import DelayedJaxpr
 from jaxmech.utils.jax_internals import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from jaxmech.utils.traces import DelayedJaxpr
 
 
 def is_key(value: Any) -> bool:

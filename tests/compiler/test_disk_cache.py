@@ -13,8 +13,7 @@ import pytest
 from jaxmech.compiler import vectorize
 from jaxmech.compiler.backends import disk_cache
 from jaxmech.compiler.backends.cpu import program
-from jaxmech.compiler.backends.cpu.codegen import Kind
-from jaxmech.compiler.backends.cpu.program import Program
+from jaxmech.compiler.backends.cpu.program import Kind, Program
 from jaxmech.compiler.frontend.build import Kernel, function_kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 

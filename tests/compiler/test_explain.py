@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxmech.compiler import NativeCodeWarning, batched, explain, off
-from jaxmech.compiler.backends.cpu import codegen, program
+from jaxmech.compiler.backends.cpu import program
 from jaxmech.compiler.frontend import primitives
 from jaxmech.utils.caller import forget_shown
 
@@ -69,7 +69,7 @@ def raising(error: Exception) -> Any:
 FAULTS = {
     "reading": (primitives.PRIMITIVES, "sin", KeyError("sine")),
     "an assertion": (primitives.PRIMITIVES, "sin", AssertionError()),
-    "writing": (codegen.Body, "write", NotImplementedError("no such instruction")),
+    "writing": (program.Body, "write", NotImplementedError("no such instruction")),
     "LLVM": (program, "compile_module", RuntimeError("LLVM IR parsing error\n<string>:1:2")),
 }
 

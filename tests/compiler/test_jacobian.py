@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmech.compiler import jacobian
-from jaxmech.compiler.frontend.dependencies import dependencies
+from jaxmech.compiler.jacobian import dependencies
 
 X = np.random.default_rng(0).uniform(0.5, 1.5, 12)
 LAST = np.eye(12)[-1]

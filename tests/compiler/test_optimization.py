@@ -9,9 +9,8 @@ import pytest
 from jaxtyping import Array
 
 from jaxmech.compiler import unoptimized, vectorize
-from jaxmech.compiler.backends.cpu import codegen
-from jaxmech.compiler.backends.cpu.codegen import FEW, SMALL, Kind
-from jaxmech.compiler.backends.cpu.program import BRIEF, Program
+from jaxmech.compiler.backends.cpu import program
+from jaxmech.compiler.backends.cpu.program import BRIEF, FEW, SMALL, Kind, Program
 from jaxmech.compiler.frontend.build import Kernel, function_kernel
 
 
@@ -74,7 +73,7 @@ def test_the_flag_of_jax_is_followed() -> None:
 
 @pytest.mark.usefixtures("as_users_do")
 def test_long_code_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(codegen.LONGEST_OPTIMIZED, Kind.ONE, 10)
+    monkeypatch.setitem(program.LONGEST_OPTIMIZED, Kind.ONE, 10)
     assert not is_optimized(until_large, Kind.ONE)
     assert is_optimized(until_large, Kind.LARGE)
 
@@ -89,7 +88,7 @@ def test_code_that_does_not_fit_the_stack_computes_one_trajectory_at_a_time(
         return Program(kernel(fn), frozenset({0}), Kind.SMALL).facts.lanes
 
     usual = vectorize(fn)(many)
-    monkeypatch.setattr(codegen, "MOST_ON_STACK", 30)
+    monkeypatch.setattr(program, "MOST_ON_STACK", 30)
     assert lanes() > 1  # optimized code keeps values in registers
     with unoptimized():
         assert lanes() == 1
@@ -105,7 +104,7 @@ AVX_512, AVX2, SSE = (8, 32), (4, 16), (2, 16)
 def test_lanes_fill_the_registers_of_the_processor(
     registers: tuple[int, int], few: int, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(codegen, "vector_registers", lambda: registers)
+    monkeypatch.setattr(program, "vector_registers", lambda: registers)
 
     def lanes(fn: Callable[[Array], Array], kind: Kind) -> int:
         return Program(kernel(fn), frozenset({0}), kind).facts.lanes
@@ -124,7 +123,7 @@ def test_the_bits_do_not_depend_on_the_registers(monkeypatch: pytest.MonkeyPatch
     fn, many = repeated(40), jnp.linspace(0.3, 50.0, SMALL + 9)
     found = []
     for registers in (AVX_512, AVX2, SSE):
-        monkeypatch.setattr(codegen, "vector_registers", lambda own=registers: own)
+        monkeypatch.setattr(program, "vector_registers", lambda own=registers: own)
         jax.clear_caches()
         found.append(vectorize(fn)(many))
     np.testing.assert_array_equal(found[1], found[0])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from jaxmech.compiler.backends.cpu import codegen
-from jaxmech.compiler.backends.cpu.codegen import Kind, Source
+from jaxmech.compiler.backends.cpu import program
+from jaxmech.compiler.backends.cpu.program import Kind, Source
 from jaxmech.compiler.backends.llvm import lower
 from jaxmech.compiler.frontend.build import Kernel, function_kernel
 from jaxmech.compiler.ir import pieces
@@ -22,7 +22,7 @@ STATES = jnp.linspace(0.2, 1.4, 33 * 3).reshape(33, 3)
 @pytest.fixture
 def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut all code, into pieces of a few operations."""
-    monkeypatch.setattr(codegen, "LARGEST_FUNCTION", -1)
+    monkeypatch.setattr(program, "LARGEST_FUNCTION", -1)
     monkeypatch.setattr(lower, "SHORTEST", 6)
     monkeypatch.setattr(pieces, "NEIGHBORS", 4)
     monkeypatch.setattr(pieces, "RECENT", 16)
@@ -92,7 +92,7 @@ def test_equal_pieces_are_written_once(short_pieces: None, monkeypatch: pytest.M
         return Source(kernel(stages), frozenset({0}), Kind.ONE).module(should_optimize=True)[1]
 
     cut = lines()
-    monkeypatch.setattr(codegen, "LARGEST_FUNCTION", 10**6)
+    monkeypatch.setattr(program, "LARGEST_FUNCTION", 10**6)
     whole = lines()
     products = " = fmul double"
     assert "call void @piece" not in whole

@@ -11,7 +11,7 @@ from jax import lax
 
 from jaxmech.compiler import batched, explain, off, vectorize
 from jaxmech.compiler import partition as interpreter
-from jaxmech.compiler.backends.cpu import codegen as source
+from jaxmech.compiler.backends.cpu import program as source
 from jaxmech.compiler.explain import part
 from jaxmech.compiler.frontend import from_jaxpr as reading
 from jaxmech.compiler.frontend import jaxprs

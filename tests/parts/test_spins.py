@@ -10,8 +10,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from jaxmech.parts.kinematics.spins import spins_of
-from jaxmech.parts.kinematics.tree import BodyCoordinates
+from jaxmech.parts.kinematics.tree import BodyCoordinates, spins_of
 from jaxmech.parts.vectors import right_products
 from tests.parts.dynamics.test_recursion import mass_and_force, spatial_tree
 

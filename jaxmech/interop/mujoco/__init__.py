@@ -1,21 +1,20 @@
 """Mechanisms from MJCF and URDF files, which MuJoCo reads and compiles.
 
-`from_mjcf` in `read` returns a `Robot` (`robot`). `source` compiles a file, and explains what is
+`from_mjcf` in `read` returns a `Robot` (`robot`), which also converts between coordinates and
+MuJoCo's qpos and qvel. `source` compiles a file, and explains what is
 wrong with it. `bodies` turns the tree into bodies and joints, fixed bodies joined into those that
-move; `equalities` become constraints, `forces` and `actuators` what acts on the joints, `limits`
-are stops and ropes, and `visuals` what bodies look like. `coordinates` converts between coordinates
-and MuJoCo's qpos and qvel. `schema` is the table of what becomes of each attribute of MJCF;
-`left_out` gives everything a name, and lists what a model disables and what has no counterpart
-here.
+move; `constraints` are equalities, stops and ropes, `forces` what acts on the joints, actuators
+included, and `visuals` what bodies look like. `schema` is the table of what becomes of each
+attribute of MJCF; it gives everything a name, and lists what has no counterpart here.
 """
 
-from jaxmech.interop.mujoco.left_out import names_of as names_of
 from jaxmech.interop.mujoco.read import KINDS as KINDS
 from jaxmech.interop.mujoco.read import IgnoredElementsWarning as IgnoredElementsWarning
 from jaxmech.interop.mujoco.read import from_mjcf as from_mjcf
 from jaxmech.interop.mujoco.robot import BodyPose as BodyPose
 from jaxmech.interop.mujoco.robot import Keyframe as Keyframe
 from jaxmech.interop.mujoco.robot import Robot as Robot
+from jaxmech.interop.mujoco.schema import names_of as names_of
 from jaxmech.interop.mujoco.source import compiled as compiled
 from jaxmech.interop.mujoco.source import spec_of as spec_of
 from jaxmech.interop.mujoco.source import text_of as text_of

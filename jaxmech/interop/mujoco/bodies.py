@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from jaxmech.interop.mujoco.coordinates import Quaternion, Scalar
+from jaxmech.interop.mujoco.robot import Quaternion, Scalar
 from jaxmech.interop.mujoco.source import mujoco
 from jaxmech.parts import (
     AbstractBody,

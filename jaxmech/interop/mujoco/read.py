@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 from packaging.version import Version
 
-from jaxmech.interop.mujoco.actuators import actuators
 from jaxmech.interop.mujoco.bodies import (
     Mount,
     Offset,
@@ -16,13 +15,24 @@ from jaxmech.interop.mujoco.bodies import (
     moving_body,
     tidy,
 )
-from jaxmech.interop.mujoco.coordinates import Conversion, Quaternion, Scalar
-from jaxmech.interop.mujoco.equalities import couplings, loops
-from jaxmech.interop.mujoco.forces import Compensation, resistance, supports, terms, weights
-from jaxmech.interop.mujoco.left_out import LeftOut, add_model, inputs_of, names_of
-from jaxmech.interop.mujoco.limits import Limits, limits_of, scalar_joints
-from jaxmech.interop.mujoco.robot import BodyPose, Keyframe, Robot
-from jaxmech.interop.mujoco.schema import NEWEST, unknown_attributes
+from jaxmech.interop.mujoco.constraints import Limits, couplings, limits_of, loops, scalar_joints
+from jaxmech.interop.mujoco.forces import (
+    Compensation,
+    actuators,
+    resistance,
+    supports,
+    terms,
+    weights,
+)
+from jaxmech.interop.mujoco.robot import BodyPose, Conversion, Keyframe, Quaternion, Robot, Scalar
+from jaxmech.interop.mujoco.schema import (
+    NEWEST,
+    LeftOut,
+    add_model,
+    inputs_of,
+    names_of,
+    unknown_attributes,
+)
 from jaxmech.interop.mujoco.source import (
     compiled,
     is_any,

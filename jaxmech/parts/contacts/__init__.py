@@ -1,8 +1,8 @@
 """Contacts of curved bodies: cams, and curves and ellipsoids that roll.
 
-`profiles` makes closed curves, and `foot` has the points of curves that touch. `base` is what
-contacts share, `curves` and `curve_pairs` have the elements of contacts in the plane; `rollers` has
-those in space, and makes the joints.
+`profiles` makes closed curves, and has the points of curves that touch. `base` is what contacts
+share, `curves` has the elements of contacts in the plane; `rollers` has those in space, and makes
+the joints.
 """
 
 from jaxmech.parts.contacts.profiles import polar_profile as polar_profile

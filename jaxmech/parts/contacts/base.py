@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from jaxmech.parts.contacts.profiles import Profile
 from jaxmech.parts.drawing import Drawing, Shapes
-from jaxmech.parts.position_equations import AbstractPosition
+from jaxmech.parts.joint_equations import AbstractPosition
 from jaxmech.parts.values import Reader
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.text import capital

@@ -16,13 +16,12 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.geometry import circle, line
-from jaxmech.parts.body import AbstractBody, Moving
+from jaxmech.parts.body import AbstractBody, Frames, Moving, across, along, pointing, separation
 from jaxmech.parts.contacts.base import AbstractContact
-from jaxmech.parts.contacts.curve_pairs import CurvesGap, CurvesSlip
-from jaxmech.parts.contacts.curves import FaceGap, FaceSlip, RollerGap
+from jaxmech.parts.contacts.curves import CurvesGap, CurvesSlip, FaceGap, FaceSlip, RollerGap
 from jaxmech.parts.contacts.profiles import Profile
-from jaxmech.parts.directions import Frames, across, along, pointing, separation
 from jaxmech.parts.drawing import Drawing, Shapes
+from jaxmech.parts.joint_equations import AbstractVelocity, slip
 from jaxmech.parts.joints.base import EquationJoint
 from jaxmech.parts.joints.checks import pinned
 from jaxmech.parts.values import (
@@ -35,7 +34,6 @@ from jaxmech.parts.values import (
     vector,
 )
 from jaxmech.parts.vectors import apply
-from jaxmech.parts.velocity_equations import AbstractVelocity, slip
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.checks import require_function
 

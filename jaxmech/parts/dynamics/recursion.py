@@ -16,8 +16,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.equations import generalized_force, mass_matrix
-from jaxmech.parts.dynamics.members import Member, members_of
-from jaxmech.parts.dynamics.passage import Passage
+from jaxmech.parts.dynamics.members import Member, Passage, members_of
 from jaxmech.parts.forces.elements import Gravity
 from jaxmech.parts.inertia import (
     Inertia,
@@ -28,11 +27,11 @@ from jaxmech.parts.inertia import (
     matmul,
 )
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
-from jaxmech.parts.kinematics.spins import Spins
+from jaxmech.parts.kinematics.tree import Spins
 from jaxmech.parts.values import Reader, unit
 from jaxmech.parts.vectors import apply, cross
 from jaxmech.utils.arrays import AnyArray
-from jaxmech.utils.repeated import repeated
+from jaxmech.utils.traces import repeated
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Forces on bodies: weights, springs, dampers and loads, and forces in joints.
 
-`basic` has gravity, springs, dampers, torques and applied forces, made of `elements`. `drives` are
-motors, servos and friction in joints, made of `joint_elements`; `between` has laws of force between
-two bodies, bushings and wrenches, and `coordinate_force` laws of all coordinates by name.
+`basic` has gravity, springs, dampers, torques and applied forces, made of `elements`; `between` has
+laws of force between two bodies, bushings and wrenches, and `in_joints` motors, servos and friction
+in joints, and laws of all coordinates by name.
 """
 
 from jaxmech.parts.forces.basic import applied_force as applied_force
@@ -19,8 +19,8 @@ from jaxmech.parts.forces.between import bushing_damper as bushing_damper
 from jaxmech.parts.forces.between import force_law as force_law
 from jaxmech.parts.forces.between import tabulated as tabulated
 from jaxmech.parts.forces.between import wrench as wrench
-from jaxmech.parts.forces.coordinate_force import coordinate_force as coordinate_force
-from jaxmech.parts.forces.drives import friction as friction
-from jaxmech.parts.forces.drives import joint_force as joint_force
-from jaxmech.parts.forces.drives import motor as motor
-from jaxmech.parts.forces.drives import servo as servo
+from jaxmech.parts.forces.in_joints import coordinate_force as coordinate_force
+from jaxmech.parts.forces.in_joints import friction as friction
+from jaxmech.parts.forces.in_joints import joint_force as joint_force
+from jaxmech.parts.forces.in_joints import motor as motor
+from jaxmech.parts.forces.in_joints import servo as servo

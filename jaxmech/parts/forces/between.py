@@ -18,8 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, ground, shifted
-from jaxmech.parts.directions import separation
+from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, ground, separation, shifted
 from jaxmech.parts.forces.elements import AbstractLoad, AbstractPotential, point_with_velocity
 from jaxmech.parts.joints.checks import part_name, partners, pinned, point
 from jaxmech.parts.values import Reader, Value, Vector, number, vector

@@ -14,8 +14,16 @@ from jaxtyping import Array
 
 from jaxmech import meshes
 from jaxmech.geometry import SPRING, Solid, between, scaled
-from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, shifted
-from jaxmech.parts.directions import pointing, separation, turn_about
+from jaxmech.parts.body import (
+    AbstractBody,
+    Frame,
+    Load,
+    Moving,
+    pointing,
+    separation,
+    shifted,
+    turn_about,
+)
 from jaxmech.parts.drawing import DAMPER, Drawable, Drawing, Shapes, directions_across
 from jaxmech.parts.values import (
     Reader,

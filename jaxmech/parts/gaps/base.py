@@ -7,10 +7,10 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.parts.directions import Frames
+from jaxmech.parts.body import Frames
+from jaxmech.parts.joint_equations import AbstractPosition
 from jaxmech.parts.joints.base import EquationJoint
 from jaxmech.parts.kinematics.base import AbstractKinematics
-from jaxmech.parts.position_equations import AbstractPosition
 from jaxmech.parts.values import Reader, Value, number
 from jaxmech.unilateral import Unilateral
 from jaxmech.utils.text import capital

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.directions import Frames, along, pointing, separation
+from jaxmech.parts.body import AbstractBody, Frames, along, pointing, separation
 from jaxmech.parts.drawing import Drawing, Shapes
 from jaxmech.parts.gaps.base import AbstractGap, Gap, impact_law
 from jaxmech.parts.joints.checks import pinned

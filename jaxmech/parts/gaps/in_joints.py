@@ -19,13 +19,11 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.directions import Frames
-from jaxmech.parts.forces.drives import freedom_of
+from jaxmech.parts.body import AbstractBody, Frames
+from jaxmech.parts.forces.in_joints import freedom_of
 from jaxmech.parts.gaps.base import AbstractGap, Gap, impact_law
-from jaxmech.parts.joints.base import Joint
+from jaxmech.parts.joints.base import AbstractFreedom, Joint, Turning
 from jaxmech.parts.joints.checks import part_name
-from jaxmech.parts.joints.freedoms import AbstractFreedom, Turning
 from jaxmech.parts.values import Reader, Value, non_negative, number
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.text import capital

@@ -21,8 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.geometry import line
-from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.directions import Frames
+from jaxmech.parts.body import AbstractBody, Frames
 from jaxmech.parts.drawing import Drawing, Shapes
 from jaxmech.parts.gaps.base import AbstractGap, Gap, impact_law
 from jaxmech.parts.joints.checks import part_name, partners, point

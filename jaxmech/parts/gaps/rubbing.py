@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.dry_friction import DryFriction
-from jaxmech.parts.directions import Frames
+from jaxmech.parts.body import Frames
 from jaxmech.parts.gaps.base import AbstractGap, Gap, value_of_params
 from jaxmech.parts.gaps.in_joints import JointCoordinate, coordinate_of
 from jaxmech.parts.joints.base import Joint

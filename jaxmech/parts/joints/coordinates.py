@@ -17,7 +17,7 @@ from jaxtyping import Array
 
 from jaxmech.parts.inertia import Inertia
 from jaxmech.parts.joints.base import Joint
-from jaxmech.parts.kinematics.relations import Point, Relation
+from jaxmech.parts.kinematics.base import Point, Relation
 from jaxmech.parts.values import Reader, Vector, unit, vector_with_rate
 from jaxmech.parts.vectors import (
     conjugate,
@@ -29,7 +29,7 @@ from jaxmech.parts.vectors import (
     spin_in_body,
 )
 from jaxmech.utils.arrays import AnyArray
-from jaxmech.utils.repeated import repeated
+from jaxmech.utils.traces import repeated
 
 Axes = tuple[Vector, Vector]  # the components of an axis on a and on b
 

@@ -9,10 +9,10 @@ from jaxtyping import Array
 
 from jaxmech import meshes
 from jaxmech.geometry import DARK, Solid, scaled
-from jaxmech.parts.body import AbstractBody, Moving
-from jaxmech.parts.directions import pointing
+from jaxmech.parts.body import AbstractBody, Moving, pointing
 from jaxmech.parts.drawing import STEEL, Drawing, Shapes
-from jaxmech.parts.joints.base import Joint
+from jaxmech.parts.joint_equations import AbstractPosition, AbstractVelocity, Across, Parallel, slip
+from jaxmech.parts.joints.base import AbstractFreedom, Joint, Sliding, Turning
 from jaxmech.parts.joints.checks import axes_of, pinned
 from jaxmech.parts.joints.coordinates import (
     Axes,
@@ -21,11 +21,8 @@ from jaxmech.parts.joints.coordinates import (
     slid,
     turn_about_axis,
 )
-from jaxmech.parts.joints.freedoms import AbstractFreedom, Sliding, Turning
-from jaxmech.parts.kinematics.relations import Relation
-from jaxmech.parts.position_equations import AbstractPosition, Across, Parallel
+from jaxmech.parts.kinematics.base import Relation
 from jaxmech.parts.values import Reader, Value, Vector, number, unit
-from jaxmech.parts.velocity_equations import AbstractVelocity, slip
 
 
 def cylindrical(

@@ -11,7 +11,8 @@ from jaxmech.geometry import DARK
 from jaxmech.parts.body import AbstractBody
 from jaxmech.parts.drawing import Drawing, Shapes
 from jaxmech.parts.inertia import Inertia, rounded
-from jaxmech.parts.joints.base import Joint
+from jaxmech.parts.joint_equations import AbstractPosition, Coincide, Parallel
+from jaxmech.parts.joints.base import AbstractFreedom, Joint, Turning
 from jaxmech.parts.joints.checks import (
     axes_of,
     partners,
@@ -25,9 +26,7 @@ from jaxmech.parts.joints.coordinates import (
     angle_about_axis,
     turn_about_axis,
 )
-from jaxmech.parts.joints.freedoms import AbstractFreedom, Turning
-from jaxmech.parts.kinematics.relations import Relation
-from jaxmech.parts.position_equations import AbstractPosition, Coincide, Parallel
+from jaxmech.parts.kinematics.base import Relation
 from jaxmech.parts.values import Reader, Vector, direction, unit
 from jaxmech.parts.vectors import matmul, plane_rotation, quaternion_onto, rotation
 from jaxmech.utils.arrays import AnyArray

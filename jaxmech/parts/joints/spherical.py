@@ -12,16 +12,16 @@ from jaxmech.geometry import DARK
 from jaxmech.parts.body import AbstractBody
 from jaxmech.parts.drawing import Drawing, Shapes
 from jaxmech.parts.inertia import Inertia
-from jaxmech.parts.joints.base import Joint
-from jaxmech.parts.joints.checks import axes_of, pinned
-from jaxmech.parts.joints.coordinates import Axes, CoordinateJoint, quaternion_about
-from jaxmech.parts.kinematics.relations import Relation
-from jaxmech.parts.position_equations import (
+from jaxmech.parts.joint_equations import (
     AbstractPosition,
     Coincide,
     EqualSpeeds,
     Perpendicular,
 )
+from jaxmech.parts.joints.base import Joint
+from jaxmech.parts.joints.checks import axes_of, pinned
+from jaxmech.parts.joints.coordinates import Axes, CoordinateJoint, quaternion_about
+from jaxmech.parts.kinematics.base import Relation
 from jaxmech.parts.values import Reader, Vector, direction, unit
 from jaxmech.parts.vectors import (
     apply,
@@ -33,7 +33,7 @@ from jaxmech.parts.vectors import (
     spin_in_body,
 )
 from jaxmech.utils.arrays import AnyArray
-from jaxmech.utils.repeated import repeated
+from jaxmech.utils.traces import repeated
 
 
 def spherical(name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector) -> Joint:

@@ -14,8 +14,14 @@ from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Ground, Load, Moving, Start
 from jaxmech.parts.joints.coordinates import CoordinateJoint
-from jaxmech.parts.kinematics.base import AbstractKinematics, Bodies, Inertial, Norm
-from jaxmech.parts.kinematics.relations import Located, relation_between
+from jaxmech.parts.kinematics.base import (
+    AbstractKinematics,
+    Bodies,
+    Inertial,
+    Located,
+    Norm,
+    relation_between,
+)
 from jaxmech.parts.values import Reader, vector_with_rate
 from jaxmech.parts.vectors import apply, spin_in_body
 from jaxmech.utils.checks import is_known

@@ -8,10 +8,10 @@ import llvmlite.binding as llvm
 import pytest
 
 import jaxmech.compiler.backends
-from jaxmech.compiler.backends.cpu.codegen import Kind, Source
-from jaxmech.compiler.backends.cuda import codegen, runtime
+from jaxmech.compiler.backends.cpu.program import Kind, Source
+from jaxmech.compiler.backends.cuda import driver, program
 from jaxmech.compiler.backends.cuda.driver import Driver
-from jaxmech.compiler.backends.llvm.template import template
+from jaxmech.compiler.backends.llvm.builder import template
 from jaxmech.compiler.frontend.build import Kernel, function_kernel
 from tests.compiler.backends.cuda.fake_driver import KERNEL, FakeDriver
 
@@ -29,8 +29,8 @@ def module(path: str) -> str:
         return Source(kernel(), batched, Kind.LARGE).module(should_optimize=True)[1]
     if path == "cuda/handler.ll":
         library = Driver(FakeDriver(arrays=3))
-        return runtime.module("handler", library, KERNEL, codegen.BLOCK, 1, 2)
-    return codegen.module(kernel(), batched, registers=64)[1]
+        return driver.module("handler", library, KERNEL, program.BLOCK, 1, 2)
+    return program.module(kernel(), batched, registers=64)[1]
 
 
 @pytest.mark.parametrize("path", ["cpu/module.ll", "cuda/handler.ll", "cuda/kernel.ll"])

@@ -11,8 +11,8 @@ from jaxtyping import Array
 
 import jaxmech as jm
 from jaxmech.compiler import explain
-from jaxmech.utils.delayed_jaxpr import DelayedJaxpr
 from jaxmech.utils.jax_internals import ClosedJaxpr, Jaxpr, JaxprEqn
+from jaxmech.utils.traces import DelayedJaxpr
 
 G, KEPT = 9.81, 12
 POLICIES = [

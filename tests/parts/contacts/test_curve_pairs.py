@@ -9,7 +9,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from jaxmech.parts.contacts.foot import touching
+from jaxmech.parts.contacts.profiles import touching
 
 O = (0, 0)  # noqa: E741
 M, G, INERTIA = 1.3, 9.81, 0.02

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech.parts.contacts.foot import lowest
+from jaxmech.parts.contacts.profiles import lowest
 
 
 @pytest.mark.slow

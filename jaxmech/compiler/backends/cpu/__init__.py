@@ -1,5 +1,5 @@
-"""Kernels for CPUs: `codegen` puts loads and stores around the code of a graph.
+"""Kernels for CPUs: `program` puts loads and stores around the code of a graph, at most once.
 
-`compile` has LLVM compile the result, `runtime` registers it with XLA, and `program`, to which the
-JAX primitive lowers, does so at most once or loads the code from the cache on disk.
+The JAX primitive lowers to it, and it loads the code from the cache on disk where that has it.
+`runtime` has LLVM compile the result, and registers it with XLA.
 """

@@ -1,7 +1,6 @@
 """LLVM assembly for a scalar graph: `lower` walks the graph, `instructions` writes each operation.
 
-`builder` collects the text, `body` adds loads and stores, `multiply_add` decides which products are
-parts of sums, and `trigonometry` is sine and cosine. `functions` writes the
-operations of the pieces of a long graph, which are called. `template` reads text of LLVM that
-stands in `.ll` files, such as the structures through which XLA calls the result.
+`builder` collects the text, and reads what of it stands in `.ll` files. `body` adds loads and
+stores, `multiply_add` decides which products are parts of sums, and `trigonometry` is sine and
+cosine. `functions` writes the operations of the pieces of a long graph, which are called.
 """

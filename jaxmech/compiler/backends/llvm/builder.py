@@ -1,15 +1,38 @@
 """A builder of LLVM assembly in which every value is a vector, one number for each lane.
 
 With one lane the values are plain numbers: this is the form for a GPU, where a thread is a lane.
+
+In `.ll` files `${name}` stands for a parameter, which is what differs between programs: a number, a
+name, or lines that are generated. It is filled in by `string.Template`, which raises a KeyError if
+one is missing. The generated modules are parsed and verified by LLVM in the tests.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
+from string import Template
 from typing import Any
 
 import numpy as np
 
 from jaxmech.compiler.ir.loops import native_dtype
+
+
+@cache
+def template(path: str) -> Template:
+    """The content of a file in `compiler/backends`."""
+    return Template((files("jaxmech.compiler.backends") / path).read_text("utf-8"))
+
+
+FFI_TYPES = template("llvm/ffi_types.ll").template
+CAPTURABLE = 1  # trait: the call always starts the same work, which may be recorded and replayed
+
+
+def answer_query(traits: int) -> str:
+    """Write the first lines of a handler, which answer queries and define `%stage.is`."""
+    return template("llvm/ffi_query.ll").substitute(traits=traits)
+
 
 _FLOATS = {np.dtype(np.float64): "double", np.dtype(np.float32): "float"}
 _ALIGN = 64  # bytes, of scratch memory

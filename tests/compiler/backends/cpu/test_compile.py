@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from jaxmech.compiler.backends.cpu import compile as compiling
-from jaxmech.compiler.backends.cpu.compile import compile_module
+from jaxmech.compiler.backends.cpu import runtime as compiling
+from jaxmech.compiler.backends.cpu.runtime import compile_module
 
 MODULE = """
 define double @square(double %x) {
@@ -19,7 +19,7 @@ define double @square(double %x) {
 LONG = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in jobs in the background
-from jaxmech.compiler.backends.cpu.compile import compile_module
+from jaxmech.compiler.backends.cpu.runtime import compile_module
 lines = ["define double @power(double %x0, double %y) {"]
 lines += [f"%x{k + 1} = fmul double %x{k}, %y" for k in range(400_000)]
 lines += ["ret double %x400000", "}"]

@@ -15,7 +15,7 @@ from experiments.cuda.cases import GENTLE, case, made, states
 from experiments.cuda.host import on_host
 from experiments.cuda.kernels import Called, running
 from jaxmech.compiler import vectorize
-from jaxmech.compiler.backends.cuda.codegen import BLOCK, MOST_ARRAYS, cuda_program, module
+from jaxmech.compiler.backends.cuda.program import BLOCK, MOST_ARRAYS, cuda_program, module
 from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.models import CATALOGUE

@@ -8,7 +8,7 @@ from experiments.cuda import ptxas
 from experiments.cuda.host import on_host
 from experiments.cuda.kernels import Called, running
 from jaxmech import FixedSteps
-from jaxmech.compiler.backends.cuda.codegen import cuda_program
+from jaxmech.compiler.backends.cuda.program import cuda_program
 from jaxmech.identify import Descent, Fit, TrustRegion, fit
 from tests.identify.swings import BEGIN, FREE, SWING, noisy, swings
 

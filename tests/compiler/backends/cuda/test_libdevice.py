@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech.compiler.backends.cuda import codegen
-from jaxmech.compiler.backends.cuda.codegen import cuda_program
+from jaxmech.compiler.backends.cuda import program
+from jaxmech.compiler.backends.cuda.program import cuda_program
 from jaxmech.compiler.frontend.build import function_kernel
 
 
@@ -34,16 +34,16 @@ def ordinary(x: Any) -> Any:
 
 @pytest.fixture
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> Any:
-    codegen.bitcode.cache_clear()
+    program.bitcode.cache_clear()
     yield monkeypatch
-    codegen.bitcode.cache_clear()
+    program.bitcode.cache_clear()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_functions_are_linked(dtype: Any) -> None:
     try:
-        codegen.bitcode()
-    except codegen.LibdeviceError as error:
+        program.bitcode()
+    except program.LibdeviceError as error:
         pytest.skip(str(error))
     text = ptx(transcendental, dtype)
     assert "__nvvm_reflect" not in text
@@ -60,9 +60,9 @@ def test_single_precision_stays_single() -> None:
 
 
 def test_where_it_is_not_needed_it_may_be_missing(forgetful: pytest.MonkeyPatch) -> None:
-    forgetful.setattr(codegen, "folders", lambda: [Path("/nowhere")])
+    forgetful.setattr(program, "folders", lambda: [Path("/nowhere")])
     assert ".entry" in ptx(ordinary, np.float64)
-    with pytest.raises(codegen.LibdeviceError, match=r"in none of /nowhere; install .*CUDA_HOME"):
+    with pytest.raises(program.LibdeviceError, match=r"in none of /nowhere; install .*CUDA_HOME"):
         ptx(jnp.exp, np.float64)
 
 
@@ -71,5 +71,5 @@ def test_a_toolkit_named_by_the_environment(forgetful: pytest.MonkeyPatch, tmp_p
     file.parent.mkdir(parents=True)
     file.write_bytes(b"BC")
     forgetful.setenv("CUDA_HOME", str(tmp_path))
-    forgetful.setattr(codegen, "find_spec", lambda name: None)
-    assert codegen.bitcode() == b"BC"
+    forgetful.setattr(program, "find_spec", lambda name: None)
+    assert program.bitcode() == b"BC"

@@ -14,7 +14,8 @@ from jax import lax
 
 from jaxmech import FixedSteps, models, simulate
 from jaxmech.compiler import NativeCodeWarning, batched, explain, off, platforms, vectorize, why_not
-from jaxmech.compiler.backends.cuda import program, runtime
+from jaxmech.compiler.backends.cuda import driver as runtime
+from jaxmech.compiler.backends.cuda import program
 from jaxmech.compiler.backends.cuda.driver import CudaError, Driver
 from jaxmech.compiler.ir.loops import UnsupportedError
 from tests.compiler.backends.cuda.fake_driver import FakeDriver

@@ -9,7 +9,7 @@ import pytest
 from experiments.cuda import ptxas
 from experiments.cuda.cases import case
 from experiments.cuda.kernels import kernels
-from jaxmech.compiler.backends.cuda.codegen import cuda_program
+from jaxmech.compiler.backends.cuda.program import cuda_program
 from jaxmech.compiler.frontend.build import function_kernel
 from tests.compiler.test_while import LOOPS
 

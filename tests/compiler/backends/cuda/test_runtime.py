@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmech.compiler.backends.cuda import runtime
+from jaxmech.compiler.backends.cuda import driver as runtime
 from jaxmech.compiler.backends.cuda.driver import CudaError, Driver
 from tests.compiler.backends.cuda.fake_driver import (
     KERNEL,

@@ -1,35 +1,124 @@
-"""Motors, servos, friction and other forces in the freedoms of joints.
+"""Motors, servos, friction and other forces in the freedoms of joints, and on coordinates by name.
 
-    force         acts on the joint with
-    joint_force   any function of coordinate, rate, time and parameters
-    motor         a straight line of torque over speed
-    servo         a spring and a damper towards a target, limited
-    friction      Coulomb, viscous and Stribeck friction
+    force              acts on the joint with
+    joint_force        any function of coordinate, rate, time and parameters
+    motor              g stall (command - g rate / no_load), with the ratio g of a gear
+    servo              stiffness (target - coordinate) + damping (target_rate - rate), limited
+    friction           -(coulomb + (static - coulomb) exp(-(rate / stribeck)^2)) tanh(rate / smooth)
+                       - viscous rate
+    coordinate_force   any function of all coordinates and rates, which are read by name
 
 They turn a `revolute` joint and push a `prismatic` one; for a `cylindrical` joint, `coordinate`
-chooses between both. They work with both kinds of coordinates of a mechanism. Angles in space are
-between -pi and pi.
+chooses between both. The force [N] or torque [N m] acts on b along the axis on a, and its opposite
+on a. They work with both kinds of coordinates of a mechanism. Angles in space are between -pi and
+pi.
+
+The friction is the Stribeck curve of Armstrong-Hélouvry, Dupont and Canudas de Wit, "A survey of
+models, analysis tools and compensation methods for the control of machines with friction"
+(Automatica 30, 1994), with a smooth step at rest.
 
 Each function raises a TypeError for an argument that is not a joint or not a value, and a
 ValueError for a joint without such a freedom; the message names the force.
 """
 
-from collections.abc import Callable
+import abc
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.forces.joint_elements import (
-    JointFriction,
-    JointLaw,
-    Motor,
-    PositionServo,
-)
-from jaxmech.parts.joints.base import Joint
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.parts.body import AbstractBody, Load, Moving
+from jaxmech.parts.forces.elements import AbstractLoad
+from jaxmech.parts.joints.base import AbstractFreedom, Joint
 from jaxmech.parts.joints.checks import part_name
-from jaxmech.parts.joints.freedoms import AbstractFreedom
-from jaxmech.parts.values import Value, non_negative, number, positive
+from jaxmech.parts.values import Reader, Value, non_negative, number, positive
 from jaxmech.utils.checks import require_function, require_kind
 from jaxmech.utils.text import capital
+from jaxmech.utils.units import Named, columns
+
+
+@dataclass(frozen=True)
+class AbstractJointForce(AbstractLoad):
+    """A force in a freedom of a joint."""
+
+    freedom: AbstractFreedom
+
+    def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
+        """The force or torque on b, and its opposite on a."""
+        effort = self.effort(*self.freedom.coordinate(motions, read), read)
+        return self.freedom.loads(motions, effort, read)
+
+    @abc.abstractmethod
+    def effort(self, x: Array, rate: Array, read: Reader) -> Any:
+        """The force [N] or torque [N m] at a coordinate and its rate."""
+
+
+@dataclass(frozen=True)
+class JointLaw(AbstractJointForce):
+    """A force by a function of the user."""
+
+    law: Callable[..., Any]
+
+    def effort(self, x: Array, rate: Array, read: Reader) -> Any:
+        """The value of the function."""
+        return read.array(lambda t, params: self.law(x, rate, t, params), ())
+
+
+@dataclass(frozen=True)
+class Motor(AbstractJointForce):
+    """A motor with a straight line of torque over speed."""
+
+    stall: Value
+    no_load: Value
+    command: Value
+    ratio: Value
+
+    def effort(self, x: Array, rate: Array, read: Reader) -> Any:
+        """The effort g stall (command - g rate / no_load)."""
+        stall, no_load, g = map(read.number, (self.stall, self.no_load, self.ratio))
+        return g * stall * (read.number(self.command) - g * rate / no_load)
+
+
+@dataclass(frozen=True)
+class PositionServo(AbstractJointForce):
+    """A position servo: a spring and a damper towards a target."""
+
+    stiffness: Value
+    damping: Value
+    target: Value
+    target_rate: Value
+    limit: Value | None
+
+    def effort(self, x: Array, rate: Array, read: Reader) -> Any:
+        """The effort, between -limit and limit if there is one."""
+        miss = read.number(self.target) - x
+        slip = read.number(self.target_rate) - rate
+        effort = read.number(self.stiffness) * miss + read.number(self.damping) * slip
+        if self.limit is None:
+            return effort
+        limit = read.number(self.limit)
+        return jnp.clip(effort, -limit, limit)
+
+
+@dataclass(frozen=True)
+class JointFriction(AbstractJointForce):
+    """Dry and viscous friction."""
+
+    coulomb: Value
+    viscous: Value
+    static: Value | None
+    stribeck: Value
+    smooth: Value
+
+    def effort(self, x: Array, rate: Array, read: Reader) -> Any:
+        """The effort against the rate."""
+        dry, smooth = read.number(self.coulomb), read.number(self.smooth)
+        if self.static is not None:
+            excess = read.number(self.static) - dry
+            dry = dry + excess * jnp.exp(-((rate / read.number(self.stribeck)) ** 2))
+        return -dry * jnp.tanh(rate / smooth) - read.number(self.viscous) * rate
 
 
 def joint_force(
@@ -204,3 +293,72 @@ def freedom_of(
             f"{coordinate!r}."
         )
     return joint.bodies, freedoms[coordinate]
+
+
+@dataclass(frozen=True)
+class CoordinateForce:
+    """A force on coordinates by a function of the user; `part` is its name in messages."""
+
+    part: str
+    law: Callable[..., Any]
+
+    def on(self, coordinates: tuple[str, ...], states: tuple[str, ...]) -> "BoundForce":
+        """The force as a function of the arrays of a mechanism."""
+        return BoundForce(self.part, self.law, coordinates, states)
+
+
+@dataclass(frozen=True)
+class BoundForce:
+    """`CoordinateForce` in a mechanism with coordinates and states of these names."""
+
+    part: str
+    law: Callable[..., Any]
+    coordinates: tuple[str, ...]
+    states: tuple[str, ...]
+
+    def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
+        """The generalized force, (n,)."""
+        entries = columns(self.coordinates, (*self.coordinates, *self.states))
+        state = Named(entries, {"q": q, "v": v}, "the mechanism")
+        forces = self.law(state, t, params)
+        if not isinstance(forces, Mapping):
+            raise TypeError(
+                f"{capital(self.part)} must have a law that returns forces by the names of "
+                f'coordinates, such as {{"{self.coordinates[0]}": 1.0}}, but it returned '
+                f"{forces!r}."
+            )
+        for name in forces:
+            if name not in self.coordinates:
+                raise ValueError(
+                    f"{capital(self.part)} must act on coordinates of the mechanism "
+                    f"({', '.join(self.coordinates)}), but acts on {name!r}; correct the name."
+                )
+        read, zero = Reader(self.part, t, params), jnp.zeros((), q.dtype)
+        generalized = [
+            read.array(forces[name], ()) if name in forces else zero for name in self.coordinates
+        ]
+        return jnp.stack(generalized)
+
+
+def coordinate_force(name: str, law: Callable[..., Any]) -> CoordinateForce:
+    """A force on coordinates that may depend on all of them, read by name.
+
+    Args:
+        name: name of the force.
+        law: `law(x, t, params)`, forces [N] or torques [N m] by the names of the coordinates on
+            which they act. `x["crank.angle"]` is a coordinate, `x["crank.angle.rate"]` its rate,
+            and a state of first order has its own name, such as `x["current"]`.
+
+    Raises:
+        TypeError: if `law` is not a function.
+
+    Example:
+        >>> def clutch(x, t, p):
+        ...     torque = p["c"] * (x["motor.angle.rate"] - x["wheel.angle.rate"])
+        ...     return {"motor.angle": -torque, "wheel.angle": torque}
+        >>> coordinate_force("clutch", clutch).part
+        "coordinate force 'clutch'"
+    """
+    part = part_name("coordinate force", name)
+    require_function("law", law, "x, t, params")
+    return CoordinateForce(part, law)

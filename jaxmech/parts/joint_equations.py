@@ -19,6 +19,12 @@ multiplier is the force [N] or torque [N m] of a on b.
 Coincide, Apart, Perpendicular and Across are the spherical, distance, dot-1 and dot-2 primitives of
 Haug, "Computer Aided Kinematics and Dynamics of Mechanical Systems" (1989), chapter 9. None has a
 square root that vanishes where the equation holds, since that would have no derivative there.
+
+The residual of an equation on velocities is the velocity [m/s] of b relative to a at a point, in
+one direction or two; its multiplier is the force [N] of a on b there. Those elements are beside the
+joints that have them, in `rolling.py`, `gears.py`, `joints/cylindrical.py` and `contacts`. A
+contact point belongs to neither body: it is a point of space, at which the velocities of the two
+bodies are compared.
 """
 
 import abc
@@ -31,10 +37,11 @@ from jaxtyping import Array
 
 from jaxmech import meshes
 from jaxmech.geometry import between, line
-from jaxmech.parts.directions import Frames, across, along, pointing, separation, turn_about
+from jaxmech.parts.body import Frames, Moving, across, along, pointing, separation, turn_about
 from jaxmech.parts.drawing import STEEL, Drawable, Drawing, Shapes, along_x
 from jaxmech.parts.values import Reader, Value, Vector, require_sign, unit
 from jaxmech.parts.vectors import apply, conjugate, product, quaternion_onto
+from jaxmech.utils.arrays import AnyArray
 
 
 @dataclass(frozen=True)
@@ -244,3 +251,21 @@ class RelativeAngle(AbstractPosition):
         miss = sine * c - cosine * s
         back = jnp.where(miss < 0, -2, 2) - miss  # no second zero, at half a turn
         return jnp.where(cosine * c + sine * s < 0, back, miss)[None]
+
+
+@dataclass(frozen=True)
+class AbstractVelocity(Drawable, abc.ABC):
+    """Equations on the velocities of bodies."""
+
+    @abc.abstractmethod
+    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
+        """The residual of the equations, (k,)."""
+
+    def require(self, read: Reader) -> None:
+        """Raise a ValueError for known sizes that nothing can have; by default none."""
+
+
+def slip(motions: tuple[Moving, ...], point: AnyArray) -> AnyArray:
+    """The velocity of b relative to a at a point, (d,)."""
+    a, b = motions
+    return b.velocity_at(point) - a.velocity_at(point)
