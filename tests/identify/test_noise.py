@@ -210,7 +210,7 @@ def test_blocks_are_those_of_the_samples() -> None:
     """Between which a faster sensor, or an input, may have times of its own."""
     one = with_noise(autoregressive(np.random.default_rng(7), 0.8))
     plain = fitted(one)
-    assert 6 <= plain.information.blocks < 20
+    assert 4 < plain.information.blocks < 20
     sparse = np.full((4 * 240 + 1, 1), np.nan)
     sparse[::4] = one.observed
     among_others = fitted(replace(one, ts=np.arange(len(sparse)) / 200, observed=sparse))
@@ -226,7 +226,7 @@ def test_a_slow_sensor_has_longer_blocks_than_the_fast_one_beside_it() -> None:
     seen[0, :, 1] = np.arange(2400) % 10 == 0
     values[0, ::10, 1] = slow[:240, 0]
     alone = len(list(block_times(slow[None], np.full((1, 241, 1), True))))
-    assert 6 <= alone < 20
+    assert 4 < alone < 20
     assert len(list(block_times(values, seen))) == alone
 
 
@@ -267,7 +267,8 @@ def test_coverage_with_correlated_noise(rho: float, weights: float | None) -> No
 
 
 @pytest.mark.slow
-def test_coverage_by_blocks() -> None:
+@pytest.mark.parametrize("rho", [0.5, 0.9])
+def test_coverage_by_blocks(rho: float) -> None:
     rng = np.random.default_rng(0)
-    share = _coverage(lambda: autoregressive(rng, 0.5), None, count=300)
-    assert np.all((share >= 0.90) & (share <= 0.99)), share
+    share = _coverage(lambda: autoregressive(rng, rho), None)
+    assert np.all((share >= 0.85) & (share <= 0.99)), share

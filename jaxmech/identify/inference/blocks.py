@@ -1,13 +1,14 @@
 """Intervals from blocks of a recording, for residuals that are correlated in time.
 
-Blocks of consecutive samples, longer than the correlation, are almost independent of each other.
-As with whole recordings in `uncertainty`, the fit without a block differs by
+Blocks of consecutive samples, longer than the correlation, are almost independent of each other. A
+block b has the information H_b and the score g_b, of all unknowns, since the blocks of a recording
+share its initial state. With H = L L^T and K_b = L^-1 H_b L^-T the covariance is
 
-    d_b = (H - H_b)^-1 g_b,
+    sum_b d_b d_b^T,   d_b = L^-T (I - K_b)^-1/2 L^-1 g_b,
 
-here of all unknowns, since the blocks of a recording share its initial state, and the jackknife
-over B blocks gives the covariance (B - 1) / B sum_b d_b d_b^T with B - 1 degrees of freedom
-(Carlstein 1986, Annals of Statistics 14; Kuensch 1989, Annals of Statistics 17).
+with B - 1 degrees of freedom for B blocks. It is exact on average for independent residuals, of
+which the fit takes its part away: the estimate CR2 of Bell and McCaffrey (2002, Survey Methodology
+28). The jackknife has (I - K_b)^-1 and overestimates it, the sandwich I and underestimates it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,10 +20,9 @@ from jaxmech.identify.problem.least_squares import Conditions
 from jaxmech.identify.problem.rows import Task
 from jaxmech.utils.arrays import HostArray
 
-MOST = 20  # blocks
-FEWEST = 6
-_LENGTH = 2.0  # shortest block, in integrated correlation times
-_RANK = 1e-12  # eigenvalue, relative to the largest, that counts as zero
+_MOST, _FEWEST = 20, 4  # blocks
+_LENGTH = 4.0  # shortest block, in integrated correlation times, unless there are the fewest
+_RANK = 1e-10  # eigenvalue, relative to the largest, that counts as zero
 
 
 class Blocks(NamedTuple):
@@ -47,23 +47,23 @@ def blocks(task: Task, y: np.ndarray, conditions: Conditions, factor: float) -> 
     J = evaluator.rows(y, conditions).jacobian
     H = J.T @ J
     sizes = np.sqrt(np.where(np.diag(H) > 0, np.diag(H), 1.0))
-    H = H / sizes / sizes[:, None]
+    information, axes = np.linalg.eigh(H / sizes / sizes[:, None])
+    known = information > _RANK * information.max(initial=0.0)
+    to_unit = (axes[:, known] / np.sqrt(information[known])).T / sizes  # L^-1
     blocks = list(block_times(values, seen))
-    if len(blocks) < FEWEST or len(blocks) <= np.linalg.matrix_rank(H, tol=1e-10, hermitian=True):
+    if len(blocks) < _FEWEST:
         return None
     moves = []
     for k, times in blocks:
         by_segment = slopes[k][:, times].reshape(slopes.shape[1], -1)
-        by_y = (evaluator.map_of(y, k).T @ by_segment) / sizes[:, None]
-        inverse = np.linalg.pinv(H - by_y @ by_y.T, rcond=_RANK, hermitian=True)
-        moves.append(((inverse @ by_y @ values[k, times].ravel()) / sizes)[:p])
-    by_z = np.asarray(evaluator.at(y).by_z, float)
-    count = len(blocks)
-    # What hardly any sample depends on moves without bounds.
-    with np.errstate(over="ignore", invalid="ignore"):
-        changes = factor * np.array(moves) @ by_z.T
-        covariance = (count - 1) / count * changes.T @ changes
-    return Blocks(np.where(np.isnan(covariance), np.inf, covariance), count)
+        by_unit = to_unit @ (evaluator.map_of(y, k).T @ by_segment)
+        left, axes = np.linalg.eigh(np.eye(len(by_unit)) - by_unit @ by_unit.T)
+        # What nothing but this block tells has no residuals there.
+        root = np.sqrt(np.divide(1.0, left, out=np.zeros(left.shape), where=left > _RANK))
+        score = by_unit @ values[k, times].ravel()
+        moves.append((to_unit.T @ (axes @ (root * (axes.T @ score))))[:p])
+    changes = factor * np.array(moves) @ np.asarray(evaluator.at(y).by_z, float).T
+    return Blocks(changes.T @ changes, len(blocks))
 
 
 def correlation_length(parts: Sequence[np.ndarray]) -> float:
@@ -95,12 +95,14 @@ def correlation_length(parts: Sequence[np.ndarray]) -> float:
 def block_times(values: np.ndarray, seen: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Segments and indices of times of blocks of the residuals (S, T, d) that count."""
     times_seen = [np.flatnonzero(segment.any(1)) for segment in seen]
-    total = sum(map(len, times_seen))
-    shortest = total / MOST
+    total, longest = sum(map(len, times_seen)), 0.0
     for x, mask in zip(np.moveaxis(values, 2, 0), np.moveaxis(seen, 2, 0), strict=True):
         length = correlation_length([a[b] for a, b in zip(x, mask, strict=True)])
         # A slow sensor has samples at a few of the times only.
-        shortest = max(shortest, _LENGTH * length * total / max(int(mask.sum()), 1))
+        longest = max(longest, length * total / max(int(mask.sum()), 1))
+    if _FEWEST * longest > total:
+        return
+    shortest = min(max(total / _MOST, _LENGTH * longest), total / _FEWEST)
     for k, times in enumerate(times_seen):
         count = int(len(times) / shortest)
         if count:
