@@ -21,7 +21,7 @@ from jaxmech.utils.parameters import Digests
 from jaxmech.utils.precision import USE_FLOAT64
 from jaxmech.utils.text import close_name
 from jaxmech.utils.tracers import actual
-from jaxmech.utils.units import Named, Units, columns, unit_of
+from jaxmech.utils.units import Named, Units, columns, shown_coordinates, unit_of
 
 MOST_NAMES = 8  # that a printed solution lists
 TOO_COARSE = 1e-3  # integration error above which a step is reported as too coarse
@@ -290,7 +290,7 @@ def _card(sol: Solution) -> list[str]:
     ts = np.atleast_1d(np.asarray(sol.ts))
     span = f"t = {ts.min():g} ... {ts.max():g} s, {ts.shape[-1]} saved"
     return [
-        f"Solution: {count}{span}, coordinates {_shortened(sol.coordinates)}",
+        f"Solution: {count}{span}, coordinates {_shortened(shown_coordinates(sol.coordinates))}",
         f"  status             {_statuses(sol, status)}",
         f"  position residual  {_largest(sol.position_residual)}",
         f"  velocity residual  {_largest(sol.velocity_residual)}",

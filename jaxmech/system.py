@@ -38,6 +38,7 @@ from jaxmech.utils.units import (
     Units,
     columns,
     require_names_of_units,
+    shown_coordinates,
     stated_units,
     unit_of,
     with_unit,
@@ -205,13 +206,18 @@ class System:
             for name in ("states", "velocities", "invariants", "unilateral")
             if (names := getattr(self, name))
         )
-        parts = f"coordinates={self.coordinates}, constraints={self.constraints}{forces}{named}"
+        coordinates = shown_coordinates(self.coordinates)
+        parts = f"coordinates={coordinates}, constraints={self.constraints}{forces}{named}"
         return f"System({parts})"
 
     def _repr_html_(self) -> str:
         rows = [
-            (kind, ", ".join(with_unit(name, self.unit(name)) for name in getattr(self, kind)))
-            for kind in ("coordinates", "states", "velocities")
+            (kind, ", ".join(with_unit(name, self.unit(name)) for name in names))
+            for kind, names in (
+                ("coordinates", shown_coordinates(self.coordinates)),
+                ("states", self.states),
+                ("velocities", self.velocities),
+            )
         ]
         rows += [
             (kind, ", ".join(repr(constraint) for constraint in getattr(self, kind)))

@@ -3,10 +3,12 @@
 Read `errors` first, then `schema` (the keys, described by dataclasses, and the names of policies),
 `validate` (plain data into dataclasses, by pydantic, and back, and the JSON Schema for editors),
 `toml` (files, with lines of errors and help), `load` (model files, with the recorded `inputs` of a
-study), `run_folder` and the Python files that it names, `frames` (columns of tables); `environment`
-and `digest` record the origin of a result.
+study) and the `controllers` of closed loops, `run_folder` and the Python files that it names,
+`frames` (columns of tables); `environment` and `digest` record the origin of a result.
 """
 
+from jaxmech.config.controllers import ClosedLoop as ClosedLoop
+from jaxmech.config.controllers import closed_loop as closed_loop
 from jaxmech.config.digest import differing as differing
 from jaxmech.config.digest import digest as digest
 from jaxmech.config.digest import system_digests as system_digests
@@ -30,10 +32,12 @@ from jaxmech.config.load import LoadedObject as LoadedObject
 from jaxmech.config.load import Process as Process
 from jaxmech.config.load import Subject as Subject
 from jaxmech.config.load import SubjectInputs as SubjectInputs
+from jaxmech.config.load import copies_of as copies_of
 from jaxmech.config.load import copy_of as copy_of
 from jaxmech.config.load import find as find
 from jaxmech.config.load import is_robot as is_robot
 from jaxmech.config.load import load as load
+from jaxmech.config.load import named_copy as named_copy
 from jaxmech.config.load import subject_of as subject_of
 from jaxmech.config.run_folder import CREATION as CREATION
 from jaxmech.config.run_folder import FolderError as FolderError

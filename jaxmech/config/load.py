@@ -126,6 +126,24 @@ def copy_of(name: str, source: Path | None) -> tuple[str, str]:
     return "model.py", f"model.py:{name.rpartition(':')[2]}"
 
 
+def copies_of(name: str, source: Path | None, files: Iterable[Path]) -> dict[Path, str]:
+    """A model's file and other Python files, with the names of their copies in a run folder."""
+    names = {source: copy_of(name, source)[0]} if source else {}
+    for path in files:
+        if path not in names:
+            copy, count = path.name, 1
+            while copy in {"model.py", *names.values()}:
+                copy, count = f"{path.stem}_{count}{path.suffix}", count + 1
+            names[path] = copy
+    return names
+
+
+def named_copy(name: str, copies: Mapping[Path, str], folder: Path) -> str:
+    """The name "path/file.py:attribute", seen from a folder, in the copy of the file."""
+    file, _, attribute = name.rpartition(":")
+    return f"{copies[(folder / file).resolve()]}:{attribute}"
+
+
 def load(
     name: str | Any, options: Mapping[str, Any], folder: Path = Path(),
     parameters: Iterable[str] = (),

@@ -13,5 +13,6 @@ from jaxmech.control.kinematics import kinematics as kinematics
 from jaxmech.control.kinematics_result import Kinematics as Kinematics
 from jaxmech.control.kinematics_result import KinematicStatus as KinematicStatus
 from jaxmech.control.sampled import Controller as Controller
+from jaxmech.control.sampled import WholeState as WholeState
 from jaxmech.control.sampled import controlled as controlled
 from jaxmech.control.servo import Servo as Servo

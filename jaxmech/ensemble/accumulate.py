@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxmech.config import npz
 from jaxmech.ensemble.kernel import BlockProgram, States
-from jaxmech.ensemble.members.base import quantity_names
+from jaxmech.ensemble.members.base import quantity_entries
 from jaxmech.ensemble.members.passages import counted_times
 from jaxmech.ensemble.statistics import Covariance, SobolIndices
 from jaxmech.ensemble.statistics.audit import AUDIT
@@ -92,7 +92,7 @@ class Accumulator:
 
     def _times_of(self, statistic: AbstractStatistic) -> StatisticResult:
         study = self._program.member.study
-        times = counted_times(statistic, study, quantity_names(self._program.member.system))
+        times = counted_times(statistic, study, quantity_entries(self._program.member.system))
         return {} if times is None else {"times": times}
 
     def _names_of(self, statistic: AbstractStatistic) -> StatisticResult:

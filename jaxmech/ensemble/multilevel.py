@@ -18,7 +18,7 @@ import numpy as np
 from jaxmech.config.errors import InputError, refuse
 from jaxmech.ensemble.draws import Sampler
 from jaxmech.ensemble.kernel import errors_as_problems
-from jaxmech.ensemble.members.base import inputs_of, merged
+from jaxmech.ensemble.members.base import inputs_of, merged, quantity_entries
 from jaxmech.ensemble.members.trajectory import StudyTrajectory
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.work.plan import planned
@@ -279,7 +279,7 @@ class _Level:
                 if self.of not in values:
                     raise refuse(("of",), f"must name a quantity, but {self.of} is none")
                 value = values[self.of]
-                value = value[-1] if self.of in member.system.coordinates else value
+                value = value[-1] if self.of in quantity_entries(member.system) else value
                 if value.ndim:
                     message = f"must be one number per trajectory, but {self.of} has shape "
                     raise refuse(("of",), f"{message}{value.shape}; observe it with `keep`")

@@ -68,13 +68,11 @@ def _observed(study: Study, subject: Subject, params: Any, dtype: Any) -> dict[s
         if quantity.needs_reactions:
             digests[f"observe {name}"] = _of_file(quantity.function)
         else:
+            observed = quantity.of(subject.system)
             digests[f"observe {name}"] = digest(
-                lambda q, v, t, p, observed=quantity: observed.along(q, v, t, p, None),
-                q,
-                v,
-                t,
-                params,
-            )
+                lambda q, v, t, p, observed=observed: observed.along(q, v, t, p, None),
+                q, v, t, params,
+            )  # fmt: skip
     for name, event in study.events.items():
         for suffix, fn in (("", event.function), (" jump", event.jump)):
             if callable(fn):

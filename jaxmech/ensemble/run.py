@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from jaxmech.config import plain, python_files, require_no_run_code, warn
+from jaxmech.config import copies_of, plain, python_files, require_no_run_code, warn
 from jaxmech.config.errors import InputError
 from jaxmech.ensemble.accumulate import Accumulator, as_file
 from jaxmech.ensemble.checksums import SUMMARY
 from jaxmech.ensemble.estimate import LARGE
 from jaxmech.ensemble.kernel import compile_kernel, with_steps
 from jaxmech.ensemble.layout import Layout
-from jaxmech.ensemble.members.observed import copies_of, stored_study
+from jaxmech.ensemble.members.observed import stored_study
 from jaxmech.ensemble.progress import RunProgress, Shown
 from jaxmech.ensemble.provenance import origin
 from jaxmech.ensemble.results import open_results
@@ -133,7 +133,7 @@ def run_study(
     selection = None if part is None else part.of(-(-study.size // study.block_size))
     accumulator = Accumulator(kernel, shapes.states, study.until if selection is None else None)
     layout = Layout(kernel, shapes.arrays, accumulator.state_bytes)
-    files = copies_of(planned_.files, subject)
+    files = copies_of(subject.name, subject.source, planned_.files)
     at_rest = stored_study(named_study, files, folder)
     copies = {name: path for path, name in files.items() if path != subject.source}
     facts = origin(kernel)

@@ -129,8 +129,10 @@ def trajectory_figures(results: Results) -> Iterator[tuple[str, Figure]]:
         yield "observed_bands", figure
     rates = stored.get("rates", None if results.velocities else stored.get("v"))
     if q is not None and rates is not None:
-        figure, panels = grid(len(names))
-        for k, ax in enumerate(panels):
+        # A state of first order is an entry of v itself, and has no rate.
+        moving = [k for k in range(len(names)) if (q[..., k] != rates[..., k]).any()]
+        figure, panels = grid(len(moving))
+        for k, ax in zip(moving, panels, strict=True):
             unit = results.units.get(names[k], "")
             phase_portrait(q[..., k], rates[..., k], name=names[k], unit=unit, ax=ax)
         yield "phase_portrait", figure

@@ -13,7 +13,7 @@ from jaxmech.plot.style import GREY, add_axes
 from jaxmech.plot.trajectories import MOST_LINES, curves, drift, energy_drift, phase_portrait
 from jaxmech.solution import Solution
 from jaxmech.status import succeeded
-from jaxmech.utils.units import Named, columns, with_unit
+from jaxmech.utils.units import INTEGRALS, Named, columns, shown_coordinates, with_unit
 
 Drawing = Callable[[Axes], object]
 _MOST_NAMES = 18  # in one panel: colours times kinds of lines
@@ -110,8 +110,10 @@ class Shown:
     def groups(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """The labels and names of panels: columns of the same unit or like size, rates apart."""
         sol = self.sol
-        rates = [name for name in sol.names if name not in sol.coordinates]
-        for kind, some in (("coordinates", list(sol.coordinates)), ("rates", rates)):
+        names = shown_coordinates(sol.coordinates)
+        states = tuple(x for x in sol.names if f"{INTEGRALS}{x}" in sol.coordinates)
+        rates = tuple(x for x in sol.names if x not in {*names, *states})
+        for kind, some in (("coordinates", names), ("rates", rates), ("states", states)):
             labels = [with_unit(name, sol.unit(name)) for name in some]
             sizes = [float(np.sqrt(np.nanmean(self.column(name) ** 2))) for name in some]
             for group in sensor_groups(sizes, labels):

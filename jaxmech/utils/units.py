@@ -170,11 +170,16 @@ def columns(coordinates: Sequence[str], velocities: Sequence[str]) -> dict[str, 
         >>> columns(("angle", "integral of current"), ("angle", "current"))
         {'angle': ('q', 0), 'angle.rate': ('v', 0), 'current': ('v', 1)}
     """
-    known = {name: ("q", k) for k, name in enumerate(coordinates) if not name.startswith(INTEGRALS)}
+    known = {name: ("q", k) for k, name in enumerate(shown_coordinates(coordinates))}
     rates = {
         f"{name}{RATE}" if name in known else name: ("v", k) for k, name in enumerate(velocities)
     }
     return known | rates
+
+
+def shown_coordinates(coordinates: Sequence[str]) -> tuple[str, ...]:
+    """The names of the coordinates, without the last ones, the integrals of states."""
+    return tuple(name for name in coordinates if not name.startswith(INTEGRALS))
 
 
 @dataclass(frozen=True)

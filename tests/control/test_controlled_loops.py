@@ -1,5 +1,6 @@
 """Closed loops of sampled controllers in fits and studies, with constraints and mechanisms."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import pytest
 
 import jaxmech.ensemble as je
 from jaxmech import Controller, FixedSteps, Recording, System, controlled, fit, observe, simulate
+from jaxmech.cli.main import main
 from jaxmech.config.digest import system_digests
 from jaxmech.config.toml import read
 from jaxmech.constraints import Holonomic, Nonholonomic
-from jaxmech.identify import Shooting
+from jaxmech.identify import Shooting, load_fit
 from jaxmech.parts import Mechanism, gravity, ground, planar_body, revolute
 from jaxmech.parts.forces import coordinate_force
 from jaxmech.sensitivity import sensitivities
@@ -38,6 +40,13 @@ theta = 0.3
 g = 9.81
 kp = 40.0
 lag = { distribution = "uniform", low = 0.0, high = 0.02 }
+
+[observe]
+effort = "loop.py:effort"
+
+[events]
+weak = { of = "torque", level = -5.0, direction = 1, keep = 1 }
+small = { of = "effort", level = 0.5, direction = -1, keep = 1 }
 """
 LOOP = """
 import jax.numpy as jnp
@@ -53,6 +62,10 @@ pendulum = jm.System(
 def torque(measured, memory, t, p):
     q, v = measured
     return -p["kp"] * q[0] - 10.0 * v[0], memory + 1
+
+
+def effort(q, v, t, p):
+    return jnp.abs(p["torque"]) / 10.0 + 0.0 * v[-1]
 
 
 pd = jm.Controller(torque, 0.02, memory=0, delay="lag")
@@ -113,11 +126,75 @@ def test_a_study_names_its_controllers(tmp_path: Path) -> None:
         params = {"g": 9.81, "kp": 40.0, "lag": lag}
         sol = simulate(loop, [0.3], [0.0], [0.0, 0.5, 1.0], params, steps=FixedSteps(2))
         np.testing.assert_allclose(results["v"][k], sol.v, rtol=1e-9)
+        np.testing.assert_allclose(results["effort"][k], abs(sol["torque"]) / 10.0, rtol=1e-9)
+        np.testing.assert_allclose(results["q"][k, :, 1], sol["torque"], rtol=1e-9)
+        times = [float(results[f"{name}_times"][k, 0]) for name in ("weak", "small")]
+        assert 0.02 < times[0] < 1.0
+        np.testing.assert_allclose(times[0], times[1], rtol=1e-10)
+    names = ("theta", "torque", "torque.memory", "torque.sample", "torque.pending[0]")
+    assert tuple(results["coordinate"].values[:5]) == names
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert tuple(summary["quantiles"]["coordinates"])[:5] == names
     config.write_text(STUDY.replace("loop.py:pd", "loop.py:pid"))
     with pytest.raises(
         je.StudyError, match=r"`controllers` is not an attribute .* did you mean `pd`"
     ):
         je.run_study(read(config, je.Study), tmp_path / "other", folder=tmp_path)
+
+
+FIT = """
+model = "pole.py:pole"
+controllers = ["loop.py:pd"]
+initial_states = "fixed"
+
+[data]
+file = "swing.csv"
+observed = ["theta", "effort"]
+q0 = ["theta"]
+v0 = ["rate"]
+time = "t"
+
+[steps]
+per_save = 2
+
+[parameters]
+free = ["kp", "lag"]
+"""
+POLE = """
+import jax.numpy as jnp
+import jaxmech as jm
+from loop import pendulum
+
+pole = jm.identify.Identifiable(
+    pendulum,
+    {"g": 9.81, "kp": 36.0, "lag": 0.009, "torque": 0.0},
+    observe=lambda q, v, t, p: jnp.stack([q[0], p["torque"] / 10.0]),
+)
+"""
+
+
+def test_a_gain_and_a_delay_of_a_loop_are_fitted_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "loop.py").write_text(LOOP)
+    (tmp_path / "pole.py").write_text(POLE)
+    space: dict[str, Any] = {}
+    exec(LOOP, space)
+    loop = controlled(space["pendulum"], space["pd"])
+    ts = np.linspace(0.0, 0.5, 21)
+    sol = simulate(loop, [0.3], [0.0], ts, {"g": 9.81, "kp": 40.0, "lag": 0.013},
+                   steps=FixedSteps(2))  # fmt: skip
+    rows = np.stack([ts, sol["theta"], sol["torque"] / 10.0], axis=1)
+    lines = [",".join(map(repr, map(float, row))) + ",0.0" for row in rows]
+    (tmp_path / "swing.csv").write_text("\n".join(["t,theta,effort,rate", *lines]))
+    config = tmp_path / "fit.toml"
+    config.write_text(FIT)
+    assert main(["fit", str(config), "--out", str(tmp_path / "run")]) == 0
+    result = load_fit(tmp_path / "run" / "fit.npz")
+    np.testing.assert_allclose(result.values, [40.0, 0.013], rtol=1e-6)
+    stored = (tmp_path / "run" / "config.toml").read_text()
+    assert 'controllers = [\n    "loop.py:pd",\n]' in stored
+    assert (tmp_path / "run" / "loop.py").read_text() == LOOP
+    config.write_text(FIT.replace("loop.py:pd", "loop.py:pid"))
+    assert main(["fit", str(config), "--out", str(tmp_path / "other")]) == 2
 
 
 def test_a_mechanism_with_a_motor() -> None:

@@ -20,6 +20,7 @@ from jaxmech import (
     observe,
     simulate,
 )
+from jaxmech.analysis import structure
 from jaxmech.integrate import ForwardMode
 
 GAINS = {"m": 1.0, "K": 400.0, "B": 2.5}
@@ -90,6 +91,16 @@ def test_a_held_feedback_has_the_closed_form(steps: Any) -> None:
     assert sol["push.sample"].tolist() == [*range(0, 100, 10), 99]
     reactions = observe(LOOP, sol, GAINS)
     np.testing.assert_allclose(reactions.qdd[:, 0], sol["push"])
+
+
+def test_what_a_controller_keeps_has_names_of_its_own_everywhere() -> None:
+    sol = simulate(LOOP, [0.1], [0.0], TS, GAINS, steps=HELD)
+    shown = [repr(sol), sol._repr_html_(), repr(LOOP), LOOP._repr_html_()]
+    report = structure(LOOP, [0.1], [0.0], params=GAINS)
+    shown += [str(list(sol.to_pandas())), repr(sol.plot()), repr(report)]
+    assert not [text for text in shown if "integral of" in text]
+    assert [*sol.to_pandas()] == ["x", "x.rate", "push", "push.sample"]
+    assert {"x", "x.rate", "2 states"} <= set(sol.plot().axes)
 
 
 def test_samples_are_exact_however_long_the_steps_and_wherever_the_saves() -> None:

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from jaxmech.cli.fit.study import INERTIA, Adam, Candidate, FitStudy
-from jaxmech.config import SUBJECTS, find, load, plain, subject_of
+from jaxmech.config import SUBJECTS, closed_loop, copies_of, find, load, plain, subject_of
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all, unknown
 from jaxmech.identify import Identifiable, PhysicalInertia, Settings, bodies_of
 from jaxmech.utils.text import not_one_of
@@ -26,6 +26,8 @@ class Subjects:
     by_name: Mapping[str, Identifiable]
     source: Path | None  # the file of the user, None for a model of the catalogue
     sha256: str | None  # digest of that file
+    # by the files of the model and of controllers, the names of their copies in a run folder
+    copies: Mapping[Path, str]
 
 
 def subjects(study: FitStudy, folder: Path = Path()) -> Subjects:
@@ -33,12 +35,13 @@ def subjects(study: FitStudy, folder: Path = Path()) -> Subjects:
     alone = Candidate(name=model_of(study))
     loaded: list[tuple[int, Candidate, Identifiable]] = []
     problems: list[Problem] = []
-    source, sha = None, None
+    source, sha, files = None, None, list[Path]()
     for k, candidate in enumerate(study.candidates or (alone,)):
         options = {**study.model_options, **candidate.model_options}
         try:
             names = _parameter_names(vars(study.parameters), vars(candidate))
             subject, source, sha = _loaded(study.model, options, folder, names)
+            subject, files = _closed(study, subject, folder)
             loaded.append((k, candidate, subject))
         except StudyError as error:
             problems += [_of_candidate(p, candidate, k) for p in error.problems]
@@ -55,7 +58,7 @@ def subjects(study: FitStudy, folder: Path = Path()) -> Subjects:
                 for p in error.problems
             ]
     refuse_all(dict.fromkeys(problems))
-    return Subjects(found, source, sha)
+    return Subjects(found, source, sha, copies_of(model_of(study), source, files))
 
 
 def model_of(study: FitStudy) -> str:
@@ -139,6 +142,17 @@ def _loaded(
         )
         raise refuse("model", message)
     return Identifiable(subject.system, params), subject.source, subject.sha256
+
+
+def _closed(
+    study: FitStudy, subject: Identifiable, folder: Path
+) -> tuple[Identifiable, list[Path]]:
+    """The model with the controllers that the study names, and their files."""
+    if not study.controllers:
+        return subject, []
+    loop = closed_loop(subject.system, study.controllers, folder)
+    subject = replace(subject, system=loop.system, params=loop.params(subject.params))
+    return subject, [file.path for file in loop.files]
 
 
 def settings(study: FitStudy) -> Settings:

@@ -2,7 +2,7 @@
 
 config.toml        the resolved configuration; paths relative to this folder
 environment.json   versions, device, digests of functions and data
-model.py           copy of the user's model file (model.xml, model.urdf)
+model.py           copy of the user's model file (model.xml, model.urdf); others of controllers
 progress/          state of an interrupted fit
 fit.npz            the fit, for `jaxmech.identify.load_fit`
 seal.json          digests of all of these, so that damage is noticed
@@ -14,7 +14,7 @@ import hashlib
 import os
 import shutil
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,6 @@ from jaxmech.cli.fit.build import Subjects, model_of, settings, subjects
 from jaxmech.cli.fit.report import Outcome, as_markdown, as_text
 from jaxmech.cli.fit.study import Choice, FitStudy
 from jaxmech.config import (
-    COPIES,
     DECISIVE,
     INPUT,
     FolderError,
@@ -34,6 +33,7 @@ from jaxmech.config import (
     environment,
     environment_json,
     model_name,
+    named_copy,
     opened,
     plain,
     require_same_config,
@@ -66,7 +66,7 @@ from jaxmech.identify import (
 from jaxmech.plot import draw_fit
 
 FIT = "fit.npz"
-_BEGUN = ("config.toml", "environment.json", *COPIES)
+_BEGUN = ("config.toml", "environment.json")
 _CANDIDATES = "progress/candidates"
 
 
@@ -156,7 +156,8 @@ def _resolved(study: FitStudy, candidates: Subjects, folder: Path, out: Path) ->
     if candidates.source:
         study = replace(study, model=copy_of(model_of(study), candidates.source)[1])
     choice = (study.choice or Choice()) if study.candidates else None
-    return replace(study, data=data, choice=choice)
+    names = tuple(named_copy(name, candidates.copies, folder) for name in study.controllers)
+    return replace(study, data=data, choice=choice, controllers=names)
 
 
 def _facts(
@@ -187,8 +188,9 @@ def _begin(
     tell: Callable[[str], None],
 ) -> None:
     """Write the first files of a run folder, or check that it may be continued, and repair it."""
+    begun = (*_BEGUN, *candidates.copies.values())
     if any((out / name).exists() for name in (SEAL, FIT, "progress")):
-        again = _lost(out)
+        again = _lost(out, begun)
         require_same_config(out, plain(study), {"data.file", "cluster"})
         finished = (out / FIT).is_file() and not again
         require_same_environment(out, facts, INPUT if finished else DECISIVE)
@@ -200,18 +202,17 @@ def _begin(
         if again:
             tell(f"{out} was damaged: {', '.join(again)}; to be computed again")
         return
-    if candidates.source:
-        shutil.copyfile(candidates.source, out / copy_of(model_of(study), candidates.source)[0])
+    for source, name in candidates.copies.items():
+        shutil.copyfile(source, out / name)
     write_whole(out / "environment.json", environment_json(facts))
     write_whole(out / "config.toml", tomli_w.dumps(plain(study)))
-    written = [out / name for name in _BEGUN if (out / name).is_file()]
-    write_seal(out, file_digests(out, written))
+    write_seal(out, file_digests(out, [out / name for name in begun]))
 
 
-def _lost(out: Path) -> list[str]:
+def _lost(out: Path, begun: Collection[str]) -> list[str]:
     """The damaged files that can be computed again, or a FolderError for others."""
     lost = list(damaged(out, read_seal(out)))
-    replaceable = [damage for damage in lost if damage.file in _BEGUN]
+    replaceable = [damage for damage in lost if damage.file in begun]
     if replaceable:
         raise FolderError(
             f"{out} was damaged: {damage_text(replaceable)}. Restore it, or fit in "

@@ -169,6 +169,9 @@ class FitStudy(Settings):
     )
     optimizer: Optimizer = setting(TrustRegion(), "optimizer")
     formulation: UdwadiaKalaba = setting(UdwadiaKalaba(), "law of motion")
+    controllers: tuple[str, ...] = setting(
+        (), 'controllers of the system, each a `Controller` in a Python file, "file.py:name"'
+    )
     loss: Loss | None = setting(None, "a robust loss, against outliers")
     noise: Noise | None = setting(None, "noise that is correlated in time")
     candidates: tuple[Candidate, ...] = setting(

@@ -7,3 +7,4 @@ functions of the system read outputs by name.
 
 from jaxmech.control.sampled.controlled import controlled as controlled
 from jaxmech.control.sampled.controller import Controller as Controller
+from jaxmech.control.sampled.reading import WholeState as WholeState

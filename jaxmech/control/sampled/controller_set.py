@@ -7,7 +7,7 @@ whether one is due; a state that has it already is not changed again.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.control.sampled.controller import Controller
-from jaxmech.control.sampled.reading import reading_event
+from jaxmech.control.sampled.reading import reading_event, reading_outputs
 from jaxmech.integrate import Event
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.tracers import actual
@@ -173,6 +173,10 @@ class ControllerSet:
     def event(self, event: Event) -> Event:
         """An event whose functions read the outputs."""
         return reading_event(event, self)
+
+    def reading(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of q, v, t and parameters that reads the outputs, such as a sensor."""
+        return reading_outputs(fn, self)
 
     def with_outputs(self, params: Any, states: Float[Array, " s"]) -> dict[str, Any]:
         """The parameters with the outputs among these states."""

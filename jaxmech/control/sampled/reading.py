@@ -3,6 +3,7 @@
 `controllers` are always a `ControllerSet`.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,13 +39,16 @@ class OutputReader:
 
 @dataclass(frozen=True)
 class ReadingEvent:
-    """The function of an event."""
+    """The function of an event or a sensor."""
 
     fn: Callable[..., Any]
     controllers: Any
+    is_whole: bool = False  # whether it is a function of the whole state
 
     def __call__(self, q: Array, v: Array, t: Array, params: Any) -> Any:
         """The value of the function, with the outputs among the parameters."""
+        if self.is_whole:
+            return self.fn(q, v, t, params)
         return OutputReader(self.fn, self.controllers)(q, v, t, params)
 
 
@@ -97,12 +101,32 @@ class HeldRates:
         return jnp.concatenate([rates.reshape(self.count), held])
 
 
+@dataclass(frozen=True)
+class WholeState:
+    """A function of the whole state, with the states of controllers."""
+
+    fn: Callable[..., Any]
+
+    def __call__(self, q: Array, v: Array, t: Array, params: Any) -> Any:
+        """The value of the function."""
+        return self.fn(q, v, t, params)
+
+
 def reading_event(event: Event, controllers: Any) -> Event:
     """An event whose functions read the outputs of controllers; the same one if they do."""
     if isinstance(event.fn, ReadingEvent | ReadingReactions):
         return event
-    kind = ReadingReactions if event.needs_reactions else ReadingEvent
     transition = event.transition
     if transition is not None and transition.fn is not None:
         transition = replace(transition, fn=ReadingTransition(transition.fn, controllers))
-    return replace(event, fn=kind(event.fn, controllers), transition=transition)
+    return replace(event, fn=reading_outputs(event.fn, controllers), transition=transition)
+
+
+def reading_outputs(fn: Callable[..., Any], controllers: Any) -> Callable[..., Any]:
+    """A function of q, v, t, parameters and maybe reactions that reads outputs."""
+    if isinstance(fn, ReadingEvent | ReadingReactions):
+        return fn
+    if isinstance(fn, WholeState):
+        return ReadingEvent(fn.fn, controllers, is_whole=True)
+    has_reactions = len(inspect.signature(fn).parameters) > 4
+    return (ReadingReactions if has_reactions else ReadingEvent)(fn, controllers)

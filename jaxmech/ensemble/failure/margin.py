@@ -6,7 +6,7 @@ neighbours. Its derivative is the one at a fixed time, since the time of an extr
 matter to first order.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from jaxmech.compiler import batched_closure
 from jaxmech.config import Subject
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.failure.settings import Failure
-from jaxmech.ensemble.members.base import Tree, quantity_names
+from jaxmech.ensemble.members.base import Tree, quantity_entries
 from jaxmech.ensemble.members.observed import Observed, StudyEvent
 from jaxmech.ensemble.members.trajectory import StudyTrajectory
 from jaxmech.ensemble.study import Study, Times
@@ -122,7 +122,7 @@ class Margin:
     def _excess(self) -> Callable[..., Array]:
         """The quantity by how much it is beyond the threshold, as a function of a state."""
         study, failure, system = self.study, self.failure, self.subject.system
-        names = quantity_names(system)
+        names = quantity_entries(system)
         event, sign, side = self.event, -float(failure.margin_sign), self.side
         if event is not None:
             fn = event.event(failure.of, names, study.observe).fn
@@ -130,7 +130,7 @@ class Margin:
         else:
             assert failure.threshold is not None
             fn, level = _quantity(failure, names, study), failure.threshold
-        quantity = Observed(fn)
+        quantity = Observed(fn).of(system)
 
         def excess(q: Array, v: Array, t: Array, params: Any) -> Array:
             reactions = None
@@ -147,7 +147,7 @@ class Margin:
 
 def require_quantity(failure: Failure, study: Study, subject: Subject) -> None:
     """Raise a StudyError unless the failure is one of this study."""
-    names = quantity_names(subject.system)
+    names = quantity_entries(subject.system)
     if failure.of not in (*names, *study.observe, *study.events):
         known = (*names, *study.observe, *study.events)
         kind = "a coordinate, a velocity, an observed quantity or an event"
@@ -170,7 +170,9 @@ def require_quantity(failure: Failure, study: Study, subject: Subject) -> None:
         raise refuse(("failure", "when"), f"{message}; observe it without `keep` for its last one")
 
 
-def _quantity(failure: Failure, names: tuple[str, ...], study: Study) -> Callable[..., Array]:
+def _quantity(
+    failure: Failure, names: Mapping[str, tuple[str, int]], study: Study
+) -> Callable[..., Array]:
     if failure.of in names:
         return StudyEvent(of=failure.of).event(failure.of, names, {}).fn
     return study.observe[failure.of].size

@@ -11,6 +11,7 @@ import numpy as np
 from jaxmech.config import (
     Subject,
     changes,
+    copies_of,
     environment,
     plain,
     python_files,
@@ -21,7 +22,7 @@ from jaxmech.config.errors import InputError
 from jaxmech.ensemble.draws import stored_name
 from jaxmech.ensemble.kernel import BlockProgram
 from jaxmech.ensemble.members.base import first_of
-from jaxmech.ensemble.members.observed import copies_of, stored_study
+from jaxmech.ensemble.members.observed import stored_study
 from jaxmech.ensemble.members.trajectory import StudyTrajectory, save_times
 from jaxmech.ensemble.results import Results, open_results
 from jaxmech.ensemble.store import require_of_run, with_stored_sizes
@@ -154,7 +155,7 @@ def _of_the_run(study: Study, path: Path, folder: Path) -> Study:
     """A study with the sizes of a run, which must be of it."""
     require_no_run_code(python_files(plain(study), folder), folder)
     whole = planned(with_stored_sizes(study, path), path, folder)
-    copies = copies_of(whole.files, whole.subject)
+    copies = copies_of(whole.subject.name, whole.subject.source, whole.files)
     require_of_run(path, stored_study(whole.study, copies, folder), whole.subject)
     return whole.study
 

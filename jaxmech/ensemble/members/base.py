@@ -12,7 +12,7 @@ from jaxmech.config import Subject
 from jaxmech.ensemble.draws import Variable
 from jaxmech.ensemble.study import SECTIONS
 from jaxmech.system import System
-from jaxmech.utils.units import units_of
+from jaxmech.utils.units import columns, shown_coordinates, units_of
 
 Tree = dict[str, dict[str, Any]]  # section, name -> value
 Dims = tuple[str, ...]  # names of the dimensions of an array
@@ -85,14 +85,17 @@ def inputs_of(
     return varying, shared
 
 
-def quantity_names(system: System) -> tuple[str, ...]:
-    """The names of the coordinates and of the entries of v that are not their rates."""
-    return (*system.coordinates, *(system.velocity_names if system.velocities else system.states))
+def quantity_entries(system: System) -> dict[str, tuple[str, int]]:
+    """Coordinates and those entries of v that are not their rates: an array and an index each."""
+    entries = columns(system.coordinates, system.velocity_names)
+    named = {*shown_coordinates(system.coordinates), *system.velocities, *system.states}
+    return {name: entry for name, entry in entries.items() if name in named}
 
 
 def name_arrays(system: System) -> Iterable[StoredArray]:
-    """The names of the coordinates, and of quasi-velocities, with the units of those with one."""
-    yield _name_array(system, "coordinate", system.coordinates, COORDINATE_UNITS)
+    """The names of coordinates and states, and of quasi-velocities, with their units."""
+    names = (*shown_coordinates(system.coordinates), *system.states)
+    yield _name_array(system, "coordinate", names, COORDINATE_UNITS)
     if system.velocities:
         yield _name_array(system, VELOCITY, system.velocity_names, VELOCITY_UNITS)
 

@@ -19,8 +19,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.config import LoadedObject, Subject, TextOrTable, copy_of, find
+from jaxmech.config import LoadedObject, TextOrTable, find, named_copy
 from jaxmech.config.errors import Key, Problem, StudyError, out_of_range, refuse, refuse_all
+from jaxmech.control import WholeState
 from jaxmech.ensemble.members.array_names import array_name
 from jaxmech.ensemble.statistics.custom import Reduction
 from jaxmech.integrate import Event, Events, Transition
@@ -90,6 +91,12 @@ class Observed(TextOrTable):
         assert callable(self.function)
         return composed(jnp.abs, self.function) if self.keep == "largest" else self.function
 
+    def of(self, system: System) -> "Observed":
+        """The quantity at whole states of a system, of which its function reads outputs by name."""
+        if system.sampling is None:
+            return self
+        return replace(self, function=system.sampling.controllers.reading(self.function))
+
     def at(self, q: Array, v: Array, t: Array, params: Any, reactions: Any) -> Array:
         """Evaluate the quantity at one state."""
         assert callable(self.function)
@@ -115,7 +122,7 @@ class StudyEvent(TextOrTable):
     argument for reactions, as in `jaxmech.Event`; in a file they are named "path/file.py:name".
 
     Example:
-        >>> StudyEvent(of="x", level=2.0).event("far", ("x", "y"), {})
+        >>> StudyEvent(of="x", level=2.0).event("far", {"x": ("q", 0)}, {})
         Event('far')
     """
 
@@ -145,16 +152,16 @@ class StudyEvent(TextOrTable):
         refuse_all(out_of_range(self))
 
     def event(
-        self, name: str, coordinates: tuple[str, ...], observe: Mapping[str, Observed]
+        self, name: str, entries: Mapping[str, tuple[str, int]], observe: Mapping[str, Observed]
     ) -> Event:
-        """The event, with functions in place of names."""
+        """The event, with functions in place of names, of which some are entries of q and v."""
         e, jump = self.restitution, self.jump
         transition = None
         if callable(jump) or e is not None or self.on or self.off:
             factor = (lambda p: p[e]) if isinstance(e, str) else e
             transition = Transition(jump if callable(jump) else None, factor, self.on, self.off)
         return Event(
-            self._function(coordinates, observe),
+            self._function(entries, observe),
             direction=self.direction,
             terminal=self.terminal,
             transition=transition,
@@ -163,13 +170,12 @@ class StudyEvent(TextOrTable):
         )
 
     def _function(
-        self, coordinates: tuple[str, ...], observe: Mapping[str, Observed]
+        self, entries: Mapping[str, tuple[str, int]], observe: Mapping[str, Observed]
     ) -> Callable[..., Any]:
         quantity, level = self.of, self.level
-        if quantity is not None and quantity in coordinates:
-            entry = coordinates.index(quantity)
-            last = entry - len(coordinates)  # what follows the coordinates are the last of v
-            return lambda q, v, t, p: (q[entry] if entry < q.size else v[last]) - level
+        if quantity is not None and quantity in entries:
+            array, k = entries[quantity]
+            return WholeState(lambda q, v, t, p: (q if array == "q" else v)[k] - level)
         fn = self.function if quantity is None else observe[quantity].size
         assert callable(fn)
         return composed(lambda value: value - level, fn) if quantity or level else fn
@@ -246,29 +252,16 @@ def _signature_problems(name: str, quantity: Observed) -> Iterator[Problem]:
         yield Problem(("observe", name, "function"), f"{message}{count} arguments")
 
 
-def copies_of(files: Iterable[Path], subject: Subject) -> dict[Path, str]:
-    """The files of a study, with the names of their copies in a run folder."""
-    copy, _ = copy_of(subject.name, subject.source)
-    names = {subject.source: copy} if subject.source else {}
-    for path in files:
-        if path not in names:
-            name, count = path.name, 1
-            while name in {"model.py", *names.values()}:
-                name, count = f"{path.stem}_{count}{path.suffix}", count + 1
-            names[path] = name
-    return names
-
-
 def stored_study(study: Any, copies: Mapping[Path, str], folder: Path) -> Any:
     """A study whose functions and inputs are named by the copies of their files."""
 
     def renamed(reference: Any, key: Key) -> Any:
         if not isinstance(reference, str) or reference.startswith("python:"):
             return reference
-        file, _, name = reference.rpartition(":")
-        return f"{copies[(folder / file).resolve()]}:{name}"
+        return named_copy(reference, copies, folder)
 
     sections = _with_functions(study, renamed)
+    sections["controllers"] = tuple(renamed(name, ("controllers",)) for name in study.controllers)
     sections["inputs"] = {
         name: item.renamed(lambda file: copies[(folder / file).resolve()])
         for name, item in study.inputs.items()

@@ -4,13 +4,13 @@ A probability or a first passage counts what happens at saved times. With `betwe
 of the quantity less its threshold finds the passages between these times.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import jax.numpy as jnp
 
 from jaxmech.config.errors import Problem, refuse
-from jaxmech.ensemble.members.base import quantity_names
+from jaxmech.ensemble.members.base import quantity_entries
 from jaxmech.ensemble.members.observed import SERIES, Observed, StudyEvent, composed
 from jaxmech.ensemble.statistics import AbstractStatistic, FirstPassage, Probability
 from jaxmech.integrate import Event, EventSet, event_set_of
@@ -23,19 +23,19 @@ _OVER_TIME = {True: ("all", "max", "largest"), False: ("all", "min")}  # by whet
 
 def study_events(study: Any, system: System) -> EventSet:
     """The events of a study for `simulate`, or a StudyError."""
-    coordinates, observe = quantity_names(system), study.observe
+    entries, observe = quantity_entries(system), study.observe
     sought = [item for item in study.statistics.values() if item.passage is not None]
     try:
-        events = [item.event(name, coordinates, observe) for name, item in study.events.items()]
+        events = [item.event(name, entries, observe) for name, item in study.events.items()]
         # Statistics of the same threshold share an event.
-        events += {item.passage: _passage(item, coordinates, observe) for item in sought}.values()
+        events += {item.passage: _passage(item, entries, observe) for item in sought}.values()
         return event_set_of(system, events, study.inactive)
     except (TypeError, ValueError) as error:
         raise refuse("events", f"cannot be used: {error}") from error
 
 
 def _passage(
-    statistic: Any, coordinates: tuple[str, ...], observe: Mapping[str, Observed]
+    statistic: Any, entries: Mapping[str, tuple[str, int]], observe: Mapping[str, Observed]
 ) -> Event:
     is_above = statistic.below is None
     event = StudyEvent(
@@ -45,10 +45,10 @@ def _passage(
     if quantity is not None:
         extreme = jnp.max if is_above else jnp.min  # the component that is beyond first
         observe = {statistic.of: Observed(composed(extreme, quantity.size))}
-    return event.event(statistic.passage, coordinates, observe)
+    return event.event(statistic.passage, entries, observe)
 
 
-def passage_problems(study: Any, coordinates: tuple[str, ...]) -> Iterator[Problem]:
+def passage_problems(study: Any, coordinates: Collection[str]) -> Iterator[Problem]:
     """Statistics that seek passages of a quantity without a value between the saved times."""
     for name, statistic in study.statistics.items():
         if statistic.passage is None:
@@ -69,7 +69,7 @@ def passage_problems(study: Any, coordinates: tuple[str, ...]) -> Iterator[Probl
 
 
 def counted_times(
-    statistic: AbstractStatistic, study: Any, coordinates: Sequence[str]
+    statistic: AbstractStatistic, study: Any, coordinates: Collection[str]
 ) -> str | None:
     """The times at which a statistic counts passages; None if they do not matter to it."""
     if statistic.of_event is not None or not isinstance(statistic, Probability | FirstPassage):

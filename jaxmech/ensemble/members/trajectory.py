@@ -23,7 +23,7 @@ from jaxmech.ensemble.members.base import (
     name_arrays,
     params_of,
     plain_attributes,
-    quantity_names,
+    quantity_entries,
     velocity_dimension,
 )
 from jaxmech.ensemble.members.observed import (
@@ -39,6 +39,7 @@ from jaxmech.ensemble.members.observed import (
 )
 from jaxmech.ensemble.members.passages import study_events
 from jaxmech.ensemble.study import Study
+from jaxmech.first_order import named_values
 from jaxmech.integrate import EventSet
 from jaxmech.linalg import matvec
 from jaxmech.observe import observe
@@ -50,7 +51,7 @@ from jaxmech.utils.units import units_of
 
 _BY_VELOCITY = {"v", "qdd", "constraint_force"}
 _LONG_NAMES = {
-    "q": "generalized coordinates",
+    "q": "generalized coordinates, and states of first order",
     "v": "generalized velocities",
     "rates": "rates of the coordinates, T v with quasi-velocities",
     "qdd": "generalized accelerations",
@@ -191,10 +192,12 @@ class StudyTrajectory:
             "worst_velocity_residual": jnp.nanmax(sol.velocity_residual),
         }
         values |= {name: getattr(sol, name) for name in SERIES if name not in _DERIVED}
+        values["q"] = named_values(sol.q, sol.v, len(self.system.states))
         values["rates"] = jax.vmap(self._rates, (0, 0, 0, None))(sol.q, sol.v, sol.ts, params)
-        values |= {name: sol.q[:, k] for k, name in enumerate(self.system.coordinates)}
-        others = quantity_names(self.system)[self.system.n :]
-        values |= {name: sol.v[:, k - len(others)] for k, name in enumerate(others)}
+        values |= {
+            name: (sol.q if array == "q" else sol.v)[:, k]
+            for name, (array, k) in quantity_entries(self.system).items()
+        }
         if sol.events is not None:
             values |= event_quantities(sol.events, sol.ts)
         reactions = None
@@ -204,7 +207,7 @@ class StudyTrajectory:
             multipliers = reactions.multipliers.items()
             values |= {multipliers_name(name): x for name, x in multipliers}
         for name, quantity in self.study.observe.items():
-            values[name] = quantity.along(sol.q, sol.v, sol.ts, params, reactions)
+            values[name] = quantity.of(self.system).along(sol.q, sol.v, sol.ts, params, reactions)
         return values
 
     def _rates(self, q: Array, v: Array, t: Array, params: Any) -> Array:
@@ -276,7 +279,7 @@ class StudyTrajectory:
         """Long name and units, and the meaning of a status (CF conventions, section 3.5)."""
         study, system = self.study, self.system
         observed = {key: quantity.unit or "" for key, quantity in study.observe.items()}
-        units = units_of(system.units, quantity_names(system))
+        units = units_of(system.units, quantity_entries(system))
         unit = quantity_unit(name, observed, study.events, units)
         attributes = plain_attributes(_LONG_NAMES.get(name, name), unit)
         if name == "status":

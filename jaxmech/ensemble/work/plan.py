@@ -10,13 +10,12 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.analysis import State, unused_parameters
-from jaxmech.config import Subject, find, load
-from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
-from jaxmech.control import Controller, controlled
+from jaxmech.config import Subject, closed_loop, load
+from jaxmech.config.errors import Problem, refuse, refuse_all
 from jaxmech.ensemble.draws import Sampler, stored_name
 from jaxmech.ensemble.estimate import StudyEstimate, require_possible, sized
 from jaxmech.ensemble.layout import STATES
-from jaxmech.ensemble.members.base import VELOCITY, Tree, first_of, params_of, quantity_names
+from jaxmech.ensemble.members.base import VELOCITY, Tree, first_of, params_of, quantity_entries
 from jaxmech.ensemble.members.observed import Observed, loaded, name_problems_of
 from jaxmech.ensemble.members.passages import passage_problems, study_events
 from jaxmech.ensemble.recorded.numbers import require_numbers
@@ -48,7 +47,7 @@ def planned(study: Study, out: Path, folder: Path = Path()) -> Planned:
     subject, controller_files = _with_controllers(study, subject, folder)
     if subject.system.velocities and study.save == SAVED:  # phase portraits are drawn of them
         study = replace(study, save=(*SAVED, "rates"))
-    coordinates = quantity_names(subject.system)
+    coordinates = quantity_entries(subject.system)
     names = name_problems_of(study, subject.system, coordinates)
     refuse_all([*names, *passage_problems(study, coordinates)])
     functions, files = loaded(study, folder)
@@ -72,25 +71,11 @@ def _with_controllers(study: Study, subject: Subject, folder: Path) -> tuple[Sub
     """The subject with the controllers that the study names, and their files."""
     if not study.controllers:
         return subject, []
-    values, files = list[Any](), list[Path]()
-    for name in study.controllers:
-        try:
-            source = find(name, {}, folder, (Controller,))
-        except StudyError as error:
-            messages = [problem.message for problem in error.problems]
-            raise refuse("controllers", "; ".join(messages)) from error
-        files.append(source.path)
-        values.append(source.value)
-    try:
-        system = controlled(subject.system, values)
-    except (TypeError, ValueError) as error:
-        raise refuse("controllers", f"cannot be used: {error}") from error
-    model = subject.model
-    if model is not None:  # outputs take the places of its parameters, such as those of actuators
-        names = {controller.name for controller in values}
-        params = {name: x for name, x in model.params.items() if name not in names}
-        model = replace(model, system=system, params=params)
-    return replace(subject, system=system, model=model), files
+    loop, model = closed_loop(subject.system, study.controllers, folder), subject.model
+    if model is not None:
+        model = replace(model, system=loop.system, params=loop.params(model.params))
+    subject = replace(subject, system=loop.system, model=model)
+    return subject, [file.path for file in loop.files]
 
 
 def _taken_names(study: Study, sampler: Sampler, has_velocities: bool) -> Iterator[Problem]:
@@ -144,7 +129,7 @@ def _state_reads(study: Study, subject: Subject) -> Callable[..., Any] | None:
         factors = [x.restitution for x in transitions if callable(x.restitution)]
         return (
             [Observed(event.fn).at(q, v, t, params, reactions) for event in events],
-            [quantity.at(q, v, t, params, reactions) for quantity in study.observe.values()],
+            [x.of(system).at(q, v, t, params, reactions) for x in study.observe.values()],
             [x.fn(q, v, t, params) for x in transitions if x.fn],
             [factor(params) for factor in factors],
         )
