@@ -122,7 +122,8 @@ _MESSAGES = {
     Status.CONTACT_UNSOLVED: (
         "no pushes of the closed gaps keep all of them from closing further, as when a body is "
         "squeezed between two that approach each other; look for the conflict among the "
-        "`Unilateral` constraints and what moves them"
+        "`Unilateral` constraints and what moves them. With strong friction there may also be "
+        "several motions, or none, of a body that slides (Painlevé); take a smaller coefficient"
     ),
     Status.TOO_MANY_CONTACTS: (
         "more than 8 gaps are closed at once; model fewer points of contact between the same bodies"

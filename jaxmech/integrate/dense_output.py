@@ -173,7 +173,8 @@ def _knots(
 ) -> _Knots:
     active = jnp.zeros((len(ts), 0), bool)
     if events is not None and events.active:
-        active = jnp.stack(list(events.active.values()), axis=-1)
+        # By name, since JAX sorts the keys of a dictionary.
+        active = jnp.stack([events.active[name] for name in event_set.names], axis=-1)
     saves = _Knots(sign * (ts - ts[0]), q, v, active)
     if events is None or not event_set.has_transitions:
         return saves

@@ -42,3 +42,18 @@ ROW_OF_BALLS = jm.System(
     free, [jm.Unilateral(row_gaps, restitution=restitution, name="balls")],
     coordinates=tuple("abcde"),
 )  # fmt: skip
+
+
+def sliding_limit(p):  # type: ignore[no-untyped-def]
+    return p["mu"] * G
+
+
+SLED = jm.System(
+    free, [jm.DryFriction(lambda q, v, t, p: v[0], static=sliding_limit, name="rub")],
+    coordinates=("x",),
+)  # fmt: skip
+
+
+def stopping_time(mu: float, speed: float = 2.0) -> float:
+    """The time at which the sled stops."""
+    return speed / (mu * G)

@@ -1,5 +1,8 @@
-"""Unilateral constraints in checks of systems and in fits."""
+"""Unilateral constraints and dry friction in checks, fits, other precisions and transformations."""
 
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,6 +10,7 @@ from jaxtyping import Array
 
 import jaxmech as jm
 from jaxmech.analysis.findings import Severity
+from tests.unilateral.systems import SLED, G, stopping_time
 
 P = {"g": 9.81, "h": 0.1, "e": 0.5}
 
@@ -62,3 +66,68 @@ def test_dense_output_knows_which_gaps_are_closed() -> None:
     t = np.array([0.3, first + 0.1, 1.35])
     expected = [1 - 9.81 * 0.3**2 / 2, 0.1 + 0.5 * 9.81 * first * 0.1 - 9.81 * 0.1**2 / 2, 0.1]
     np.testing.assert_allclose(sol.at(t).q[:, 0], expected, atol=1e-12)
+
+
+SLIDE_TIMES = jnp.linspace(0.0, 1.0, 6)
+
+
+def _slid(mu: Any, **policies: Any) -> jm.Solution:
+    return jm.simulate(SLED, [0.0], [2.0], SLIDE_TIMES, {"mu": mu}, **policies)
+
+
+def _way(mu: Any, t: Any) -> Any:
+    t = jnp.minimum(t, stopping_time(mu))
+    return 2 * t - mu * G * t**2 / 2
+
+
+def test_dense_output_knows_in_which_direction_a_friction_slides() -> None:
+    sol = _slid(0.3, steps=jm.FixedSteps(2))
+    t = np.array([0.1, 0.35, 0.67, 0.7, 0.93])
+    np.testing.assert_allclose(sol.at(t).q[:, 0], _way(0.3, t), rtol=1e-12)
+
+
+def test_friction_in_single_precision_needs_no_arguments() -> None:
+    f32 = jnp.float32
+    start, ts = (jnp.zeros(1, f32), jnp.full(1, 2, f32)), SLIDE_TIMES.astype(f32)
+    sol = jm.simulate(SLED, *start, ts, {"mu": f32(0.3)})
+    assert sol.q.dtype == f32
+    np.testing.assert_allclose(sol.q[:, 0], _way(0.3, ts), rtol=1e-5)
+    assert not sol.v[-1].any()
+
+
+def _last(mu: Any) -> Any:
+    return _slid(mu, steps=jm.FixedSteps(2)).q[-1, 0]
+
+
+@pytest.mark.slow
+def test_transformations_of_a_slide_commute() -> None:
+    mu = jnp.array([0.25, 0.3, 0.4])  # the distance is 2 / (mu g)
+    slope = -2 / (mu**2 * G)
+    batch = jax.vmap(_last)
+    np.testing.assert_allclose(jax.jit(jax.vmap(jax.grad(_last)))(mu), slope, rtol=1e-12)
+    np.testing.assert_allclose(jax.grad(lambda mu: batch(mu).sum())(mu), slope, rtol=1e-12)
+    np.testing.assert_allclose(jax.vmap(jax.jacfwd(_last))(mu), slope, rtol=1e-12)
+    np.testing.assert_allclose(jax.hessian(_last)(0.3), 4 / (0.3**3 * G), rtol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "steps"),
+    [(jm.Rodas5P(), jm.FixedSteps(2)), (jm.RadauIIA5(), jm.Adaptive())],
+    ids=["rodas", "radau"],
+)
+def test_implicit_methods_find_the_end_of_a_slide(method: Any, steps: Any) -> None:
+    def stop(mu: Any) -> Any:
+        return _slid(mu, method=method, steps=steps).events["rub stops"].t[0]
+
+    expected = stopping_time(0.3), -stopping_time(0.3) / 0.3
+    np.testing.assert_allclose(jax.value_and_grad(stop)(0.3), expected, rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_a_friction_coefficient_is_fitted_by_defaults() -> None:
+    found = jm.analysis.structure(SLED, [0.0], [2.0], params={"mu": 0.3}, run=None)
+    assert found.unused == ()
+    recording = jm.Recording(SLIDE_TIMES, _slid(0.3).q, [0.0], [2.0])
+    fit = jm.fit(SLED, recording, {"mu": 0.25})
+    np.testing.assert_allclose(fit.params["mu"], 0.3, rtol=1e-9)

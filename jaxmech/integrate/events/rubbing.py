@@ -315,6 +315,8 @@ def _contact(
         limit = jnp.where(on, jnp.where(last.box, limit, last.direction * limit), 0.0)
         law = Coulomb(last.box, limit[:, None] * frictions.G, limit * frictions.offset)
         found = _together(W, r, size, rests, law, _solution(W, r, rests, law))
+        is_open = _has_alternative(W, r, size, rests, law, found)
+        found = found._replace(solved=found.solved & ~is_open)
         direction = jnp.where(last.box, found.direction, last.direction)
         acts = jnp.concatenate([found.pushes, found.sticks])
         held = on & ~moving & (direction != 0) & _held(W, acts, len(rests))
@@ -327,6 +329,22 @@ def _contact(
     start = _Pass(on & ~moving & ~forced, direction, forced, nothing)
     end: _Pass = jax.lax.fori_loop(0, _PASSES, a_pass, start)
     return end
+
+
+def _has_alternative(
+    W: Float[Array, "R R"], r: Float[Array, " R"], size: Float[Array, " R"],
+    rests: Bool[Array, " C"], law: Coulomb, found: Found,
+) -> Bool[Array, ""]:  # fmt: skip
+    """Whether a gap that opens could as well push, as friction that slides pulls it shut then.
+
+    This is the paradox of Painlevé with two solutions; without any, `_solution` says so.
+    """
+    count, share = len(rests), float(jnp.finfo(r.dtype).eps) ** 0.75
+    slides = jnp.where(law.box[:, None], 0.0, law.slope)
+    own = diagonal(W)[:count] - (W[:count, count:] * slides.T).sum(1)
+    small = share * (size + matvec(jnp.abs(W), jnp.abs(found.forces)))
+    opens = (r + matvec(W, found.forces) > small)[:count]
+    return (rests & ~found.pushes & opens & (own < 0)).any()
 
 
 class _Hit(NamedTuple):
