@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from jaxmech.plot.style import styled
+from jaxmech.plot.panels import styled
 
 REAR, FRONT = 0.3, 0.35  # radii of the wheels [m]
 

@@ -14,7 +14,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from jaxmech.plot.style import BLUE, GREY, INK, styled
+from jaxmech.plot.panels import BLUE, GREY, INK, styled
 
 ROOT = Path(__file__).resolve().parents[1]
 CHAIN = 6  # bodies

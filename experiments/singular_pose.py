@@ -26,7 +26,7 @@ from scipy.special import ellipj, ellipk
 import jaxmech as jm
 from jaxmech.config.environment import environment
 from jaxmech.config.toml import ConfigError, read
-from jaxmech.plot.style import styled
+from jaxmech.plot.panels import styled
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from jaxmech import plot as plot
     from jaxmech.identify import Recording as Recording
     from jaxmech.identify.fit import fit as fit
-    from jaxmech.plot.animate import animate as animate
-    from jaxmech.plot.view import view as view
+    from jaxmech.plot.animation import animate as animate
+    from jaxmech.plot.viewer.page import view as view
 
 __version__ = "0.2.0"
 

@@ -267,7 +267,7 @@ class Solution(eqx.Module):
             'x2 [m]'
         """
         # Pictures are a layer above, and matplotlib takes long to import.
-        return import_module("jaxmech.plot.motion").plot_motion(self, names, event, figure)
+        return import_module("jaxmech.plot.trajectories").plot_motion(self, names, event, figure)
 
     def _repr_html_(self) -> str:
         return card_as_html(self, repr(self)) if self._is_concrete() else f"<pre>{self!r}</pre>"

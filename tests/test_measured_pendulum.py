@@ -20,7 +20,7 @@ from jaxmech.cli.fit.build import subjects
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.config.toml import read
 from jaxmech.identify import Settings
-from jaxmech.identify.data.read import read_table
+from jaxmech.identify.data.table import read_table
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 ALL = pytest.mark.parametrize("pendulum", [single, double, triple], ids=list(PENDULUMS))

@@ -15,7 +15,7 @@ import llvmlite
 
 from experiments.cuda import agreement, chains, offline, ptxas, report, speed, uses
 from jaxmech.compiler.platforms import NATIVE
-from jaxmech.plot.style import styled
+from jaxmech.plot.panels import styled
 
 LIMIT = 540.0  # seconds for all measurements; none is started later
 Results = dict[str, Any]

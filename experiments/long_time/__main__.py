@@ -25,7 +25,7 @@ from scipy.integrate import solve_ivp
 import jaxmech as jm
 from experiments.long_time.cases import Motion, motions
 from jaxmech.config.environment import environment
-from jaxmech.plot.style import styled
+from jaxmech.plot.panels import styled
 
 SAVES = 1000
 TOLERANCE = 1e-10  # of DOP853

@@ -17,7 +17,7 @@ from jaxmech.config.errors import StudyError
 from jaxmech.config.frames import TableError
 from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import ConfigError, located
-from jaxmech.plot.style import styled
+from jaxmech.plot.panels import styled
 
 
 def main(config: Path, out: Path | None = None) -> None:

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 
 from experiments.measured_pendulum.study import MRAD, Comparison
 from jaxmech.identify.cross_validation import CrossValidation
-from jaxmech.plot.style import BLUE, GREY, ORANGE
+from jaxmech.plot.panels import BLUE, GREY, ORANGE
 
 
 def laws(found: CrossValidation, ax: Axes | None = None) -> Axes:

@@ -31,7 +31,7 @@ from jaxmech.cli.fit.study import Candidate, FitStudy
 from jaxmech.config.toml import read
 from jaxmech.identify import Recording
 from jaxmech.identify.cross_validation import CrossValidation
-from jaxmech.identify.data.read import Recordings, read_table
+from jaxmech.identify.data.table import Recordings, read_table
 from jaxmech.identify.identifiable import Identifiable
 
 PENDULUMS = {"single": single, "double": double, "triple": triple}

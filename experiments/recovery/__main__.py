@@ -30,7 +30,7 @@ from experiments.recovery.study import Recovery, Result, run
 from jaxmech.config.environment import environment
 from jaxmech.config.toml import ConfigError, read
 from jaxmech.ensemble import cluster_tasks
-from jaxmech.plot.style import styled
+from jaxmech.plot.panels import styled
 
 _WIDE = 42  # letters in a line of a title
 

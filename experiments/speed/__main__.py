@@ -15,7 +15,7 @@ from jaxmech.compiler.platforms import NATIVE
 from jaxmech.config.errors import InputError
 from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import read
-from jaxmech.plot.style import styled
+from jaxmech.plot.panels import styled
 
 BAD_INPUT, INTERRUPTED = 2, 130
 BUSY = 0.5  # average number of running processes

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from experiments.speed.charts import add_legend, over_batches, panels
 from experiments.speed.report import NONE, device, grid, in_brackets
 from jaxmech.config.errors import InputError
-from jaxmech.plot.style import styled
+from jaxmech.plot.panels import styled
 
 NATIVE_ROUTES = ("jaxmech, bare kernel", "jaxmech, default")
 Speeds = Mapping[tuple[str, int, str], Mapping[str, Any]]  # outcome by case, batch and precision

@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from jaxmech.plot import work_precision
-from jaxmech.plot.style import styled
+from jaxmech.plot.panels import styled
 
 DECADES = 1e-10, 1e-4  # of the tolerances of a slope
 TARGETS = 1e-6, 1e-8  # errors for which times are told

@@ -1,75 +1,77 @@
 """Parameters from recordings: fits, their uncertainty, and parameters that remain undetermined.
 
-Read upward: `data/` holds the recordings, `problem/` makes residuals of them, with the `noise/`
-they may have, `optimize/` minimizes these, `inference/` assesses the `result`, and
-`fit` puts all of it together: the `outcome` with its `diagnosis/`. `sampling/` and `planning/` go
-on from there; `inertial/` groups the masses and inertias of a mechanism.
-`identifiable` holds its arguments, `storage` its files, `comparison` puts fits side by side, and
-`cross_validation` builds on it, also with candidates that are `friction_laws`.
+In the order in which a fit goes through them: `identifiable` holds its arguments, `data/` its
+recordings; `problem/` makes residuals of them, `optimize/` minimizes these, `inference/` assesses
+the end, `outcome` makes the `result` of it, and `fit` puts all of this together. `card` is how a
+fit prints itself, `storage` how it is saved.
+
+What goes on from a fit: `comparison` puts several side by side, `cross_validation` chooses among
+models, `posterior` samples, `planning/` designs the next experiment, and `base_parameters` groups
+the masses and inertias of a mechanism, by the `regressor` of its forces.
 """
 
 from jaxmech.config import TableError as TableError
+from jaxmech.identify.base_parameters import BaseParameters as BaseParameters
+from jaxmech.identify.base_parameters import base_parameters as base_parameters
 from jaxmech.identify.comparison import FitComparison as FitComparison
 from jaxmech.identify.comparison import compare as compare
+from jaxmech.identify.comparison import friction_laws as friction_laws
 from jaxmech.identify.cross_validation import CrossValidation as CrossValidation
 from jaxmech.identify.cross_validation import Rule as Rule
 from jaxmech.identify.cross_validation import Score as Score
 from jaxmech.identify.cross_validation import cross_validate as cross_validate
-from jaxmech.identify.data.files import column_sheets as column_sheets
-from jaxmech.identify.data.files import required_title as required_title
 from jaxmech.identify.data.inputs import signal_rows as signal_rows
-from jaxmech.identify.data.read import Recordings as Recordings
-from jaxmech.identify.data.read import read_frame as read_frame
-from jaxmech.identify.data.read import read_table as read_table
 from jaxmech.identify.data.recording import Recording as Recording
 from jaxmech.identify.data.segments import Shooting as Shooting
 from jaxmech.identify.data.sheet import Sheet as Sheet
+from jaxmech.identify.data.sheet import column_sheets as column_sheets
+from jaxmech.identify.data.sheet import required_title as required_title
+from jaxmech.identify.data.table import Recordings as Recordings
 from jaxmech.identify.data.table import Table as Table
+from jaxmech.identify.data.table import read_frame as read_frame
+from jaxmech.identify.data.table import read_table as read_table
 from jaxmech.identify.fit import fit as fit
 from jaxmech.identify.fit import fit_identifiable as fit_identifiable
-from jaxmech.identify.friction_laws import friction_laws as friction_laws
 from jaxmech.identify.identifiable import Identifiable as Identifiable
 from jaxmech.identify.identifiable import Settings as Settings
 from jaxmech.identify.identifiable import subject_digests as subject_digests
-from jaxmech.identify.inertial.base_parameters import BaseParameters as BaseParameters
-from jaxmech.identify.inertial.base_parameters import base_parameters as base_parameters
 from jaxmech.identify.inference.combinations import Combination as Combination
 from jaxmech.identify.inference.combinations import Combinations as Combinations
+from jaxmech.identify.inference.density import Density as Density
 from jaxmech.identify.inference.formulas import Formula as Formula
 from jaxmech.identify.inference.identifiability import Direction as Direction
 from jaxmech.identify.inference.identifiability import FixedParameter as FixedParameter
 from jaxmech.identify.inference.identifiability import Identifiability as Identifiability
 from jaxmech.identify.inference.identifiability import identifiability as identifiability
 from jaxmech.identify.inference.information import samples_of_sensors as samples_of_sensors
+from jaxmech.identify.inference.misfit import Outlier as Outlier
+from jaxmech.identify.inference.misfit import Outliers as Outliers
 from jaxmech.identify.inference.uncertainty import Uncertainty as Uncertainty
 from jaxmech.identify.inference.uncertainty import counted as counted
-from jaxmech.identify.noise.autocorrelation import AR1 as AR1
-from jaxmech.identify.noise.losses import NORMAL as NORMAL
-from jaxmech.identify.noise.losses import Cauchy as Cauchy
-from jaxmech.identify.noise.losses import Huber as Huber
-from jaxmech.identify.noise.losses import StudentT as StudentT
-from jaxmech.identify.noise.outliers import Outlier as Outlier
-from jaxmech.identify.noise.outliers import Outliers as Outliers
 from jaxmech.identify.optimize.gradient_descent import Descent as Descent
 from jaxmech.identify.optimize.loop import MultiStart as MultiStart
 from jaxmech.identify.optimize.trust_region import TrustRegion as TrustRegion
-from jaxmech.identify.planning.budget import Energy as Energy
-from jaxmech.identify.planning.budget import Peak as Peak
-from jaxmech.identify.planning.choice import MeasurementChoice as MeasurementChoice
-from jaxmech.identify.planning.choice import choose_measurements as choose_measurements
 from jaxmech.identify.planning.criterion import AOptimal as AOptimal
 from jaxmech.identify.planning.criterion import COptimal as COptimal
 from jaxmech.identify.planning.criterion import DOptimal as DOptimal
+from jaxmech.identify.planning.criterion import Energy as Energy
+from jaxmech.identify.planning.criterion import Peak as Peak
 from jaxmech.identify.planning.design import Design as Design
+from jaxmech.identify.planning.design import MeasurementChoice as MeasurementChoice
+from jaxmech.identify.planning.design import choose_measurements as choose_measurements
 from jaxmech.identify.planning.design import design as design
+from jaxmech.identify.posterior import Posterior as Posterior
+from jaxmech.identify.posterior import posterior as posterior
 from jaxmech.identify.problem.body_inertia import bodies_of as bodies_of
+from jaxmech.identify.problem.noise import AR1 as AR1
+from jaxmech.identify.problem.noise import NORMAL as NORMAL
+from jaxmech.identify.problem.noise import Cauchy as Cauchy
+from jaxmech.identify.problem.noise import Huber as Huber
+from jaxmech.identify.problem.noise import StudentT as StudentT
 from jaxmech.identify.problem.transforms import PhysicalInertia as PhysicalInertia
 from jaxmech.identify.result import Estimate as Estimate
 from jaxmech.identify.result import Fit as Fit
 from jaxmech.identify.result import Predicted as Predicted
-from jaxmech.identify.sampling.density import Density as Density
-from jaxmech.identify.sampling.posterior import Posterior as Posterior
-from jaxmech.identify.sampling.posterior import posterior as posterior
 from jaxmech.identify.storage import load_fit as load_fit
 from jaxmech.identify.storage import save_fit as save_fit
 

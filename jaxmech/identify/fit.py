@@ -15,21 +15,20 @@ from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.identify.data.recording import Recording, named, require_same_sensors
 from jaxmech.identify.data.segments import Shooting
 from jaxmech.identify.identifiable import Identifiable, InitialStates, MapLike, Optimizer, Settings
-from jaxmech.identify.noise.autocorrelation import AR1
-from jaxmech.identify.noise.likelihood import log_likelihood
-from jaxmech.identify.noise.losses import AbstractLoss
 from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.optimize.loop import MultiStart, Solved, solve, starting_points
 from jaxmech.identify.optimize.trust_region import TrustRegion
 from jaxmech.identify.outcome import held_out, result_of
-from jaxmech.identify.problem.initial_states import consistent_start
 from jaxmech.identify.problem.least_squares import (
     Data,
     Observe,
+    consistent_start,
     half_square,
     mean_square,
 )
+from jaxmech.identify.problem.noise import AR1, AbstractLoss
 from jaxmech.identify.problem.rows import Task
+from jaxmech.identify.problem.sensor_noise import log_likelihood
 from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.problem.steps import with_steps
 from jaxmech.identify.result import Fit

@@ -14,11 +14,10 @@ from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import Shooting
-from jaxmech.identify.noise.autocorrelation import AR1
-from jaxmech.identify.noise.losses import AbstractLoss
 from jaxmech.identify.optimize.loop import MultiStart
 from jaxmech.identify.optimize.trust_region import TrustRegion
 from jaxmech.identify.problem.least_squares import Observe
+from jaxmech.identify.problem.noise import AR1, AbstractLoss
 from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_and_steps
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.subjects import Subject, with_params

@@ -9,24 +9,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmech.identify.base_parameters import BaseParameters, base_of
 from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import SegmentOrigin, segments
-from jaxmech.identify.diagnosis.horizon import horizon_warning, may_grow
-from jaxmech.identify.diagnosis.misfit import correlated
-from jaxmech.identify.diagnosis.remarks import remarks
-from jaxmech.identify.inertial.base_parameters import BaseParameters, base_of
-from jaxmech.identify.inference.blocks import blocks
-from jaxmech.identify.inference.normal_equations import normal
-from jaxmech.identify.inference.robust import normal_conditions
-from jaxmech.identify.noise.likelihood import description, log_likelihood, noise_parameters
-from jaxmech.identify.noise.losses import NORMAL
+from jaxmech.identify.inference.density import Density
+from jaxmech.identify.inference.misfit import correlated
+from jaxmech.identify.inference.normal_equations import blocks, normal, normal_conditions
+from jaxmech.identify.inference.remarks import horizon_warning, may_grow, remarks
 from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.problem.least_squares import Data, SegmentRun, runs
+from jaxmech.identify.problem.noise import NORMAL
 from jaxmech.identify.problem.rows import Task
-from jaxmech.identify.problem.sensor_noise import estimated
+from jaxmech.identify.problem.sensor_noise import (
+    description,
+    estimated,
+    log_likelihood,
+    noise_parameters,
+)
 from jaxmech.identify.result import Fit, Information, Noise, Optimization, Point, Predicted
-from jaxmech.identify.sampling.density import Density
 from jaxmech.system import Params
 
 
@@ -39,58 +40,62 @@ def result_of(task: Task, solved: Solved, others: Sequence[Recording], params0: 
     train = Predicted(origin.recordings, origin.gathered(made.predicted))
     count = sum(one.count for one in origin.recordings)
     unknowns = data.unknowns(problem.layout.size, origin.first)
-    noise, standard = _standard(task, solved, count - unknowns)
-    related = correlated(task, made, standard)
-    conditions, factor = normal_conditions(task, solved.y, solved.conditions, unknowns)
-    second_order = normal(task, solved.y, conditions)
-    by_block = blocks(task, solved.y, conditions, factor) if related is not None else None
+    size, standard = _standard(task, solved, count - unknowns)
+    related = correlated(task, made, standard) is not None
+    noise = Noise(
+        size=size,
+        sensors=None if task.weighted else estimated(task, solved.y, solved.conditions).sd,
+        stated=task.weighted,
+        correlated=related,
+        correlation_times=(
+            None if task.noise is None else np.asarray(solved.conditions.correlation_time)
+        ),
+        residuals=standard,
+        law=description(task),
+        parameters=noise_parameters(task),
+        log_likelihood=log_likelihood(task, solved.y, solved.conditions),
+    )
+    values, information = _information(task, solved, unknowns, correlated=related)
+    nearby, base = partial(_nearby, task, solved), partial(_base, task, made, params)
     grows = may_grow(task, task.evaluator.at(solved.y))
     return Fit(
         params=params,
         params0=params0,
         names=problem.layout.names,
-        values=second_order["values"],
+        values=values,
         train=train,
         train_from_start=_from_start(task, z, u, train),
         validation=_predicted(task, z, others),
         initial_states=_starts(task, u, made),
         optimization=_optimization(task, solved),
-        information=Information(
-            second_order["information"],
-            second_order["informations"],
-            second_order["prior"],
-            factor * second_order["scores"],
-            by_block and by_block.covariance,
-            by_block.number if by_block else 0,
-        ),
-        noise=Noise(
-            size=noise,
-            sensors=_sensor_noise(task, solved),
-            stated=task.weighted,
-            correlated=related is not None,
-            correlation_times=(
-                None if task.noise is None else np.asarray(conditions.correlation_time)
-            ),
-            residuals=standard,
-            law=description(task),
-            parameters=noise_parameters(task),
-            log_likelihood=log_likelihood(task, solved.y, solved.conditions),
-        ),
+        information=information,
+        noise=noise,
         count=count,
         unknowns=unknowns,
         integration_error=solved.integration_error,
         notes=tuple(remarks(task, solved, made, standard, unknowns)),
         horizon=partial(horizon_warning, task, made, params) if grows else None,
-        point=Point(
-            problem.layout,
-            z,
-            data.leaves,
-            partial(_nearby, task, solved),
-            partial(_base, task, made, params),
-        ),
+        point=Point(problem.layout, z, data.leaves, nearby, base),
         density=Density(task, solved),
         bounds=problem.layout.bounds(data.leaves),
         priors=_priors(solved),
+    )
+
+
+def _information(
+    task: Task, solved: Solved, unknowns: int, *, correlated: bool
+) -> tuple[np.ndarray, Information]:
+    """The values of the fitted numbers, and what the recordings say about them."""
+    conditions, factor = normal_conditions(task, solved.y, solved.conditions, unknowns)
+    found = normal(task, solved.y, conditions)
+    by_block = blocks(task, solved.y, conditions, factor) if correlated else None
+    return found["values"], Information(
+        found["information"],
+        found["informations"],
+        found["prior"],
+        factor * found["scores"],
+        by_block and by_block.covariance,
+        by_block.number if by_block else 0,
     )
 
 
@@ -105,13 +110,6 @@ def _priors(solved: Solved) -> np.ndarray:
     weight = np.asarray(solved.conditions.prior_weight, float)
     sd = np.divide(1.0, weight, out=np.full(weight.shape, np.inf), where=weight > 0)
     return np.stack([np.asarray(solved.conditions.prior_mean, float), sd], axis=1)
-
-
-def _sensor_noise(task: Task, solved: Solved) -> np.ndarray | None:
-    """The estimated noise of each sensor in its unit, (d,); None where it is stated."""
-    if task.weighted:
-        return None
-    return estimated(task, solved.y, solved.conditions).sd
 
 
 def _standard(task: Task, solved: Solved, degrees: int) -> tuple[float, tuple[np.ndarray, ...]]:

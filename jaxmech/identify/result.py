@@ -1,9 +1,8 @@
 """`Fit`: fitted parameters, their predictions, and their uncertainty."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from importlib import import_module
 from itertools import compress
 from typing import Any, NamedTuple
@@ -13,63 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.identify.base_parameters import BaseParameters
+from jaxmech.identify.card import fit_as_html, fit_as_text
 from jaxmech.identify.data.recording import Recording
-from jaxmech.identify.inertial.base_parameters import BaseParameters
 from jaxmech.identify.inference.combinations import Combination
+from jaxmech.identify.inference.density import Density
 from jaxmech.identify.inference.identifiability import Identifiability, identifiability, with_groups
-from jaxmech.identify.inference.uncertainty import Uncertainty, counted, uncertainty
-from jaxmech.identify.noise.outliers import Outliers, outliers
+from jaxmech.identify.inference.misfit import Outliers, outliers
+from jaxmech.identify.inference.uncertainty import Uncertainty, uncertainty
 from jaxmech.identify.problem.parameters import ParameterLayout
-from jaxmech.identify.sampling.density import Density
 from jaxmech.system import Params
 from jaxmech.utils.arrays import HostArray
-from jaxmech.utils.text import html_table, sparkline
-
-_MOST_LINES = 12  # sparklines of a card
-_POINTS = 240  # of a line
-
-
-def fit_as_html(fit: Any) -> str:
-    """The first lines of the printed fit, its intervals, and its residuals over time."""
-    head, *rest = repr(fit).splitlines()
-    warnings = "".join(f"<p>{escape(one.strip())}</p>" for one in rest if "WARNING:" in one)
-    intervals = html_table(list(_intervals(fit)), ("", "value", "95 % interval"))
-    lines = html_table(list(_lines(fit)), ("residuals", "over time", "RMS"))
-    return (
-        f"<div><p><b>{escape(head)}</b></p>{warnings}{intervals}{lines}"
-        f"<details><summary>more</summary><pre>{escape(repr(fit))}</pre></details></div>"
-    )
-
-
-def _intervals(fit: Any) -> Iterator[tuple[str, str, str]]:
-    uncertainty = fit.uncertainty
-    ends = uncertainty.interval()
-    if uncertainty.correlated:
-        by_recording, by_block = (
-            uncertainty.interval_by_recording(),
-            uncertainty.interval_by_block(),
-        )
-        ends = next((x for x in (by_recording, by_block) if x is not None), ends)
-    for k, name in enumerate(fit.names):
-        if uncertainty.determined[k]:
-            half = (ends[k, 1] - ends[k, 0]) / 2
-            yield name, f"{fit.values[k]:.6g}", f"± {half:.2g}"
-        else:
-            yield name, f"{fit.values[k]:.6g}", "not determined"
-
-
-def _lines(fit: Any) -> Iterator[tuple[str, str, str]]:
-    several = fit.train.values[0].shape[1] > 1
-    rows = [
-        (f"{one.name}, sensor {j}" if several else one.name, r[:, j])
-        for one, r in zip(fit.train.recordings, fit.residuals, strict=True)
-        for j in range(r.shape[1])
-    ]
-    for name, values in rows[:_MOST_LINES]:
-        known = values[np.isfinite(values)]
-        if known.size:
-            shown = known[:: -(-known.size // _POINTS)]
-            yield name, sparkline(shown), f"{np.sqrt((known**2).mean()):.3g}"
 
 
 class Estimate(NamedTuple):
@@ -406,32 +359,4 @@ class Fit:
         return fit_as_html(self)
 
     def __repr__(self) -> str:
-        state = "converged" if self.converged else "not converged"
-        recordings = counted(len(self.train.recordings), "recording")
-        head = f"Fit: {counted(len(self.names), 'parameter')} to {recordings}"
-        after = f"{self.optimization.evaluations} evaluations ({self.optimization.reason})"
-        lines = [
-            f"{head} ({self.count:,} measurements), {state}",
-            *(f"  WARNING: {warning}" for warning in self.warnings),
-            *(f"  {line}" for line in repr(self.uncertainty).splitlines()),
-            f"  ended                       after {after}",
-            f"  RMS error, fitted starts    {_spread(self.errors)}",
-            f"  RMS error, recorded starts  {_spread(self.predicted_errors)}",
-        ]
-        if len(self.validation.recordings):
-            lines.append(f"  RMS error, validation       {_spread(self.validation_errors)}")
-        noise = self.noise
-        lines.append(f"  noise                       {noise.in_words()}")
-        if not noise.correlated and np.isfinite(noise.log_likelihood):
-            criteria = f"{self.aic:.1f}, {self.bic:.1f} (noise: {noise.law})"
-            lines.append(f"  AIC, BIC                    {criteria}")
-        if not noise.correlated and noise.residuals and len(self.outliers):
-            lines += [f"  {line}" for line in repr(self.outliers).splitlines()]
-        lines += [f"  data                        {note}" for note in self.data_notes]
-        return "\n".join(lines)
-
-
-def _spread(errors: HostArray) -> str:
-    if errors.size == 1:
-        return f"{errors[0]:.3g}"
-    return f"{errors.mean():.3g} on average, {errors.min():.3g} to {errors.max():.3g}"
+        return fit_as_text(self)

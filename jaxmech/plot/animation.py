@@ -1,24 +1,151 @@
-"""`Animation`: a mechanism in motion, to be drawn at a time, shown in a notebook, or saved."""
+"""`animate`: a mechanism in motion, to be drawn at a time, shown in a notebook, or saved.
 
+Files are a GIF, a video, or a page with a player.
+"""
+
+import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.animation import FFMpegWriter, HTMLWriter
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from PIL import Image
 from tqdm import tqdm
 
-from jaxmech.plot.motions import Display, clock, extent
+from jaxmech.analysis import Equilibrium
+from jaxmech.geometry import Geometry
+from jaxmech.interop.mujoco import Robot
+from jaxmech.models import Model
+from jaxmech.parts import Mechanism
+from jaxmech.plot.motions import Display, clock, display_of, extent
+from jaxmech.plot.panels import STYLE
 from jaxmech.plot.paths import dimension, trail_names
 from jaxmech.plot.scene import Scene, new_axes
-from jaxmech.plot.style import STYLE
-from jaxmech.plot.writers import writer_of
+from jaxmech.solution import Solution
 from jaxmech.utils.checks import require_positive_integer
+
+VIDEO = (".mp4", ".mov", ".webm", ".mkv", ".avi")
+_EMBEDDED = 2000.0  # MB of an HTML page, above which matplotlib would drop frames
+_COLORS = 255  # of a GIF
+_SAMPLES = 6  # frames from which its colours are chosen
+
+Frames = Iterable[np.ndarray]
+
+
+def writer_of(suffix: str, fps: float) -> Callable[[Path, Frames], None]:
+    """What writes frames (height, width, 4) to a file with this suffix.
+
+    Raises:
+        ValueError: if the suffix is unknown, ffmpeg is needed and not installed, or a GIF cannot
+            have this frame rate.
+    """
+    if suffix == ".gif":
+        duration = _duration(fps)
+        return lambda path, frames: _write_gif(path, frames, duration)
+    if suffix in (".html", ".htm"):
+        return lambda path, frames: _write_page(path, frames, fps)
+    if suffix in VIDEO:
+        if not FFMpegWriter.isAvailable():
+            raise ValueError(
+                f"Argument `path` must end in .gif or .html here, since {suffix} needs the "
+                "program ffmpeg, which is not installed; install it, or save a GIF."
+            )
+        return lambda path, frames: _write_video(path, frames, fps)
+    raise ValueError(
+        f"Argument `path` must end in .gif, .html or one of {', '.join(VIDEO)}, but ends in "
+        f"{suffix!r}. For a picture use `draw(t)` and `figure.savefig`."
+    )
+
+
+def _duration(fps: float) -> int:
+    """Milliseconds for a frame of a GIF, which lasts whole hundredths of a second."""
+    hundredths = max(round(100 / fps), 2)
+    if abs(100 / fps - hundredths) > 1e-3:
+        near = " or ".join(
+            f"{100 / k:.4g}" for k in (hundredths + 1, hundredths, hundredths - 1) if k > 1
+        )
+        raise ValueError(
+            "Argument `fps` of a GIF must be 100 divided by an integer, at most 50, but is "
+            f"{fps:g}; choose {near}."
+        )
+    return 10 * hundredths
+
+
+def _write_gif(path: Path, frames: Frames, duration: int) -> None:
+    pictures = [Image.fromarray(frame[..., :3]) for frame in frames]
+    # One set of colours for all frames: quicker than one for each, and without flicker.
+    some = pictures[:: -(-len(pictures) // _SAMPLES)]
+    width, height = some[0].size
+    sheet = Image.new("RGB", (width, height * len(some)))
+    for k, picture in enumerate(some):
+        sheet.paste(picture, (0, k * height))
+    colors = sheet.quantize(_COLORS, dither=Image.Dither.NONE)
+    reduced = [x.quantize(palette=colors, dither=Image.Dither.NONE) for x in pictures]
+    _correct(reduced, pictures[0])
+    reduced[0].save(
+        path, save_all=True, append_images=reduced[1:], duration=duration, loop=0, optimize=False
+    )
+
+
+def _correct(reduced: list[Image.Image], original: Image.Image) -> None:
+    """Give the background, the colour of a corner, its exact value in all frames."""
+    color_index, palette = reduced[0].getpixel((0, 0)), reduced[0].getpalette()
+    color = original.getpixel((0, 0))
+    assert isinstance(color_index, int)
+    assert isinstance(color, tuple)
+    assert palette is not None
+    palette[3 * color_index : 3 * color_index + 3] = [int(x) for x in color]
+    for picture in reduced:
+        picture.putpalette(palette)
+
+
+def _write_video(path: Path, frames: Frames, fps: float) -> None:
+    rest: Iterator[np.ndarray] = iter(frames)
+    first = next(rest)
+    height, width = first.shape[:2]
+    program = mpl.rcParams["animation.ffmpeg_path"]
+    command = [
+        program, "-loglevel", "error", "-y", "-f", "rawvideo", "-pixel_format", "rgba",
+        "-video_size", f"{width}x{height}", "-framerate", f"{fps:g}", "-i", "-",
+        "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p", str(path),
+    ]  # fmt: skip
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        try:
+            for frame in chain([first], rest):
+                process.stdin.write(frame.tobytes())
+            process.stdin.close()
+        except BrokenPipeError:
+            pass  # ffmpeg says why
+        message = process.stderr.read().decode(errors="replace").strip()
+        code = process.wait()
+    if code:
+        raise ValueError(f"ffmpeg cannot write {path.suffix}: {message}; save a GIF instead.")
+
+
+def _write_page(path: Path, frames: Frames, fps: float) -> None:
+    writer = HTMLWriter(fps=fps, embed_frames=True, embed_limit=_EMBEDDED)  # type: ignore[arg-type]
+    figure, picture = None, None
+    for frame in frames:
+        if figure is None:
+            height, width = frame.shape[:2]
+            figure = Figure(figsize=(width / 100, height / 100), dpi=100)
+            picture = figure.figimage(frame)
+            writer.setup(figure, str(path), dpi=100)
+        picture.set_data(frame)  # type: ignore[union-attr]
+        writer.grab_frame()  # type: ignore[no-untyped-call]
+    writer.finish()
+
 
 FINE = 4  # points of a trail for each frame
 
@@ -174,3 +301,74 @@ def animation(
     ax = new_axes(shapes) if ax is None else ax
     scene = Scene(ax, shapes, chosen, FINE)
     return Animation(moments[::FINE], fps, display.speed, ax, display.label, scene)
+
+
+def animate(
+    subject: Model | Mechanism | Robot | Geometry,
+    motion: Solution | Equilibrium | tuple[Any, Any],
+    params: Any = None,
+    *,
+    mode: int = 0,
+    amplitude: float = 0.2,
+    speed: float | None = None,
+    fps: float = 25.0,
+    trails: Sequence[str] | None = None,
+    members: Sequence[int] | None = None,
+    params_axes: Any = None,
+    other_params: bool = False,
+    ax: "Axes | None" = None,
+) -> "Animation":
+    """Animate a motion, in the plane or in space.
+
+    Moving shapes fill the picture, at equal scales; those at rest are grey. Between saved states
+    the motion is interpolated, so that it runs smoothly whatever the save times. A trajectory that
+    failed disappears at that moment.
+
+    Args:
+        subject: a model, a mechanism, a robot, or a function `geometry(q, t, params)` that returns
+            points [m] by name, shape (d,) for a dot and (k, d) for a line (`jaxmech.geometry`).
+        motion: a `Solution`, or times (T,) and coordinates (T, n); with a leading batch axis for
+            several trajectories in one picture. Or an `Equilibrium`, one mode of which is shown.
+        params: parameters; by default those of the model or mechanism.
+        mode: index of a mode of an equilibrium, in the order in which `modes` are printed.
+            Oscillations are shown for one period, at constant amplitude even if damped or growing.
+        amplitude: largest displacement of a point by a mode, relative to the size of the moving
+            shapes; less where it is large, since states are moved onto the constraints.
+        speed: seconds of the motion per second; by default real time, for a motion of 1 to 30 s,
+            else the slow or quick motion that lasts up to ten seconds; a mode lasts two.
+        fps: frames per second.
+        trails: names of the dots that leave a trail; by default the last one that moves.
+        members: indices of the drawn trajectories of a batch; by default the first 16.
+        params_axes: axes of `params` with one entry for each trajectory, as `in_axes` of
+            `jax.vmap`; by default none.
+        other_params: whether `params` are meant to differ from those of the simulation; otherwise
+            a `ParameterWarning` names those that change the shapes.
+        ax: axes to draw into, with `projection="3d"` for a motion in space.
+
+    Returns:
+        An `Animation`: `save("swing.gif")` writes a GIF, `.html` a page with a player, `.mp4` a
+        video; `draw(t)` draws one moment; a notebook shows it as a player.
+
+    Raises:
+        TypeError: if `subject` or `motion` has the wrong type.
+        ValueError: if the subject has no geometry, shapes or names do not fit, or no trajectory has
+            two states to display.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> model, ts = jm.models.double_pendulum(), jnp.linspace(0.0, 3.0, 61)
+        >>> swing = jm.simulate(model.system, *model.initial(), ts, model.params)
+        >>> jm.animate(model, swing)
+        Animation: t = 0 ... 3 s in real time, 76 frames in 3 s
+        >>> squares = lambda q, t, p: {"path": jnp.stack([jnp.zeros(2), q]), "end": q}
+        >>> jm.animate(squares, (swing.ts, swing.q[:, :2]), speed=0.5)
+        Animation: t = 0 ... 3 s at 0.5 times real time, 151 frames in 6 s
+    """
+    subject = getattr(subject, "mechanism", subject)  # of a robot
+    display = display_of(
+        subject, motion, params, mode=mode, amplitude=amplitude, speed=speed, fps=fps,
+        members=members, params_axes=params_axes, other_params=other_params,
+    )  # fmt: skip
+    is_mode = isinstance(motion, Equilibrium)
+    return animation(display, fps=fps, trails=trails or () if is_mode else trails, ax=ax)

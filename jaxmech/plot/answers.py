@@ -7,8 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from jaxmech.plot.panels import axes_or_new, labelled
-from jaxmech.plot.style import BLUE, GREY, INK, ORANGE, bare
+from jaxmech.plot.panels import BLUE, GREY, INK, ORANGE, axes_or_new, bare, labelled
 
 LOW, HIGH = 0.05, 0.95  # the probabilities between which most members lie
 _MOST_BINS = 60

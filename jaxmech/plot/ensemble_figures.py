@@ -1,4 +1,7 @@
-"""The pictures of an ensemble's run folder, drawn from its stored arrays and statistics alone."""
+"""The pictures of run folders of studies and failure probabilities, drawn from what is stored.
+
+Those of one trajectory show coordinates, residuals and energy, and an animation.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -10,20 +13,32 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from jaxmech.config import FolderError
-from jaxmech.ensemble import Results, add_to_seal, array_of
+from jaxmech.ensemble import (
+    FailureEstimate,
+    FailureProbability,
+    ReplayedTrajectory,
+    Results,
+    add_to_seal,
+    array_of,
+)
+from jaxmech.plot.animation import animate
 from jaxmech.plot.panels import (
+    BLUE,
+    GREY,
     MOST_PANELS,
+    ORANGE,
     Panels,
+    add_axes,
     columns_of,
     entitled,
     grid,
     labelled,
     legend_below,
+    legend_of,
     save,
     shown_figure,
     single,
 )
-from jaxmech.plot.style import add_axes, legend_of
 from jaxmech.plot.trajectories import drift, energy_drift, phase_portrait, quantile_bands
 from jaxmech.status import succeeded
 from jaxmech.utils.tracers import evenly_spaced
@@ -255,3 +270,113 @@ _DRAWN: dict[Any, Drawn] = {
     "first-passage": _first_passage,
     "sobol-indices": _sobol,
 }
+
+
+_MOST = 12  # variables that are shown
+
+
+def draw_failure(result: FailureProbability, folder: Path) -> list[Path]:
+    """Draw all pictures of a result into a folder."""
+    title = f"probability of failure {result.probability:.3g}"
+    return save([(name, title, figure) for name, figure in failure_figures(result)], folder)
+
+
+def failure_figures(result: FailureProbability) -> Iterator[tuple[str, Figure]]:
+    """The pictures of a result, by name."""
+    yield "methods", _methods(result)
+    if leveled := [x for x in result.estimates if len(x.levels) > 1]:
+        yield "levels", _levels(leveled[-1])
+    if result.design_points:
+        yield "importance", _importance(result)
+
+
+def _methods(result: FailureProbability) -> Figure:
+    """The probability by every method, with its interval where there is one."""
+    figure, ax = single()
+    for k, estimate in enumerate(result.estimates):
+        low, high = estimate.interval(result.confidence)
+        if np.isfinite([low, high]).all():
+            ax.plot([low, high], [k, k], color=GREY)
+        ax.plot([estimate.probability], [k], "o", color=BLUE)
+    ax.set_yticks(range(len(result.estimates)), [x.method for x in result.estimates])
+    ax.set(xscale="log", xlabel="probability of failure")
+    ax.margins(y=0.2)
+    return figure
+
+
+def _levels(estimate: FailureEstimate) -> Figure:
+    """The probability that the margin is at most a threshold, level by level."""
+    figure, ax = single()
+    probabilities = np.cumprod([level.probability for level in estimate.levels])
+    ax.plot([level.threshold for level in estimate.levels], probabilities, "o-")
+    ax.axvline(0.0, color=GREY, linewidth=0.8)
+    ax.set(yscale="log", xlabel="margin at most", ylabel=f"probability ({estimate.method})")
+    return figure
+
+
+def _importance(result: FailureProbability) -> Figure:
+    """The importance factors of the variables at each design point."""
+    figure, ax = single()
+    first = result.design_points[0].importance
+    names = sorted(first, key=lambda name: first[name])[-_MOST:]
+    count = len(result.design_points)
+    for k, point in enumerate(result.design_points):
+        heights = np.arange(len(names)) + (k - (count - 1) / 2) * 0.8 / count
+        label = f"β = {point.index:.2f}"
+        ax.barh(heights, [point.importance[name] for name in names], 0.8 / count, label=label)
+    ax.set_yticks(range(len(names)), [name.partition(".")[2] for name in names])
+    ax.set_xlabel("importance factor")
+    legend_of(ax)
+    return figure
+
+
+_SECONDS, _FPS = 5.0, 12.5  # of an animation, for very short or long motions
+
+
+def draw_replay(trajectory: ReplayedTrajectory, folder: Path) -> list[Path]:
+    """Draw a trajectory into a new folder, and animate it if its model has a geometry."""
+    figures = [
+        (name, _title_of_replay(trajectory), figure) for name, figure in _figures(trajectory)
+    ]
+    return [*save(figures, folder), *_animated(trajectory, folder)]
+
+
+def _title_of_replay(trajectory: ReplayedTrajectory) -> str:
+    title = f"{trajectory.results.name}: trajectory {trajectory.index:,}"
+    if succeeded(trajectory.status):
+        return title
+    return f"{title}, {trajectory.status.name} at t = {float(trajectory.values['t_failed']):.4g} s"
+
+
+def _figures(trajectory: ReplayedTrajectory) -> Iterator[tuple[str, Figure]]:
+    ts, values = trajectory.ts, trajectory.values
+    names = trajectory.results.labels[:MOST_PANELS]
+    figure, panels = grid(len(names))
+    for k, ax in enumerate(panels):
+        ax.plot(ts, values["q"][:, k], color=BLUE, linewidth=1.2)
+        labelled(ax, "t [s]", names[k])
+    yield "coordinates", figure
+    figure, ax = single()
+    smallest = np.finfo(float).tiny
+    for name, color in (("position_residual", BLUE), ("velocity_residual", ORANGE)):
+        size = np.maximum(values[name], smallest)
+        ax.semilogy(ts, size, color=color, label=name.replace("_", " "))
+    labelled(ax, "t [s]", "constraint residual", legend=True)
+    yield "residuals", figure
+    figure, ax = single()
+    ax.plot(ts, values["energy"], color=BLUE)
+    labelled(ax, "t [s]", "energy [J]")
+    yield "energy", figure
+
+
+def _animated(trajectory: ReplayedTrajectory, folder: Path) -> list[Path]:
+    model = trajectory.subject.model
+    if model is None or model.geometry is None or trajectory.last_good < 1:
+        return []
+    motion, span = (
+        (trajectory.ts, trajectory.values["q"]),
+        float(trajectory.ts[-1] - trajectory.ts[0]),
+    )
+    speed = 1.0 if 1.0 <= span <= _SECONDS else span / _SECONDS
+    animation = animate(model, motion, trajectory.params, speed=speed, fps=_FPS)
+    return [animation.save(folder / "motion.gif", progress=False)]

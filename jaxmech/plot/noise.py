@@ -10,8 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from jaxmech.identify import NORMAL, Fit, samples_of_sensors
-from jaxmech.plot.panels import axes_or_new, labelled
-from jaxmech.plot.style import BLUE, COLORS, GREY
+from jaxmech.plot.panels import BLUE, COLORS, GREY, axes_or_new, labelled
 
 _LAGS = 40  # shown of a correlation
 _BAND = 1.96  # of independent residuals, in standard errors

@@ -18,7 +18,7 @@ from jaxmech.cli.fit.study import FitStudy
 from jaxmech.config.errors import StudyError
 from jaxmech.config.frames import TableError
 from jaxmech.config.toml import ConfigError, read
-from jaxmech.identify.data.read import read_table
+from jaxmech.identify.data.table import read_table
 from jaxmech.identify.problem.parameters import parameters
 
 Keys = tuple[str | int, ...]

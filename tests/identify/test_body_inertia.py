@@ -9,7 +9,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech.identify import Fit, Recording, fit
-from jaxmech.identify.inertial.possible import impossible
+from jaxmech.identify.base_parameters import impossible
 from jaxmech.identify.problem.body_inertia import BodyInertia, bodies_of
 from jaxmech.identify.problem.parameters import parameters
 from jaxmech.interop.mujoco import from_mjcf

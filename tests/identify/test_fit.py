@@ -9,7 +9,7 @@ import pytest
 
 from jaxmech import FixedSteps, System
 from jaxmech.identify import Fit, Recording, TrustRegion, fit
-from jaxmech.identify.optimize.checkpoint import CheckpointError
+from jaxmech.identify.optimize.loop import CheckpointError
 from tests.identify.swings import (
     BEGIN,
     CARTESIAN,

@@ -9,7 +9,7 @@ import pytest
 
 from jaxmech import FixedSteps
 from jaxmech.identify import Descent, Fit, MultiStart, Recording, fit
-from jaxmech.identify.optimize.checkpoint import CheckpointError
+from jaxmech.identify.optimize.loop import CheckpointError
 from tests.identify.swings import BEGIN, FREE, SWING, TRUTH, noisy, swings
 
 WANTED = [TRUTH["c"], TRUTH["l"]]

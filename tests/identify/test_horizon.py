@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxmech import FixedSteps, System
 from jaxmech.identify import Recording, fit
-from jaxmech.identify.diagnosis.horizon import too_long
+from jaxmech.identify.inference.remarks import too_long
 
 TS = np.linspace(0.0, 6.0, 61)
 # Upright, x'' = k x: changes grow by exp(3 t) for k = 9; or hanging, where they do not grow.

@@ -24,8 +24,8 @@ from jaxmech.identify import (
     load_fit,
     save_fit,
 )
-from jaxmech.identify.inference.blocks import block_times, correlation_length
-from jaxmech.identify.noise.autocorrelation import Neighbours, correlation_time
+from jaxmech.identify.inference.normal_equations import block_times, correlation_length
+from jaxmech.identify.problem.noise import Neighbours, correlation_time
 from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, swings
 
 LOSSES = (Huber(), Cauchy(), StudentT())

@@ -11,7 +11,7 @@ import jaxmech as jm
 from jaxmech import FixedSteps
 from jaxmech.identify import Recording, TrustRegion
 from jaxmech.identify.fit import fit
-from jaxmech.identify.optimize.checkpoint import Checkpoint, CheckpointError, FitState
+from jaxmech.identify.optimize.loop import Checkpoint, CheckpointError, FitState
 from jaxmech.identify.storage import load_fit, made_up, save_fit
 
 

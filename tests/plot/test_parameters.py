@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxmech.identify.storage import load_fit, made_up, save_fit
-from jaxmech.plot.parameters import parameter_intervals, reliable_intervals
+from jaxmech.plot.fit import parameter_intervals
 
 
 def test_bounds_and_priors_are_drawn_where_they_are() -> None:
@@ -17,7 +17,7 @@ def test_bounds_and_priors_are_drawn_where_they_are() -> None:
     bar = names["prior"].patches[0]
     assert (bar.get_x(), bar.get_width()) == pytest.approx((9.1 - 0.196, 0.392))
     assert names["beyond a bound"].get_x() + names["beyond a bound"].get_width() == 8.5
-    low, high = reliable_intervals(fit)[0]
+    low, high = fit.uncertainty.reliable_interval()[0]
     (line,) = names["value and its interval"][2]
     np.testing.assert_allclose(line.get_segments()[0][:, 0], (low, high))
     assert ax.get_xlim()[0] < 8.5

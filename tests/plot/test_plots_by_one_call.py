@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 import jaxmech as jm
 from jaxmech.ensemble import Results, Study, Times, Uniform, open_results, run_study
 from jaxmech.identify.storage import made_up
-from jaxmech.plot.style import COLORS, STYLE
+from jaxmech.plot.panels import COLORS, STYLE
 from jaxmech.status import Status
 
 TS = jnp.linspace(0.0, 2.0, 21)
@@ -129,5 +129,5 @@ def test_pictures_have_one_style_and_leave_that_of_others_alone(motion: jm.Solut
     assert ax.lines[0].get_color() == COLORS[0]
     assert ax.xaxis.get_ticklabels()[0].get_color() == STYLE["xtick.labelcolor"]
     assert ax.xaxis.label.get_fontsize() == STYLE["axes.labelsize"]
-    with plt.style.context("jaxmech.plot.style"):
+    with plt.style.context("jaxmech.plot.panels"):
         assert plt.rcParams["axes.labelcolor"] == STYLE["axes.labelcolor"]

@@ -4,12 +4,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 from jaxmech import Adaptive, DormandPrince5, FixedSteps, Holonomic, System, models, simulate
-from jaxmech.plot.derivatives import gradient_sweep
 from jaxmech.sensitivity.check import check_gradients
 from jaxmech.sensitivity.check_report import GradientCheck
 from jaxmech.sensitivity.tangents import step_sizes, sweep
@@ -102,10 +100,6 @@ def test_closed_form_with_a_loss_and_a_start() -> None:
     assert found.reverse[1] == 0.0
     text = repr(found)
     assert "3 of 3 derivatives agree (200 steps" in text
-    ax = gradient_sweep(found)
-    assert len(ax.lines) == 2 * 3 + 1
-    assert gradient_sweep(found, ax=ax) is ax
-    plt.close("all")
 
 
 COARSE = {"method": DormandPrince5(), "steps": Adaptive(rtol=1e-2, atol=1e-2)}

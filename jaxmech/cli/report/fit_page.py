@@ -23,7 +23,6 @@ from jaxmech.plot import (
     normal_quantiles,
     over_input,
     parameter_intervals,
-    reliable_intervals,
     residuals,
 )
 
@@ -86,7 +85,7 @@ def _determined(fit: Fit) -> Iterator[str]:
     else:
         which = f"all {len(known)} parameters" if len(known) > 1 else fit.names[0]
         yield f"The recordings determine {which}."
-    half = np.ptp(reliable_intervals(fit), axis=1) / 2
+    half = np.ptp(fit.uncertainty.reliable_interval(), axis=1) / 2
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = np.where(known & (fit.values != 0), half / np.abs(fit.values), -np.inf)
     if len(known) > 1 and (worst := int(relative.argmax())) >= 0 and relative[worst] > 0:

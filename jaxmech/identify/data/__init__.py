@@ -1,6 +1,5 @@
-"""Measured motion: `recording` first, then `table`, `read`, `sheet` and `files`, and `segments`.
+"""Measured motion, in the order of reading: `inputs` drove it, a `recording` is its samples.
 
-A `table` says where recordings are in `files`, `sheet` holds the cells of one, and `read` makes
-recordings of them. `inputs` are the signals that drove a motion, `wraps` the periods of sensors.
-`velocity_estimates` finds the rates at the beginning of a recording, and at its samples.
+A `table` says where recordings are in files and reads them, by `sheet`, which holds the cells of
+one. `segments` cut them, and `velocity_estimates` finds the rates at their beginnings and samples.
 """

@@ -1,17 +1,26 @@
-"""`Table`: where recordings are in files, and what the columns mean.
+"""`Table`: where recordings are in files, what the columns mean, and the recordings in them.
 
-The files are `.npz` with arrays of segments, or CSV and Parquet with named columns.
+The files are `.npz` with arrays of segments, or CSV and Parquet with named columns. A mistake in
+the table, such as a column that the file does not have, is a `StudyError` with the key; a mistake
+in the file is a `TableError` with file, line and column.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from jaxmech.config.errors import Problem, out_of_range, refuse_all
-from jaxmech.signal import Interpolation
-from jaxmech.utils.text import doc, setting
-from jaxmech.utils.units import unit_problem
+import numpy as np
+
+from jaxmech.config import TableError, TableRows, frame_of, read_rows
+from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
+from jaxmech.identify.data.recording import Recording, unwrapped
+from jaxmech.identify.data.sheet import Sheet, column_sheets, npz_sheets
+from jaxmech.identify.data.velocity_estimates import rates, without_outliers
+from jaxmech.signal import Interpolation, Signal
+from jaxmech.utils.text import doc, not_one_of, setting
+from jaxmech.utils.units import si_unit, unit_problem
 
 Column = str | int
 
@@ -118,3 +127,235 @@ def _not_positive(table: Table) -> Iterator[Problem]:
     start = table.start_sd
     if start is not None and (len(start) != 2 or not all(sd > 0 for sd in start)):
         yield Problem(("start_sd",), f"must be two positive numbers, but is {list(start)}")
+
+
+_LISTS = ("observed", "q0", "v0", "wraps", "train", "validation", "columns", "start_sd")
+
+
+class Recordings(NamedTuple):
+    """The recordings of a table: those to fit, and those for validation."""
+
+    train: tuple[Recording, ...]
+    validation: tuple[Recording, ...]
+
+
+def read_table(table: Table, folder: Path = Path()) -> Recordings:
+    r"""Read the recordings of a table.
+
+    Rows at the end of a segment of an .npz file that are all NaN are padding, and are left out; NaN
+    and empty cells elsewhere are missing measurements. Columns with a unit, such as `theta [deg]`
+    or `t (ms)`, are converted to SI units, as a fit says when it is printed; a column may be named
+    without its unit. `noise_sd` and `start_sd` are in SI units.
+
+    Args:
+        table: the file and its columns.
+        folder: the folder to which a relative path refers.
+
+    Returns:
+        The recordings to fit and those for validation, all with names.
+
+    Raises:
+        StudyError: if a key of the table does not match the content of the file.
+        TableError: if the file cannot be read, or its content is invalid.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "swing.csv"
+        >>> _ = file.write_text("t [ms],theta,omega\n0,0.3,0.0\n100,0.285,-0.29\n200,,-0.55\n")
+        >>> table = Table(file=str(file), observed=("theta",), v0=("omega",), time="t")
+        >>> (swing,) = read_table(table).train
+        >>> swing
+        Recording(swing: 3 samples of 1 sensor in 0.2 s, 1 missing)
+        >>> swing.notes
+        ('t [ms] was converted to s',)
+    """
+    path = folder / table.file
+    kind = Path(table.file).suffix.lower()
+    if kind not in (".npz", ".csv", ".parquet"):
+        raise refuse("file", f"must be an .npz, .csv or .parquet file, but is {table.file}")
+    key = "recording" if kind == ".npz" else "columns"
+    if getattr(table, key):
+        raise refuse(key, f"must be left out: a {kind} file has none")
+    parts = _npz(table, path) if kind == ".npz" else _files(table, path)
+    return Recordings(*_recordings(table, parts))
+
+
+def read_frame(frame: Any, **columns: Any) -> tuple[Recording, ...]:
+    """The recordings of a data frame: one, or one for each value of the column `recording`.
+
+    Args:
+        frame: a data frame of pandas or polars, or a mapping from names to arrays. A pandas index
+            with a name counts as a column, too; dates become seconds from the first one.
+        **columns: the meaning of its columns, as fields of a `Table`: `observed`, `time` or `dt`,
+            `q0`, `v0`, `inputs`, `recording`, `units`, `noise_sd`, and so on.
+
+    Raises:
+        TypeError: if there is no such field, or `frame` has no columns.
+        StudyError: if a field does not match the columns.
+        TableError: if a column holds no numbers, or the times do not increase.
+
+    Example:
+        >>> swings = {"run": [1, 1, 2, 2], "t [ms]": [0, 100, 0, 50], "x": [0.1, 0.2, 0.1, 0.3]}
+        >>> read_frame(swings, observed=["x"], time="t", recording="run")[1]
+        Recording(2: 2 samples of 1 sensor in 0.05 s)
+    """
+    lists = {
+        key: (value,) if isinstance(value, str | int) else tuple(value)
+        for key, value in columns.items()
+        if key in _LISTS and value is not None
+    }
+    table = Table(file="frame", **{**columns, **lists})
+    if table.columns:
+        raise refuse("columns", "must be left out: a frame has names for its columns")
+    try:
+        rows = TableRows(frame_of(frame))
+    except (TypeError, IndexError, KeyError) as error:
+        raise TypeError(
+            f"Argument `frame` must have named columns, as a frame of pandas or polars, but is of "
+            f"type {type(frame).__name__}."
+        ) from error
+    sheets = column_sheets(Path("frame"), rows, table.recording, table.time, table.dt)
+    parts = _parts(table, {sheet.name: sheet for sheet in sheets})
+    return sum(_recordings(table, parts), ())
+
+
+def _recordings(
+    table: Table, parts: Sequence[Sequence[Sheet]]
+) -> tuple[tuple[Recording, ...], ...]:
+    parts = [[sheet._replace(units=table.units) for sheet in part] for part in parts]
+    _require_columns(table, [sheet for part in parts for sheet in part])
+    return tuple(tuple(_recording(table, sheet) for sheet in part) for part in parts)
+
+
+def _npz(table: Table, path: Path) -> list[list[Sheet]]:
+    train, validation = table.train or ("train",), table.validation
+    arrays, sheets = npz_sheets(path, [*train, *validation], table.columns, table.time, table.dt)
+    times = (table.time,) if table.time else ()
+    names_by_key = {"train": train, "validation": validation, "time": times}
+    _require_known(names_by_key, arrays, f"an array of {path}")
+    return [[s for name in names for s in sheets[name]] for names in (train, validation)]
+
+
+def _files(table: Table, path: Path) -> list[list[Sheet]]:
+    is_pattern = any(letter in path.name for letter in "*?[")
+    files = sorted(path.parent.glob(path.name)) if is_pattern else [path]
+    if not files:
+        raise TableError(f"{path}: there is no such file")
+    sheets: dict[str, Sheet] = {}
+    for file in files:
+        for sheet in column_sheets(file, read_rows(file), table.recording, table.time, table.dt):
+            if (first := sheets.setdefault(sheet.name, sheet)) is not sheet:
+                message = (
+                    f"{sheet.name!r} is in {first.path} too; give every recording its own name"
+                )
+                raise TableError(f"{sheet.location(0)}: {message}")
+    return _parts(table, sheets)
+
+
+def _parts(table: Table, sheets: Mapping[str, Sheet]) -> list[list[Sheet]]:
+    """The sheets to fit, and those to look at afterwards."""
+    train = table.train or tuple(name for name in sheets if name not in table.validation)
+    _require_known({"train": train, "validation": table.validation}, sheets, "a recording")
+    if not train:
+        raise refuse("validation", "must leave recordings to fit, but names all of them")
+    return [[sheets[name] for name in names] for names in (train, table.validation)]
+
+
+def _require_known(
+    names_by_key: Mapping[str, Sequence[str]], known: Collection[str], category: str
+) -> None:
+    refuse_all(
+        Problem((key,), f"names {name!r}, which {not_one_of(name, known, category)}")
+        for key, names in names_by_key.items()
+        for name in names
+        if name not in known
+    )
+
+
+def _require_columns(table: Table, sheets: list[Sheet]) -> None:
+    problems = []
+    columns = {key: getattr(table, key) for key in ("observed", "q0", "v0", "wraps")}
+    for key, names in (columns | {"inputs": tuple(table.inputs.values())}).items():
+        for column in names:
+            lacking = next((sheet for sheet in sheets if sheet.column(column) is None), None)
+            if lacking:
+                message = not_one_of(str(column), lacking.columns, f"a column of {lacking.path}")
+                problems.append(Problem((key,), f"names {column!r}, which {message}"))
+            elif any(sheet.column(column) in _no_measurements(table, sheet) for sheet in sheets):
+                reason = "which holds no measurements: `time` or `recording` names it"
+                problems.append(Problem((key,), f"names {column!r}, {reason}"))
+    refuse_all(problems)
+    for sheet in sheets:
+        sheet.require_units_of_columns()
+        _require_angles(table, sheet)
+
+
+def _require_angles(table: Table, sheet: Sheet) -> None:
+    """Raise a StudyError if a column that wraps is not observed, or is no angle."""
+    observed = [sheet.column(column) for column in table.observed]
+    for column in table.wraps:
+        title = sheet.column(column)
+        if title not in observed:
+            raise refuse("wraps", f"must be columns of `observed`, but has {column!r}")
+        if title and (unit := sheet.unit(title)) and (si_unit(unit) or (1.0, ""))[1] != "rad":
+            raise refuse("wraps", f"must be angles, but {column!r} is in {unit}")
+
+
+def _no_measurements(table: Table, sheet: Sheet) -> set[str | None]:
+    names = filter(None, (table.time, table.recording))
+    return {sheet.column(name) for name in names} - {None}
+
+
+def _start_sd(table: Table, sheet: Sheet) -> tuple[np.ndarray, np.ndarray] | None:
+    """Standard deviations of the start variables, inf for those that are observed as well."""
+    if table.start_sd is None:
+        return None
+    q_columns, v_columns = table.start_columns
+    observed = {sheet.column(c) for c in table.observed}
+    of_q, of_v = (
+        np.array([np.inf if sheet.column(c) in observed else sd for c in columns])
+        for columns, sd in zip((q_columns, v_columns or q_columns), table.start_sd, strict=True)
+    )
+    return (of_q, of_v) if np.isfinite([*of_q, *of_v]).any() else None
+
+
+def _recording(table: Table, sheet: Sheet) -> Recording:
+    q_columns, v_columns = table.start_columns
+    ts = sheet.times()
+    observed, q0 = (sheet.numbers(c) for c in (table.observed, q_columns))
+    turning = [sheet.column(column) for column in table.wraps]
+    for column, samples in zip(q_columns, q0.T, strict=True):
+        if sheet.column(column) in turning:
+            samples[:] = unwrapped(samples, 2 * np.pi)
+    notes = sheet.notes((*table.observed, *q_columns, *v_columns, *table.inputs.values()))
+    if v_columns:
+        v0 = sheet.numbers(v_columns)
+    else:
+        q0, moved = without_outliers(q0, ts)
+        v0 = rates(q0, ts)
+        notes += [
+            f"{sheet.name}: the first sample of {q_columns[k]} is an outlier, and not the start"
+            for k in np.flatnonzero(moved[0])
+        ]
+    for columns, values in ((q_columns, q0), (v_columns or q_columns, v0)):
+        for k in np.flatnonzero(~np.isfinite(values[0])):
+            raise TableError(
+                f"{sheet.location(0)}: column `{columns[k]}` is missing where {sheet.name} begins; "
+                "the start must be known, cut the rows before it"
+            )
+    weights = None if table.noise_sd is None else 1 / np.asarray(table.noise_sd, float)
+    start_sd = _start_sd(table, sheet)
+    titles = map(sheet.column, table.observed)
+    wraps = {k: 2 * np.pi for k, title in enumerate(titles) if title in turning}
+    try:
+        inputs = {
+            name: Signal(ts, sheet.numbers((column,))[:, 0], table.interpolation)
+            for name, column in table.inputs.items()
+        }
+        recording = Recording(
+            ts, observed, q0, v0, weights, start_sd, sheet.name, inputs=inputs, wraps=wraps,
+            notes=notes,
+        )  # fmt: skip
+        return recording.every(table.stride)
+    except ValueError as error:
+        raise TableError(f"{sheet.location(0)}: {error}") from error

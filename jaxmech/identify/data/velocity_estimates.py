@@ -10,8 +10,7 @@ outlier may end anywhere, or nowhere: samples that their neighbours contradict d
 import numpy as np
 from numpy.typing import NDArray
 
-from jaxmech.identify.data.recording import Recording
-from jaxmech.identify.data.wraps import unwrapped
+from jaxmech.identify.data.recording import Recording, unwrapped
 from jaxmech.utils.arrays import HostArray
 
 _FEWEST = 3  # samples of a coordinate from which it has a rate

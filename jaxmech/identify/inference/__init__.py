@@ -1,8 +1,8 @@
-"""Intervals of a fit, and its undetermined parameters.
+"""What the end of a fit says: intervals, undetermined parameters, and reasons to distrust it.
 
 `normal_equations` eliminates the initial states, which leaves the `information` about the
-parameters. `uncertainty` makes intervals of it, and `identifiability` finds undetermined
-directions, and groups of parameters with a meaning; `combinations` that are determined are short
-`formulas`. Where residuals are not independent, `blocks` of them give intervals. `robust` gives
-those of fits with robust losses.
+parameters. `uncertainty` makes intervals of it; `identifiability` finds undetermined directions,
+and groups of parameters with a meaning, and `combinations` that are determined, which are short
+`formulas`. `density` is that of the posterior distribution. `misfit` tests whether residuals are
+noise, and `remarks` puts this and all other warnings into words.
 """

@@ -117,6 +117,15 @@ class Uncertainty:
         errors = self.standard_errors_by_block
         return None if errors is None else self._interval(errors, self.blocks - 1, level)
 
+    def reliable_interval(self, level: float | int = 0.95) -> HostArray:
+        """The intervals that are shown first, (p, 2): where residuals are correlated, the robust.
+
+        They are by recording if there are enough recordings, else by block if there are blocks.
+        """
+        robust = (self.interval_by_recording(level), self.interval_by_block(level))
+        known = (ends for ends in robust if ends is not None and self.correlated)
+        return next(known, self.interval(level))
+
     def of(self, gradient: ArrayLike) -> tuple[float, float | None]:
         """Standard errors of a function with a gradient (p,), to first order (the delta method).
 

@@ -27,9 +27,8 @@ from jaxmech.identify.optimize.trust_region import (
     negligible,
     promise,
 )
-from jaxmech.identify.problem.condensing import state_sizes
 from jaxmech.identify.problem.least_squares import Conditions, jumps
-from jaxmech.identify.problem.rows import Evaluator, ResidualRows, Task
+from jaxmech.identify.problem.rows import Evaluator, ResidualRows, Task, state_sizes
 
 CONTINUOUS = 1e-9  # size of a jump, relative to the states, that counts as none
 _ROUNDED = 100  # the same in units of round-off

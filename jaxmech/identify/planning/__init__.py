@@ -1,6 +1,5 @@
-"""Design of experiments.
+"""Experiments that are worth making: `design` and the choice of sensors.
 
-`design` chooses initial states and inputs by the `information` that their recording would have,
-under a `criterion`, within bounds and within the `budget` of an input, by a `search`; `choice`
-chooses sensors or samples within a budget.
+A `criterion` judges the information of an experiment within the limits of its inputs, and `search`
+finds the best.
 """

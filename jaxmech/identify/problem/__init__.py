@@ -1,9 +1,8 @@
-"""The least-squares problem of a fit: free numbers, residuals and their reduction.
+"""From recordings to a least-squares problem, in the order of reading.
 
-`parameters` maps free numbers to parameters by `transforms`, those of a body by `body_inertia`;
-`initial_states` maps them to initial states;
-`least_squares` compares motions with recordings, `condensing` eliminates states between segments,
-`rows` reduces residuals and derivatives,
-`sensor_noise` weighs the sensors, `steps` chooses the fixed steps and judges them, and
-`setup` builds the problem from the arguments of `fit`.
+`transforms` map free numbers to `parameters` within their bounds, those of `body_inertia` to bodies
+that exist. `least_squares` has the residuals of all segments as a function of free numbers, of the
+initial states too, and `rows` makes of them what an optimizer sees, under the `noise` of the
+measurements, of which `sensor_noise` estimates what is not stated. `steps` chooses how finely
+motions are simulated, and `setup` checks the arguments of a fit and builds all of it.
 """

@@ -20,16 +20,17 @@ from jaxmech.identify.data.segments import SegmentOrigin, Segments, Shooting, se
 from jaxmech.identify.data.velocity_estimates import states_of_samples
 from jaxmech.identify.identifiable import Identifiable, Settings
 from jaxmech.identify.problem.body_inertia import bodies_of
-from jaxmech.identify.problem.condensing import state_sizes
-from jaxmech.identify.problem.initial_states import (
+from jaxmech.identify.problem.least_squares import (
+    Conditions,
+    Data,
+    FitProblem,
     InitialState,
     consistent_start,
     free_directions,
     initial_states,
 )
-from jaxmech.identify.problem.least_squares import Conditions, Data, FitProblem
 from jaxmech.identify.problem.parameters import Parameters, parameters
-from jaxmech.identify.problem.rows import Evaluator, Task
+from jaxmech.identify.problem.rows import Evaluator, Task, state_sizes
 from jaxmech.identify.problem.sensor_noise import first_weights
 from jaxmech.identify.problem.steps import with_chosen_steps
 from jaxmech.integrate import FixedSteps, Scheme

@@ -17,8 +17,7 @@ import numpy as np
 from jaxmech.identify.data.inputs import ends_of_steps, with_inputs
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import Segments
-from jaxmech.identify.problem.initial_states import InitialState
-from jaxmech.identify.problem.least_squares import FitProblem
+from jaxmech.identify.problem.least_squares import FitProblem, InitialState
 from jaxmech.identify.problem.rows import Evaluator, Task
 from jaxmech.identify.problem.sensor_noise import motion
 from jaxmech.integrate import MEMBERS, FixedSteps, members_error, members_need, target_error

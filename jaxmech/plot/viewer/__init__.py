@@ -1,5 +1,4 @@
-"""`jm.view`: a motion as a page for the browser, drawn by a small renderer of its own (WebGL 2).
+"""`view` in the browser: `stage` packs the shapes of bodies and the `loads` of joints.
 
-`stage` collects what a page shows, packed, from the shapes of bodies and the `loads` of joints;
-`page` puts it into one file with `page.html`, `style.css`, `renderer.js` and `player.js`.
+`page` puts them into one file with the player, `player.js` and `renderer.js`.
 """

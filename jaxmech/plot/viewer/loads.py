@@ -10,8 +10,8 @@ from matplotlib.colors import to_rgb
 from jaxmech.observe import observe
 from jaxmech.parts import Gravity, Mechanism, Reader, direction_of, joint_points
 from jaxmech.plot.motions import Display
+from jaxmech.plot.panels import ORANGE
 from jaxmech.plot.paths import Track, shapes_at
-from jaxmech.plot.style import ORANGE
 from jaxmech.plot.viewer.stage import Box, Item, in_space
 from jaxmech.solution import Solution
 

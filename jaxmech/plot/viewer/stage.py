@@ -11,9 +11,9 @@ from matplotlib.colors import to_rgb
 
 from jaxmech import meshes
 from jaxmech.geometry import Solid
+from jaxmech.plot.panels import GREY, ORANGE
 from jaxmech.plot.paths import THICK, Shapes, dimension, is_dot, is_empty, is_outline, moving, path
 from jaxmech.plot.scene import DARK, colors_by_body, is_inside
-from jaxmech.plot.style import GREY, ORANGE
 
 _LARGEST = 2.0**30  # of a multiple: its second difference must fit into 32 bits
 

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmech.identify.inference.density import Density
 from jaxmech.identify.result import Fit
-from jaxmech.identify.sampling.density import Density
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_positive_integer, require_seed
 

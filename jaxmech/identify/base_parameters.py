@@ -11,9 +11,11 @@ those in the span of the columns before are left out, and their parameters phi_d
 So what a body shares with the motion of the body before counts there, as in the closed form of
 Gautier and Khalil ("Direct calculation of minimum set of inertial parameters of serial robots",
 1990).
+
+`impossible` warns of masses, inertias and sizes that no part can have.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from textwrap import wrap
@@ -24,16 +26,49 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmech.identify.inertial.motions import motions
-from jaxmech.identify.inertial.regressor import regressor
-from jaxmech.identify.inertial.standard import StandardParameters, standard_parameters
 from jaxmech.identify.inference.formulas import independent
-from jaxmech.parts import Mechanism
+from jaxmech.identify.regressor import StandardParameters, motions, regressor, standard_parameters
+from jaxmech.parts import (
+    EnergyDifference,
+    JointLoads,
+    Mechanism,
+    reads_parameters,
+    require_possible,
+)
 from jaxmech.rates import in_rates
 from jaxmech.system import Params, System
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_finite, require_kind, require_seed
 from jaxmech.utils.precision import USE_FLOAT64
+
+
+def impossible(system: System, params: Params) -> str:
+    """A warning of the first part that cannot exist with these parameters, or an empty text.
+
+    Example:
+        >>> from jaxmech.parts import Mechanism, planar_body
+        >>> rod = planar_body("rod", mass="m", inertia=1.0)
+        >>> system = Mechanism([rod], params={"m": 1.0}).system
+        >>> impossible(system, {"m": -0.5}).partition(":")[2].partition(".")[0]
+        " body 'rod' must have zero or a positive number as `mass`, but has -0"
+    """
+    energy, loads = system.plain.lagrangian, system.loads
+    if not (isinstance(energy, EnergyDifference) and isinstance(params, Mapping)):
+        return ""
+    bodies = filter(reads_parameters, energy.kinematics.bodies)
+    joints = [joint for joint, _ in loads.joints] if isinstance(loads, JointLoads) else []
+    known = {name: jax.tree.map(np.asarray, value) for name, value in params.items()}
+    try:
+        require_possible(bodies, filter(reads_parameters, joints), known)
+    except ValueError as error:
+        fault = str(error).rpartition(";")[0]
+        return (
+            f"Nothing has the fitted parameters: {fault[:1].lower()}{fault[1:]}. Give `bounds` "
+            "such as (0, None), or for an inertia name the body in `free`, which keeps all its "
+            "numbers possible."
+        )
+    return ""
+
 
 _ZERO = 1e-11  # of the largest column, up to which a column has no effect
 _NEW = 1e-8  # share of a column beyond the span of others from which it is independent

@@ -1,0 +1,285 @@
+"""Whether the residuals of a fit are noise of the stated size, and its fixed states exact.
+
+`Outliers` are samples that the noise does not explain: their residuals are compared with the median
+of the sizes of all, which outliers hardly change.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmech.identify.data.recording import Recording
+from jaxmech.identify.inference.information import Autocorrelation, correlation, percent
+from jaxmech.identify.inference.normal_equations import basis
+from jaxmech.identify.optimize.loop import Solved
+from jaxmech.identify.problem.least_squares import Data, SegmentRun, free_directions, initial_states
+from jaxmech.identify.problem.noise import NORMAL
+from jaxmech.identify.problem.rows import Evaluator, ResidualRows, Task
+from jaxmech.utils.arrays import HostArray
+
+_CHANCE = 1e-3  # probability that normal noise has an outlier
+_SPREAD = 1.2  # standard deviation of the median of n sizes, relative, times the root of n
+_EXACT = 1e-6  # share of the motion below which residuals are numerical errors
+_FEWEST = 20  # samples of a sensor, to tell
+_SHOWN = 10  # rows of a print
+
+
+class Outlier(NamedTuple):
+    """A sample that the noise does not explain; part of `Outliers` in the result of `fit`."""
+
+    recording: str  # its name
+    time: float  # [s]
+    sensor: int  # its index
+    sigmas: float  # predicted less observed, in standard deviations of the noise
+
+
+@dataclass(frozen=True, repr=False)
+class Outliers:
+    """The samples that the noise of a fit does not explain, the largest first; prints itself.
+
+    A part of a `Fit`, the result of `fit`: `Fit.outliers`.
+    """
+
+    samples: tuple[Outlier, ...]
+    count: int  # of all measurements
+    limit: float  # size from which a sample is an outlier, in standard deviations
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __iter__(self) -> Iterator[Outlier]:
+        return iter(self.samples)
+
+    def __repr__(self) -> str:
+        share = 100 * len(self) / max(self.count, 1)
+        far = f"more than {self.limit:.2g} standard deviations off"
+        lines = [f"Outliers: {len(self)} of {self.count:,} samples ({share:.2g} %), {far}"]
+        if self.samples:
+            width = max(9, *(len(sample.recording) for sample in self.samples))
+            lines.append(f"  {'recording':<{width}}{'time [s]':>12}{'sensor':>8}{'sigmas':>10}")
+        for sample in self.samples[:_SHOWN]:
+            cells = f"{sample.time:>12.6g}{sample.sensor:>8}{sample.sigmas:>10.3g}"
+            lines.append(f"  {sample.recording:<{width}}{cells}")
+        if len(self) > _SHOWN:
+            lines.append(f"  and {len(self) - _SHOWN} more")
+        return "\n".join(lines)
+
+
+def outliers(
+    residuals: Sequence[HostArray],
+    recordings: Sequence[Recording],
+    errors: Sequence[HostArray] = (),
+) -> Outliers:
+    """The outliers among independent residuals (T, d) of each recording, NaN without one.
+
+    There are none where the residuals in the units of the sensors, `errors`, are numerical errors.
+
+    Example:
+        >>> r = np.random.default_rng(0).normal(size=(50, 1))
+        >>> r[7] = 20.0
+        >>> swing = Recording(np.arange(50.0), np.zeros(50), [0.0], [0.0], name="swing")
+        >>> [(sample.recording, sample.time) for sample in outliers([r], [swing])]
+        [('swing', 7.0)]
+    """
+    from scipy.special import ndtri  # slow to import, and seldom needed
+
+    count = sum(int(np.isfinite(r).sum()) for r in residuals)
+    per_sensor = max(count, 1) / residuals[0].shape[1]
+    limit = float(-ndtri(_CHANCE / (2 * max(count, 1)))) * (1 + _SPREAD / np.sqrt(per_sensor))
+    samples: list[Outlier] = []
+    for sensor in range(residuals[0].shape[1]):
+        values = np.concatenate([r[:, sensor] for r in residuals])
+        values = values[np.isfinite(values)]
+        if errors and _is_exact([x[:, sensor] for x in errors], recordings, sensor):
+            continue
+        size = NORMAL * float(np.median(np.abs(values))) if len(values) >= _FEWEST else 0.0
+        if not size > 0:
+            continue
+        for r, recording in zip(residuals, recordings, strict=True):
+            sigmas = r[:, sensor] / size
+            samples += [
+                Outlier(recording.name, float(recording.ts[k]), sensor, float(sigmas[k]))
+                for k in np.flatnonzero(np.abs(sigmas) > limit)
+            ]
+    samples.sort(key=lambda sample: -abs(sample.sigmas))
+    return Outliers(tuple(samples), count, limit)
+
+
+def _is_exact(errors: Sequence[HostArray], recordings: Sequence[Recording], sensor: int) -> bool:
+    observed = np.concatenate([recording.observed[:, sensor] for recording in recordings])
+    return bool(np.nanstd(np.concatenate(errors)) <= _EXACT * np.nanstd(observed))
+
+
+_FALSE_ALARM = 1e-3  # probability with which exact initial states are suspected
+
+
+def inexact_starts(task: Task, solved: Solved, made: SegmentRun) -> str:
+    """A warning about fixed initial states, or an empty text if they agree with the recordings."""
+    from scipy.special import chdtrc, fdtrc  # slow to import, and seldom needed
+
+    # The score test: how much the sum of squares falls, to second order, if these are freed too.
+    # Under noise alone the fall has a chi-square distribution in units of the stated noise, or an F
+    # distribution where the noise is estimated (Seber and Wild, "Nonlinear regression", 5.3).
+    first = task.origin.first
+    if np.asarray(task.data.along)[first].any() or not share(task, made) > EXACT:
+        return ""
+    try:
+        freed = _freed(task, solved)
+    except ValueError as error:
+        return f"Fixed initial states: not tested. {error}"
+    now = task.evaluator.rows(solved.y, solved.conditions)
+    held, whole = basis(now.jacobian), basis(freed.jacobian)
+    fall = float(np.sum((whole.T @ freed.values) ** 2) - np.sum((held.T @ now.values) ** 2))
+    before = 2 * now.loss
+    gained = whole.shape[1] - held.shape[1]
+    rest = sum(one.count for one in task.origin.recordings) - whole.shape[1]
+    if not gained or rest <= 0:
+        return ""
+    if task.weighted:
+        p, test = chdtrc(gained, fall), f"chi-square {fall:.3g}, {gained}"
+    else:
+        F = fall / gained / max((before - fall) / rest, EXACT * before)
+        p, test = fdtrc(gained, rest, F), f"F {F:.3g}, {gained} and {rest}"
+    if not p < _FALSE_ALARM:
+        return ""
+    return (
+        "Fixed initial states: freeing them would lower the sum of squares by "
+        f"{100 * min(fall / before, 1):.2g} %, far more than noise allows ({test} degrees of "
+        f"freedom, p {probability(p)}). The recorded starts are not exact, and the intervals are "
+        'wrong; fit with initial_states="free".'
+    )
+
+
+def _freed(task: Task, solved: Solved) -> ResidualRows:
+    """All residuals, with derivatives by fixed initial states too."""
+    problem, data, size = task.problem, task.data, task.problem.layout.size
+    z, u = data.parts(solved.y, size)
+    states = initial_states(problem, data.segments, problem.layout.known(z, data.leaves))
+    along = free_directions(problem, data.segments, states, task.origin.first)
+    if data.free_starts:  # of later segments, where they are as before
+        along = np.where(task.origin.first[:, None, None], along, data.along)
+    free = Data(data.segments, data.leaves, jnp.asarray(along))
+    u = np.zeros((len(along), free.free_starts)) if not u.size else u
+    evaluator = Evaluator(problem, free, task.origin.recording, hard=task.hard)
+    return evaluator.rows(np.concatenate([z, u.ravel()]), solved.conditions)
+
+
+EXACT = 1e-6  # share of the motion below which residuals are numerical errors
+_RARE = 1e-4  # probability below which noise alone is rejected
+_FACTOR = 1.1  # largest accepted error of the stated noise, and with it of all intervals
+_MEDIAN = 0.37  # efficiency of the median of sizes as an estimate of the noise
+_CAUSE = "The model lacks something, or the times, a unit or a column are wrong, or a filter."
+
+
+def correlated(
+    task: Task, made: SegmentRun, residuals: Sequence[HostArray]
+) -> Autocorrelation | None:
+    """The correlation of the residuals (T, d) in time; None if they may be independent."""
+    if not share(task, made) > EXACT:
+        return None
+    return correlation(residuals, task.origin.recordings)
+
+
+def misfit(
+    task: Task, y: np.ndarray, made: SegmentRun, residuals: Sequence[HostArray], unknowns: int
+) -> str:
+    """A warning about the residuals of a fit, or an empty text if they look like noise."""
+    # They must be independent of one another, whether their noise is stated or estimated. In units
+    # of a stated noise their sum of squares has a chi-square distribution, too.
+    alike = correlated(task, made, residuals)
+    if task.weighted:
+        squares, count = _squares(task, y, residuals)
+        if task.loss is not None:  # of which a median knows as much as 0.37 of the samples
+            squares, count = _MEDIAN * squares, round(_MEDIAN * (count - unknowns)) + unknowns
+        if message := _compare_with_stated(squares, count - unknowns, alike):
+            return message
+    if alike is None:
+        return ""
+    left = share(task, made)
+    return (
+        f"Misfit: the residuals, {percent(left)} of the motion, are not noise: {_alike(alike)}"
+        f". {_CAUSE} Intervals that assume independent residuals are too short"
+        f"{_remedy(task)}."
+    )
+
+
+def share(task: Task, made: SegmentRun) -> float:
+    """Size of the residuals relative to the recorded motion (root mean squares)."""
+    segments = task.data.segments
+    weights, observed = np.asarray(segments.weights), np.asarray(segments.observed)
+    seen = weights > 0
+    mean = np.where(seen, observed, 0).sum((0, 1)) / np.maximum(seen.sum((0, 1)), 1)
+    sensors = np.asarray(task.conditions.sensor_weight)
+    signal = np.where(seen, sensors * weights * (observed - mean), 0.0)
+    residual = sensors * np.asarray(made.residual)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.sqrt((residual**2).sum() / (signal**2).sum()))
+
+
+def probability(p: float) -> str:
+    """A probability with its relation, such as "= 0.001"."""
+    return f"= {p:.1g}" if p > 1e-15 else "< 1e-15"
+
+
+def _compare_with_stated(squares: float, degrees: int, correlated: Autocorrelation | None) -> str:
+    """The warning of a two-sided chi-square test, or an empty text."""
+    from scipy.special import chdtr, chdtrc  # slow to import, and seldom needed
+
+    if degrees <= 0:
+        return ""
+    factor = float(np.sqrt(squares / degrees))
+    over, under = float(chdtrc(degrees, squares)), float(chdtr(degrees, squares))
+    measured = f"chi-square is {squares:.4g} with {degrees} degrees of freedom"
+    if over < _RARE and factor > _FACTOR:
+        cause = "They look like noise, but more of it than the weights state."
+        if correlated:
+            cause = f"They are not noise: {_alike(correlated)}. {_CAUSE}"
+        return (
+            f"Misfit: the residuals are {factor:.3g} times the stated noise ({measured}, "
+            f"p {probability(over)}). {cause} The intervals are too short by that factor at least."
+        )
+    if under < _RARE and factor < 1 / _FACTOR:
+        effect = "The intervals are too wide."
+        if correlated:  # which shortens intervals, by more or less than they are too wide
+            effect = (
+                f"And they are not independent: {_alike(correlated)}. Intervals that assume so "
+                "may be too short or too wide."
+            )
+        return (
+            f"The stated noise is too large: the residuals are {factor:.3g} times it "
+            f"({measured}, p {probability(under)}). {effect}"
+        )
+    return ""
+
+
+def _squares(task: Task, y: np.ndarray, residuals: Sequence[HostArray]) -> tuple[float, int]:
+    """The squared residuals of all measurements and priors, and their number.
+
+    With a robust loss those that normal noise of the same median would have.
+    """
+    data, conditions = task.data, task.conditions
+    outer = task.evaluator.outer(y, conditions)
+    count = sum(one.count for one in task.origin.recordings)
+    count += int((np.asarray(conditions.prior_weight) > 0).sum())
+    if data.along.size:
+        held = (np.asarray(conditions.start_weight) > 0)[:, :, None] * np.asarray(data.along)
+        count += int(np.linalg.matrix_rank(held).sum())
+    r = np.concatenate([one[np.isfinite(one)] for one in residuals])
+    squares = float((r**2).sum())
+    if task.loss is not None:
+        squares = r.size * (NORMAL * float(np.median(np.abs(r)))) ** 2
+    return squares + float((outer**2).sum()), count
+
+
+def _remedy(task: Task) -> str:
+    return "" if task.noise else "; if the model is right, fit with noise=AR1()"
+
+
+def _alike(correlated: Autocorrelation) -> str:
+    return (
+        f"neighbours in time are correlated ({correlated.neighbours:.2f}, p of Ljung and Box "
+        f"{probability(correlated.chance)})"
+    )
