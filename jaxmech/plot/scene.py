@@ -15,7 +15,7 @@ from matplotlib.patches import PathPatch, Polygon
 from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Affine2D
-from mpl_toolkits.mplot3d.art3d import Poly3DCollection
+from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
 from jaxmech.geometry import Solid
 from jaxmech.plot.panels import COLORS, GREY, ORANGE, add_axes, new_figure

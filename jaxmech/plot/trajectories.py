@@ -31,7 +31,15 @@ from jaxmech.plot.panels import (
 )
 from jaxmech.solution import Solution
 from jaxmech.status import succeeded
-from jaxmech.utils.units import RATE, Named, columns, unit_of, with_unit
+from jaxmech.utils.units import (
+    INTEGRALS,
+    RATE,
+    Named,
+    columns,
+    shown_coordinates,
+    unit_of,
+    with_unit,
+)
 
 BANDS = ((0.05, 0.95, 0.2), (0.25, 0.75, 0.35))  # low, high, opacity
 MOST_LINES = 12  # trajectories drawn one by one; of more the quantiles or the density
@@ -307,8 +315,10 @@ class Shown:
     def groups(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """The labels and names of panels: columns of the same unit or like size, rates apart."""
         sol = self.sol
-        rates = [name for name in sol.names if name not in sol.coordinates]
-        for kind, some in (("coordinates", list(sol.coordinates)), ("rates", rates)):
+        names = shown_coordinates(sol.coordinates)
+        states = tuple(x for x in sol.names if f"{INTEGRALS}{x}" in sol.coordinates)
+        rates = tuple(x for x in sol.names if x not in {*names, *states})
+        for kind, some in (("coordinates", names), ("rates", rates), ("states", states)):
             labels = [with_unit(name, sol.unit(name)) for name in some]
             sizes = [float(np.sqrt(np.nanmean(self.column(name) ** 2))) for name in some]
             for group in sensor_groups(sizes, labels):
