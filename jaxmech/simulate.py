@@ -21,6 +21,7 @@ from jaxmech.integrate import (
     AbstractMethod,
     AbstractSteps,
     Adaptive,
+    AnyInterval,
     Event,
     Events,
     EventSet,
@@ -29,7 +30,6 @@ from jaxmech.integrate import (
     RolloutInputs,
     Run,
     Scheme,
-    Span,
     StepCounts,
     StepGrid,
     Tolerance,
@@ -39,13 +39,13 @@ from jaxmech.integrate import (
     ending_at_jumps,
     event_set_of,
     events_of,
-    span_at,
+    interval_at,
     step_times,
     with_gaps,
     with_number,
     with_samples,
+    with_spans,
     within,
-    within_spans,
 )
 from jaxmech.properties import conserves_energy, function_values
 from jaxmech.solution import Solution, energy_drift, warn_of_coarse_steps, warn_of_missed_events
@@ -168,7 +168,7 @@ def simulate(
     require_kind("derivative", derivative, AbstractDerivative, "ReverseMode()")
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     stated, ts = ts, as_times(ts, q0.dtype)
-    saves = np.asarray(stated, ts.dtype) if is_known(stated) else None  # also under `jit`
+    saves = np.asarray(stated, ts.dtype) if is_known(stated) else ts  # known also under `jit`
     event_set = with_gaps(event_set_of(system, events, inactive), system, q0, ts, params)
     require_known_mesh((q0, v0, ts, params))
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
@@ -177,10 +177,10 @@ def simulate(
         _warn_of_rounded_times(ts)
     steps = ending_at_jumps(system, scheme.steps, q0, v0, ts, params)
     times, inserted = _step_times(system, steps, q0, v0, ts, params, saves)
-    grid = None
-    if inserted and isinstance(steps, FixedSteps) and saves is not None and is_known(times):
+    grid = StepGrid.of_saves(ts)
+    if inserted and isinstance(steps, FixedSteps) and is_known((saves, times)):
         grid = StepGrid.known(saves, times, inserted)
-    times = None if times is None else jnp.asarray(times)
+    times = jnp.asarray(times)
     if system.sampling is not None:
         v0 = system.sampling.controllers.start(v0, ts)
     steps = steps.without_times()
@@ -212,8 +212,6 @@ def _step_times(
     if steps.end_at_saves and system.sampling is None:
         return ts, 0
     times = step_times(system, steps.step_times(q0.dtype), ts, params, saves)
-    if times is None:
-        return None, 0
     if system.sampling is not None and not constraints_move(system, q0, v0, ts, params):
         return _saves_first(times, saves)
     # A corner of a constraint moves velocities, for which a save is repeated from its other side.
@@ -234,7 +232,7 @@ def _require_forwards(event_set: EventSet, ts: Array) -> None:
 
 def _saves_first(times: Any, saves: Any) -> tuple[Any, int]:
     """The times with those first that are known save times, and the number of the others."""
-    if saves is None or not is_known(times):
+    if not is_known((saves, times)):
         return times, times.size
     is_save = np.isin(np.asarray(times), np.asarray(saves, times.dtype))
     order = np.argsort(~is_save, kind="stable")
@@ -270,14 +268,8 @@ def _checked(
     return solution
 
 
-def _with_switches(
-    system: System, event_set: EventSet, params: Params, span: Span | None = None
-) -> tuple[System, Params]:
-    """Add switches to the system, and their initial positions to the parameters.
-
-    With a span of time, add spans as well.
-    """
-    system, params = system if span is None else within_spans(system), within(span, params)
+def _with_switches(system: System, event_set: EventSet, params: Params) -> tuple[System, Params]:
+    """Add switches to the system, and their initial positions to the parameters."""
     return event_set.system(system), event_set.params(params, event_set.active())
 
 
@@ -285,28 +277,22 @@ def _with_switches(
 def _simulate(
     scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet, inserted: int,
     q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance | None,
-    times: Array | None, grid: StepGrid | None = None,
+    times: Array, grid: StepGrid,
 ) -> Solution:  # fmt: skip
     system, start = scheme.system, (q0, v0, ts[0], params)
-    span = spans = None
-    if grid is not None and grid.intervals is not None:
-        span, spans = jax.tree.map(lambda x: x[0], grid.intervals.span), grid.at_saves
-    elif times is not None:
-        span = span_at(times, ts[0], ts[0], ts[-1])[0]
-    switched, switched_params = _with_switches(system, event_set, params, span)
+    first: AnyInterval = jax.tree.map(lambda x: x[0], grid.intervals)
+    first = first or interval_at(times, ts[0], ts[0], ts[-1])
+    switched, switched_params = _with_switches(
+        with_spans(system, times), event_set, within(first, params)
+    )
     scheme = replace(scheme, system=switched).at(q0, v0, ts[0], switched_params)
     inputs = RolloutInputs(q0, v0, ts, params, tolerance, times)
-    if times is not None and isinstance(scheme.steps, FixedSteps):
-        if inserted and grid is None:
+    if isinstance(scheme.steps, FixedSteps):
+        if inserted and not grid.rows.size:
             grid = StepGrid.of(ts, times[times.size - inserted :])
-        held: Any = jax.lax.stop_gradient(times)
-        if grid is not None:
-            inputs = replace(inputs, ts=grid.ts)
-            held = held if grid.intervals is None else grid.intervals
-        inputs = replace(inputs, times=held)
-    trajectory = derivative.trajectory(scheme, inputs, event_set)
-    if grid is not None:
-        trajectory = _at_saves(trajectory, grid.rows)
+        held = grid.intervals or jax.lax.stop_gradient(times)
+        inputs = replace(inputs, ts=grid.ts, times=held)
+    trajectory = _at_saves(derivative.trajectory(scheme, inputs, event_set), grid.rows)
     found = None
     if event_set:
         found = events_of(
@@ -314,7 +300,7 @@ def _simulate(
             ts[-1], trajectory.t_failed,
         )  # fmt: skip
     rows = trajectory.q, trajectory.v, ts
-    v = with_samples(system, rows, (ts[0], ts[-1]), params, times, found, spans)
+    v = with_samples(system, rows, (ts[0], ts[-1]), params, times, found, grid.at_saves)
     trajectory = replace(trajectory, v=v)
     # XLA would compile its operations one by one.
     energy_at = batched_closure(partial(_energy, system), *start)
@@ -358,7 +344,9 @@ def _solution(
 
 
 def _at_saves(trajectory: Trajectory, rows: Array) -> Trajectory:
-    """A trajectory with only some of its rows (T,), the first one among them."""
+    """A trajectory with only some of its rows, the first one among them; all if none are given."""
+    if not rows.size:
+        return trajectory
     residuals = trajectory.position_residual, trajectory.velocity_residual
     number = jnp.searchsorted(rows, jnp.arange(len(residuals[0])))  # of the save after each row
     position, velocity = (jax.ops.segment_max(x, number, len(rows)) for x in residuals)

@@ -253,7 +253,7 @@ def with_steps(study: Study, subject: Subject, sampler: Sampler) -> Study:
         switched = partial(event_set.params, active=event_set.active())
         params = jax.vmap(switched, axis_size=len(rows))(params)
         ts, ends = np.tile(program.ts, (len(rows), 1)), steps.step_times(program.dtype)
-        times = None if ends is None else np.tile(ends, (len(rows), 1))
+        times = np.tile(ends, (len(rows), 1))
         if system.sampling is not None:
             times = _times_of_controllers(system, ends, saves, program, params, len(rows))
         params = as_dtype(params, program.dtype)

@@ -49,11 +49,11 @@ from jaxmech.integrate.methods.tableaus import Tableau as Tableau
 from jaxmech.integrate.rollout import Trajectory as Trajectory
 from jaxmech.integrate.rollout import rollout as rollout
 from jaxmech.integrate.scheme import Scheme as Scheme
-from jaxmech.integrate.spans import Span as Span
+from jaxmech.integrate.spans import AnyInterval as AnyInterval
 from jaxmech.integrate.spans import StepGrid as StepGrid
-from jaxmech.integrate.spans import span_at as span_at
+from jaxmech.integrate.spans import interval_at as interval_at
+from jaxmech.integrate.spans import with_spans as with_spans
 from jaxmech.integrate.spans import within as within
-from jaxmech.integrate.spans import within_spans as within_spans
 from jaxmech.integrate.step import StepState as StepState
 from jaxmech.integrate.step import step as step
 from jaxmech.integrate.steps import AbstractSteps as AbstractSteps

@@ -21,7 +21,15 @@ from jaxmech.integrate.derivatives.run_rule import RolloutInputs
 from jaxmech.integrate.events import Events, EventSet
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.spans import Span, StepGrid, span_at, within, within_spans
+from jaxmech.integrate.spans import (
+    ALL_TIME,
+    AnyInterval,
+    StepGrid,
+    interval_at,
+    with_spans,
+    within,
+    within_spans,
+)
 from jaxmech.integrate.steps import FixedSteps, Tolerance
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import as_numbers
@@ -46,7 +54,7 @@ class Run(eqx.Module):
 
     params: Params
     tolerance: Tolerance | None
-    times: Float[Array, " K"] | None
+    times: Float[Array, " K"]
     scheme: Scheme = eqx.field(static=True)
     derivative: AbstractDerivative = eqx.field(static=True)
     event_set: EventSet = eqx.field(static=True)
@@ -110,7 +118,7 @@ def _require_within(ts: Array, t: Array) -> None:
 def _states(
     scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet, inserted: int,
     ts: Array, q: Array, v: Array, t_failed: Array, events: Events | None, params: Params,
-    tolerance: Tolerance | None, times: Array | None, t: Array,
+    tolerance: Tolerance | None, times: Array, t: Array,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """q and v at times t (K,), and whether transitions before them are not known."""
     sign, first = jax.lax.stop_gradient(jnp.sign(ts[-1] - ts[0])), ts[0]
@@ -149,19 +157,17 @@ def _states(
 
 def _moved(
     scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet, inserted: int,
-    knot: _Knots, ts: Array, params: Params, tolerance: Tolerance | None, times: Array | None,
+    knot: _Knots, ts: Array, params: Params, tolerance: Tolerance | None, times: Array,
 ) -> Trajectory:  # fmt: skip
     """The motion from a knot over a part of a run in which no event changes it."""
     q, v = knot.q, knot.v
     scheme = replace(scheme, system=event_set.system(scheme.system))
     params = event_set.params(params, knot.active)
-    first_params = params
-    if times is not None:
-        scheme = replace(scheme, system=within_spans(scheme.system))
-        first_params = within(span_at(times, ts[0], ts[0], ts[-1])[0], params)
-    scheme = scheme.at(q, v, ts[0], first_params)
+    scheme = replace(scheme, system=with_spans(scheme.system, times))
+    at_start = interval_at(times, ts[0], ts[0], ts[-1])
+    scheme = scheme.at(q, v, ts[0], within(at_start, params))
     inputs = RolloutInputs(q, v, ts, params, tolerance, times)
-    if times is not None and isinstance(scheme.steps, FixedSteps):
+    if isinstance(scheme.steps, FixedSteps):
         inputs = replace(inputs, times=jax.lax.stop_gradient(times))
         if inserted:
             inputs = replace(inputs, ts=StepGrid.of(ts, times[times.size - inserted :]).ts)
@@ -221,26 +227,26 @@ _NEAR = 4.0  # units of round-off of the largest time
 
 def with_samples(
     system: System, rows: tuple[Array, Array, Float[Array, " T"]], ends: tuple[Array, Array],
-    params: Params, times: Float[Array, " K"] | None, events: Events | None,
-    spans: Span | None = None,
+    params: Params, times: Float[Array, " K"], events: Events | None,
+    intervals: AnyInterval = ALL_TIME,
 ) -> Float[Array, " T k"]:  # fmt: skip
     """v of the rows q, v and t of a run between its `ends`, with what controllers compute then.
 
-    Nothing is computed at the last time, or after a terminal event. `spans` are those that follow
-    the rows, where they are known.
+    Nothing is computed at the last time, or after a terminal event. `intervals` are those that
+    follow the rows, where they are known.
     """
     q, v, t = rows
-    if system.sampling is None or times is None:
+    if system.sampling is None or not times.size:
         return v
     # Times that are computed in two ways differ by round-off.
     near = _NEAR * jnp.finfo(t.dtype).eps * jnp.maximum(jnp.abs(ends[0]), jnp.abs(ends[1]))
     timed = within_spans(system)
-    spans = span_at(times, t + near, *ends)[0] if spans is None else spans
+    intervals = intervals or interval_at(times, t + near, *ends)
 
-    def sampled(q: Array, v: Array, t: Array, span: Span, params: Params) -> Array:
-        return timed.sampled(q, v, t, within(span, params))
+    def sampled(q: Array, v: Array, t: Array, interval: AnyInterval, params: Params) -> Array:
+        return timed.sampled(q, v, t, within(interval, params))
 
-    each = q, v, t, spans
+    each = q, v, t, intervals
     at_time = batched_closure(sampled, *jax.tree.map(lambda x: x[0], each), params)
     new_v: Array = jax.vmap(at_time, (0, 0, 0, 0, None))(*each, params)
     return new_v if events is None else jnp.where((t <= events.t_end)[:, None], new_v, v)

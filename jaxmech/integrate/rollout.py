@@ -26,7 +26,7 @@ from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.turns import Looks, with_events
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.spans import Intervals, StepSegments, segments, within
+from jaxmech.integrate.spans import NO_TIMES, AnyInterval, StepSegments, segments, within
 from jaxmech.integrate.step import StepState, step
 from jaxmech.properties import Drive
 from jaxmech.stabilization import Projection
@@ -105,7 +105,7 @@ _End = tuple[Array, Array, SegmentEvents]
 
 def rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, *, segment: int | None = None,
-    event_set: EventSet = NO_EVENTS, times: Intervals | Array | None = None,
+    event_set: EventSet = NO_EVENTS, times: AnyInterval | Array = NO_TIMES,
 ) -> tuple[Trajectory, _End]:  # fmt: skip
     """The trajectory from (q0, v0) saved at ts, and the data of its S segments.
 
@@ -116,7 +116,7 @@ def rollout(
     per_save = scheme.per_save
     steps = segment or per_save
     all_segments = segments(ts, per_save, steps, times)
-    first_params = within(jax.tree.map(lambda x: x[0], all_segments.span), params)
+    first_params = within(jax.tree.map(lambda x: x[0], all_segments.interval), params)
     estimates = _Estimates.of(scheme.method, per_save * (len(ts) - 1), steps, q0.dtype)
     start, extents = _start(scheme, event_set, q0, v0, ts, first_params, estimates.same_steps)
     looks = Looks.of(event_set, per_save * (len(ts) - 1), q0, v0, ts[0], first_params)
@@ -223,7 +223,7 @@ class _SegmentLoop:
     ) -> tuple[tuple[_RolloutState, ErrorAccumulator, Array], tuple[_Rows, _End]]:
         """The carry after a segment, what is saved at its end, and what its derivative needs."""
         (state, errors, log), (segment, steps_left) = carry, x
-        params = within(segment.span, self.params)
+        params = within(segment.interval, self.params)
         at_start, state = _begun_segment(self.event_set, self._begin(state, segment, params))
         state, log = self._make_steps(state, log, segment, steps_left, params)
         if not _checks_every_step(self.scheme, self.event_set):
@@ -240,8 +240,6 @@ class _SegmentLoop:
                 state,
                 replace_fn=lambda worst: jnp.where(segment.done == 0, 0.0, worst),
             )
-        if segment.turns is None:
-            return state
         return _after_kink(self.scheme, self.event_set, state, segment, params)
 
     def _make_steps(
@@ -338,18 +336,19 @@ def _after_kink(
     segment: StepSegments,
     params: Params,
 ) -> _RolloutState:
-    assert segment.turns is not None
-    params = event_set.params(params, state.events.active)
-    turns, t = segment.turns & (state.status == Status.OK), segment.t
-    q, v, reached = scheme.after_kink(state.q, state.v, t, params, turns)
-    failed = turns & ~reached
+    if not segment.interval:
+        return state
+    params, t = event_set.params(params, state.events.active), segment.t
+    interval = segment.interval.turning(state.status == Status.OK)
+    q, v, reached = scheme.after_kink(state.q, state.v, t, params, interval)
+    failed = interval.turns & ~reached
     return replace(
         state,
         q=q,
         v=v,
         status=jnp.where(failed, jnp.asarray(Status.PROJECTION_FAILED, jnp.int32), state.status),
         t_failed=jnp.where(failed, jax.lax.stop_gradient(t), state.t_failed),
-        recent=state.recent.ended(segment.turns),
+        recent=state.recent.ended(segment.interval.turns),
     )
 
 
@@ -361,11 +360,10 @@ def bare_step(
 
     `number` is the number of the step in the segment.
     """
-    params = within(segment.span, params)
+    params = within(segment.interval, params)
     t = segment.t + (segment.done + number) * segment.h
-    if segment.turns is not None:
-        turns = segment.turns & (number == 0) & ~(t_failed <= t)
-        q, v, _ = scheme.after_kink(q, v, t, params, turns)
+    interval = segment.interval.turning((number == 0) & ~(t_failed <= t))
+    q, v, _ = scheme.after_kink(q, v, t, params, interval)
     # Half a step is beyond round-off of t, and dividing by h serves runs backwards in time too.
     failed = (t_failed - t) / segment.h < 0.5  # false for NaN
     end, _ = step(scheme, StepState(q, v, t), segment.h, params)

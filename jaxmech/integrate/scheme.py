@@ -17,6 +17,7 @@ from jaxmech.integrate.methods.runge_kutta import (
     AbstractPair,
     AbstractRungeKutta,
 )
+from jaxmech.integrate.spans import AnyInterval
 from jaxmech.integrate.steps import AbstractSteps, Adaptive, FixedSteps, method_and_steps
 from jaxmech.integrate.switches import gap_count, without_last
 from jaxmech.properties import Drive, drive_of, singular_mass
@@ -182,13 +183,17 @@ class Scheme:
         return jax.lax.stop_gradient(jnp.stack([dq, h * change]))
 
     def after_kink(
-        self, q: Array, v: Array, t: Array, params: Params, turns: Array
+        self, q: Array, v: Array, t: Array, params: Params, interval: AnyInterval
     ) -> tuple[Array, Array, Array]:
-        """The state after a time of kinks, if it `turns` there, and whether it could be reached.
+        """The state at which a step begins after a kink, and whether it could be reached.
 
         Controllers compute there. A constraint whose speed jumps there makes the velocities jump,
         by an impulse.
         """
+        reached = jnp.asarray(True)
+        if not interval:
+            return q, v, reached
+        turns = interval.turns
         if self.system.sampling is not None:
             before, sampled = v, partial(self.system.sampled, q, v, t, params)
             v = jax.lax.cond(turns, sampled, lambda: before)
@@ -196,7 +201,6 @@ class Scheme:
         def speed(t: Array) -> Array:
             return self.system.dynamics.velocity_level(q, v, t, params)
 
-        reached = jnp.asarray(True)
         if not depends_on(speed, (t,)):
             return q, v, reached
         stabilization = self.stabilization

@@ -8,7 +8,7 @@ time at an end of the span is moved inside, by a few units of round-off.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -24,6 +24,7 @@ KEPT = 32  # systems
 KEPT_GRIDS = 4  # of known times
 COMPARED = 256  # times that are compared one by one; more are searched
 _APART = 8.0  # distance from the ends of a span, in units of round-off of the largest time
+NO_TIMES: Any = np.zeros(0)  # at which a step ends
 
 
 class Span(eqx.Module):
@@ -40,9 +41,45 @@ class Timed(eqx.Module):
     span: Span
 
 
-def within(span: Span | None, params: Params) -> Params:
-    """The parameters for steps within a span."""
-    return params if span is None else Timed(params, span)
+class Interval(eqx.Module):
+    """The span of time in which a step lies, or those of several steps.
+
+    Attributes:
+        span: the span.
+        turns: whether the step begins where another one had to end, so that the motion may turn.
+    """
+
+    span: Span
+    turns: Bool[Array, " *S"]
+
+    def turning(self, condition: Array) -> "Interval":
+        """The same span; the motion may turn only under a condition."""
+        return Interval(self.span, self.turns & condition)
+
+
+class AllTime(eqx.Module):
+    """The interval of every step where none has to end at a given time."""
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+    def turning(self, condition: Array) -> "AllTime":
+        """The same."""
+        return self
+
+
+AnyInterval = Interval | AllTime
+ALL_TIME = AllTime()
+
+
+def within(interval: AnyInterval, params: Params) -> Params:
+    """The parameters for steps within an interval."""
+    return Timed(params, interval.span) if interval else params
+
+
+def with_spans(system: System, times: Float[Array, " K"]) -> System:
+    """The system for steps that end at these times: one with `Timed` parameters, if any."""
+    return within_spans(system) if times.size else system
 
 
 @kept_by(KEPT)
@@ -74,22 +111,23 @@ def _inside(t: Array, span: Span) -> Array:
     return t + jax.lax.stop_gradient(jnp.clip(t, span.low, span.high) - t)
 
 
-def span_at(
+def interval_at(
     times: Float[Array, " K"], instants: Float[Array, " *S"], first: Array, last: Array,
-    ends: Float[Array, " E"] | None = None,
-) -> tuple[Span, Float[Array, " *S"]]:  # fmt: skip
-    """The spans around some times of a run from `first` to `last`, and where each of them begins.
+    ends: Float[Array, " E"] = NO_TIMES, begins: Float[Array, " *S"] | None = None,
+) -> AnyInterval:  # fmt: skip
+    """The intervals of steps around some times of a run from `first` to `last`.
 
     A time at an end of a span belongs to the one that follows in the run; the run ends before the
-    last time. Where a span begins is minus infinity, in the direction of the run, if no step ends
-    there. `ends` are those of `sorted_ends`, for calls in a loop.
+    last time. The steps begin at `begins`, by default at the instants. `ends` are those of
+    `sorted_ends`, for calls in a loop.
     """
+    if not times.size:
+        return ALL_TIME
     times, instants, first, last = jax.lax.stop_gradient((times, instants, first, last))
     sign = jnp.sign(last - first)
     positions, end = sign * instants[..., None], sign * last
     if times.size > COMPARED:
-        if ends is None:
-            ends = sorted_ends(times, first, last)
+        ends = ends if ends.size else sorted_ends(times, first, last)
         # A batch with a recorded input for each trajectory searches in times of its own, for which
         # native code has no loop.
         method = "sort" if instants.ndim else "scan"
@@ -103,33 +141,27 @@ def span_at(
         finish = jnp.min(jnp.where(is_before, jnp.inf, ends), axis=-1)
     apart = _APART * jnp.finfo(times.dtype).eps * jnp.maximum(jnp.abs(first), jnp.abs(last))
     start, stop = sign * (begin + apart), sign * (finish - apart)
-    return Span(jnp.minimum(start, stop), jnp.maximum(start, stop)), sign * begin
+    span = Span(jnp.minimum(start, stop), jnp.maximum(start, stop))
+    begins = instants if begins is None else jax.lax.stop_gradient(begins)
+    return Interval(span, sign * begin == begins)
 
 
 def sorted_ends(times: Float[Array, " K"], first: Array, last: Array) -> Float[Array, " E"]:
-    """The times in the order of a run, between minus and plus infinity."""
+    """Many times in the order of a run, between minus and plus infinity; nothing for few times."""
+    if times.size <= COMPARED:
+        return jnp.zeros(0, times.dtype)
     ordered = jnp.sort(jnp.sign(last - first) * jax.lax.stop_gradient(times))
     return jnp.pad(ordered, 1, constant_values=(-jnp.inf, jnp.inf))
 
 
-class Intervals(eqx.Module):
-    """The intervals between the save times of a run.
+def intervals_of(ts: Float[Array, " N"], times: "AnyInterval | Array") -> AnyInterval:
+    """The intervals between save times, among which are the times at which a step ends.
 
-    Attributes:
-        span: span of time of each interval.
-        turns: whether it begins at a time at which a step ends.
+    They may be known instead of these times.
     """
-
-    span: Span
-    turns: Bool[Array, " S"]
-
-    @staticmethod
-    def of(ts: Float[Array, " N"], times: "Intervals | Array") -> "Intervals":
-        """Those of the times at which a step ends, which are among the ts."""
-        if isinstance(times, Intervals):
-            return times
-        span, begins = span_at(times, (ts[:-1] + ts[1:]) / 2, ts[0], ts[-1])
-        return Intervals(span, begins == jax.lax.stop_gradient(ts[:-1]))
+    if isinstance(times, AnyInterval):
+        return times
+    return interval_at(times, (ts[:-1] + ts[1:]) / 2, ts[0], ts[-1], begins=ts[:-1])
 
 
 class StepGrid(eqx.Module):
@@ -140,8 +172,13 @@ class StepGrid(eqx.Module):
     """
 
     ts: Float[Array, " N"]  # T + K of them
-    rows: Int[Array, " T"]  # indices of the saves
-    intervals: "Intervals | None" = None  # between its times, where they are known before the run
+    rows: Int[Array, " T"]  # indices of the saves; none if all times are saves
+    intervals: AnyInterval = ALL_TIME  # between its times, where they are known before the run
+
+    @staticmethod
+    def of_saves(ts: Float[Array, " T"]) -> "StepGrid":
+        """The grid of save times alone."""
+        return StepGrid(ts, jnp.zeros(0, jnp.int32))
 
     @staticmethod
     def known(ts: Any, times: Any, inserted: int) -> "StepGrid":
@@ -167,12 +204,11 @@ class StepGrid(eqx.Module):
         return StepGrid(sign * grid, jnp.concatenate([first, rows[times.size :]]))
 
     @property
-    def at_saves(self) -> Span | None:
-        """The span that follows each save, where they are known before the run."""
-        if self.intervals is None:
-            return None
+    def at_saves(self) -> AnyInterval:
+        """The interval that follows each save, where they are known before the run."""
         intervals = jnp.minimum(self.rows, len(self.ts) - 2)
-        return jax.tree.map(lambda x: x[intervals], self.intervals.span)
+        following: AnyInterval = jax.tree.map(lambda x: x[intervals], self.intervals)
+        return following
 
 
 @lru_cache(maxsize=KEPT_GRIDS)
@@ -198,7 +234,7 @@ def _known_grid(saves: bytes, known: bytes, dtype: Any, inserted: int) -> StepGr
     ends = np.minimum(start, stop), np.maximum(start, stop)
     with jax.ensure_compile_time_eval():  # no tracers, which would not outlive a trace
         low, high, turns = map(jnp.asarray, (*ends, sign * begin == grid[:-1]))
-        intervals = Intervals(Span(low, high), turns)
+        intervals = Interval(Span(low, high), turns)
         return StepGrid(jnp.asarray(grid), jnp.asarray(rows), intervals)
 
 
@@ -206,61 +242,44 @@ class EvenSteps(eqx.Module):
     """About `many` steps from a first to a last time; one ends at each of K times between them.
 
     Attributes:
-        first: first time.
-        h: size of a step where no step has to end.
-        begins: times before the K + 1 parts of the run; None without such times.
+        begins: times before the K + 1 parts of the run.
         sizes: sizes of the steps in each part.
         numbers: number of steps before each part.
-        spans: span of time of each part.
-        turns: whether a step ends there and the motion turns.
+        intervals: those of the first step of each part.
         total: number of all steps.
     """
 
-    first: Float[Array, ""]
-    h: Float[Array, ""]
-    begins: Float[Array, " parts"] | None = None
-    sizes: Float[Array, " parts"] | None = None
-    numbers: Int[Array, " parts"] | None = None
-    spans: Span | None = None
-    turns: Bool[Array, " parts"] | None = None
-    total: Int[Array, ""] | None = None
+    begins: Float[Array, " parts"]
+    sizes: Float[Array, " parts"]
+    numbers: Int[Array, " parts"]
+    intervals: AnyInterval
+    total: Int[Array, ""]
 
     @staticmethod
-    def of(
-        ts: Float[Array, "2"], times: Float[Array, " K"] | None, step_count: Array
-    ) -> "EvenSteps":
+    def of(ts: Float[Array, "2"], times: Float[Array, " K"], step_count: Array) -> "EvenSteps":
         """Divide the run."""
         first, last = ts
         duration = last - first
-        if times is None:
-            return EvenSteps(first, duration / step_count)
         sign = jnp.sign(duration)
         inner_times = sign * jnp.sort(jnp.clip(sign * times, sign * first, sign * last))
         begins = jnp.concatenate([first[None], inner_times])
         lengths = jnp.concatenate([inner_times, last[None]]) - begins
         counts = jnp.ceil(jnp.abs(lengths / duration) * step_count).astype(int)
-        spans, span_begins = span_at(times, begins + lengths / 2, first, last)
-        return EvenSteps(
-            first, duration / step_count, begins, lengths / jnp.maximum(counts, 1),
-            jnp.cumsum(counts) - counts, spans, (span_begins == begins) & (counts > 0),
-            counts.sum(),
-        )  # fmt: skip
+        intervals = interval_at(times, begins + lengths / 2, first, last, begins=begins)
+        sizes, numbers = lengths / jnp.maximum(counts, 1), jnp.cumsum(counts) - counts
+        return EvenSteps(begins, sizes, numbers, intervals.turning(counts > 0), counts.sum())
 
     def most(self, step_count: Any) -> Any:
         """The number of steps, at most, for so many without the times."""
-        return step_count if self.begins is None else step_count + len(self.begins)
+        # Each part is rounded up, and round-off may add another step.
+        return step_count + 2 * (len(self.begins) - 1)
 
     def is_within(self, k: Array, step_count: Array) -> Array:
         """Whether there is such a step, and it is one of the first `step_count`."""
-        is_early = k < self.most(step_count)
-        return is_early if self.total is None else is_early & (k < self.total)
+        return (k < self.most(step_count)) & (k < self.total)
 
-    def step(self, k: Array) -> tuple[Array, Array, Span | None, Array | None]:
-        """Start and size of a step, its span, and whether the motion turns at its start."""
-        if self.begins is None or self.sizes is None or self.numbers is None:
-            return self.first + k * self.h, self.h, None, None
-        assert self.spans is not None
-        assert self.turns is not None
+    def step(self, k: Array) -> tuple[Array, Array, AnyInterval]:
+        """Start, size and interval of a step."""
         # The last part that begins at the step has its steps; those before it have none.
         is_part = jnp.arange(len(self.begins)) == (self.numbers <= k).sum() - 1
 
@@ -268,9 +287,8 @@ class EvenSteps(eqx.Module):
             return jnp.where(is_part, rows, jnp.zeros_like(rows)).sum().astype(rows.dtype)
 
         number, size = entry(self.numbers), entry(self.sizes)
-        span = jax.tree.map(lambda x: jnp.max(jnp.where(is_part, x, -jnp.inf)), self.spans)
-        turns = (is_part & self.turns).any() & (k == number)
-        return entry(self.begins) + (k - number) * size, size, span, turns
+        interval: AnyInterval = jax.tree.map(entry, self.intervals)
+        return entry(self.begins) + (k - number) * size, size, interval.turning(k == number)
 
 
 class StepSegments(eqx.Module):
@@ -280,19 +298,17 @@ class StepSegments(eqx.Module):
         t: save time before each segment, shape (S,).
         h: step in each segment, shape (S,).
         done: steps from that save time to the segment, shape (S,).
-        span: span of time of each segment; None without times at which a step ends.
-        turns: whether each segment begins at such a time, shape (S,); None without them.
+        interval: interval of the first step of each segment.
     """
 
     t: Float[Array, " *S"]
     h: Float[Array, " *S"]
     done: Int[Array, " *S"]
-    span: Span | None = None
-    turns: Bool[Array, " *S"] | None = None
+    interval: AnyInterval
 
 
 def segments(
-    ts: Array, per_save: int, steps: int, times: Intervals | Array | None = None
+    ts: Array, per_save: int, steps: int, times: AnyInterval | Array = NO_TIMES
 ) -> StepSegments:
     """The segments, of `steps` steps each, of a run with `per_save` steps per save interval.
 
@@ -300,15 +316,10 @@ def segments(
     """
     count = per_save // steps
     step_numbers = np.tile(np.arange(count) * steps, len(ts) - 1)
-    span, turns = None, None
-    if times is not None:
-        intervals = Intervals.of(ts, times)
-        span = jax.tree.map(lambda x: jnp.repeat(x, count), intervals.span)
-        turns = jnp.repeat(intervals.turns, count) & (step_numbers == 0)
+    interval: AnyInterval = jax.tree.map(lambda x: jnp.repeat(x, count), intervals_of(ts, times))
     return StepSegments(
         t=jnp.repeat(ts[:-1], count),
         h=jnp.repeat((ts[1:] - ts[:-1]) / per_save, count),
         done=jnp.asarray(step_numbers),
-        span=span,
-        turns=turns,
+        interval=interval.turning(step_numbers == 0),
     )

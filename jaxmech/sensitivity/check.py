@@ -21,14 +21,14 @@ from jaxmech.integrate import (
     ReverseMode,
     Scheme,
     StepRecord,
+    interval_at,
     recorded,
     replayed,
     resolved,
     shortened,
-    span_at,
     step_times,
+    with_spans,
     within,
-    within_spans,
 )
 from jaxmech.sensitivity import nan_origins
 from jaxmech.sensitivity.check_report import START, GradientCheck
@@ -70,7 +70,7 @@ class _Base(NamedTuple):
     params: Params  # all leaves are arrays
     change: tuple[Array, Array] | None  # a consistent change (dq, dv) of the initial state, if any
     record: StepRecord | None = None  # the steps of the motion, held fixed, with `Adaptive`
-    times: Array | None = None  # at which a step had to end there
+    times: Any = None  # at which a step had to end there
     apart: Any = None  # saved q and v minus those of these steps without interpolation, (T, n) each
 
 
@@ -264,20 +264,16 @@ def _solved(
     return run.loss(sol.q, sol.v, sol.ts, params), sol.status == Status.OK
 
 
-def _timed(
-    run: _Motion, q: Array, v: Array, ts: Array, params: Params
-) -> tuple[Scheme, Array | None]:
+def _timed(run: _Motion, q: Array, v: Array, ts: Array, params: Params) -> tuple[Scheme, Array]:
     steps = run.scheme.steps
-    times = step_times(run.system, steps.step_times(q.dtype), ts, params)
-    if times is None:
-        return run.scheme.at(q, v, ts[0], params), None
-    timed = replace(run.scheme, system=within_spans(run.system), steps=steps.without_times())
-    params = within(span_at(times, ts[0], ts[0], ts[-1])[0], params)
+    times = step_times(run.system, steps.step_times(q.dtype), ts, params, ts)
+    timed = replace(run.scheme, system=with_spans(run.system, times), steps=steps.without_times())
+    params = within(interval_at(times, ts[0], ts[0], ts[-1]), params)
     return timed.at(q, v, ts[0], params), times
 
 
 @jit_of("run")
-def _recorded(run: _Motion, base: _Base, x: Array) -> tuple[StepRecord, Array, Array, Array | None]:
+def _recorded(run: _Motion, base: _Base, x: Array) -> tuple[StepRecord, Array, Array, Array]:
     """The steps of the motion, q and v in these steps alone, and times at which a step ends."""
     q, v, params = _start(run, base, x)
     scheme, times = _timed(run, q, v, base.ts, params)

@@ -143,7 +143,7 @@ def _usual(s: Segments) -> float:
 
 def _member(
     problem: FitProblem, params: Params, s: Segments, starts: np.ndarray, k: Any
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, Params, np.ndarray | None]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, Params, np.ndarray]:
     """A segment as a batch of one: its start, its ends, its parameters and its corners."""
     ts = np.asarray(s.ts)[k, [0, int(s.last[k])]]
     q, v = np.split(starts[k].astype(ts.dtype), [problem.system.n])
@@ -152,11 +152,11 @@ def _member(
     return q[None], v[None], ts[None], own, _corners(s, k)
 
 
-def _corners(s: Segments, k: Any) -> np.ndarray | None:
+def _corners(s: Segments, k: Any) -> np.ndarray:
     """The corners and jumps of the inputs in a segment and at its ends, of one member, (1, K)."""
     ts = np.asarray(s.ts)[k]
     first, last = ts[0], ts[int(s.last[k])]
     # Those at the ends count, since the last step is on the side before a jump there.
     near = _ROUND_OFF * np.finfo(ts.dtype).eps * np.abs(ts).max()
     times = ends_of_steps(s.inputs_of(k), first - near, last + near)
-    return times[None].astype(ts.dtype) if times.size else None
+    return times[None].astype(ts.dtype)

@@ -35,10 +35,18 @@ from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.derivatives.record import StepRecord
 from jaxmech.integrate.error_estimate import relative, resolution, rest_motion
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
+from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.methods.explicit_stages import EvaluatedState, evaluated_state
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.spans import COMPARED, sorted_ends
+from jaxmech.integrate.spans import (
+    COMPARED,
+    NO_TIMES,
+    AnyInterval,
+    interval_at,
+    sorted_ends,
+    within,
+)
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.status import Status, succeeded
 from jaxmech.system import Params
@@ -52,37 +60,30 @@ _STUCK = 1e-9  # fraction of the run: a shorter step from one event to the next 
 
 def adaptive_rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance,
-    *, segment: int, event_set: EventSet = NO_EVENTS, times: Array | None = None,
+    *, segment: int, event_set: EventSet = NO_EVENTS, times: Array = NO_TIMES,
 ) -> tuple[Trajectory, StepRecord]:  # fmt: skip
     """The trajectory from (q0, v0) saved at ts, and its moves in segments.
 
     With events, the system of the scheme is that of `event_set`. A step ends at each of the
     `times`; the system then has spans.
     """
-    sign = jnp.sign(ts[-1] - ts[0])
-    elapsed = jax.lax.stop_gradient(sign * (ts - ts[0]))
-    if times is not None:
-        times = jax.lax.stop_gradient(sign * (times - ts[0]))
-        if times.size > COMPARED:
-            times = jnp.sort(times)
+    t0, sign = ts[0], jnp.sign(ts[-1] - ts[0])
+    elapsed = jax.lax.stop_gradient(sign * (ts - t0))
+    times = jax.lax.stop_gradient(sign * (times - t0)).astype(ts.dtype)
+    if times.size > COMPARED:
+        times = jnp.sort(times)
+    ends = sorted_ends(t0 + sign * times, t0, ts[-1])
     at_start = (elapsed <= 0).sum().astype(jnp.int32)
-    run = RunSetting(
-        scheme,
-        tolerance,
-        ts[0],
-        sign,
-        elapsed,
-        elapsed[-1],
-        at_start,
-        params,
-        segment,
-        event_set,
-        times,
+    first = interval_at(t0 + sign * times, t0, t0, t0 + sign * elapsed[-1], ends)
+    ordered = (elapsed[1:] >= elapsed[:-1]).all()  # not with a NaN
+    start_params, events, status, extents = begin_run(
+        scheme, event_set, q0, v0, t0, sign, within(first, params), ordered
     )
-    if times is not None and times.size > COMPARED:
-        run = replace(run, ends=sorted_ends(run.time(times), run.t0, ts[-1]))
-    initial, extents = _start(run, q0, v0)
-    run = replace(run, extents=extents)
+    run = RunSetting(
+        scheme, tolerance, t0, sign, elapsed, elapsed[-1], at_start, params, segment, event_set,
+        times, ends, extents,
+    )  # fmt: skip
+    initial = _start(run, q0, v0, start_params, events, status)
     state, rows = jax.lax.while_loop(
         lambda carry: _goes_on(run, carry[0]) & (carry[0].status == Status.OK),
         partial(_advanced, run),
@@ -137,7 +138,6 @@ def _saved(
 def _integration_error(run: RunSetting, state: RunState) -> Float[Array, ""]:
     audit, accepted = state.audit, state.counts.accepted
     in_q, in_v = audit.errors
-    assert run.extents is not None
     states, rest = len(run.scheme.system.states), rest_motion(run.scheme.system, run.extents)
     farthest = jnp.abs(audit.high[: audit.high.size - states]).max()
     rounding = jnp.finfo(audit.high.dtype).eps * farthest * accepted
@@ -148,13 +148,11 @@ def _integration_error(run: RunSetting, state: RunState) -> Float[Array, ""]:
     return jnp.where(accepted > 0, error, jnp.nan)
 
 
-def _start(run: RunSetting, q: Array, v: Array) -> tuple[RunState, Float[Array, " n"]]:
+def _start(
+    run: RunSetting, q: Array, v: Array, params: Params, events: EventState, status: Array
+) -> RunState:
+    """The state before the first attempt; the status is that of the beginning of the run."""
     scheme, t = run.scheme, run.t0
-    run, _ = run.at(jnp.zeros_like(t))
-    ordered = (run.elapsed[1:] >= run.elapsed[:-1]).all()  # not with a NaN
-    params, events, status, extents = begin_run(
-        scheme, run.event_set, q, v, t, run.sign, run.params, ordered
-    )
     first = evaluated_state(scheme, q, v, t, params)
     # A function of reactions is NaN where the law of motion fails.
     may_fail = (status == Status.OK) | (status == Status.EVENT_IS_NAN)
@@ -162,7 +160,7 @@ def _start(run: RunSetting, q: Array, v: Array) -> tuple[RunState, Float[Array, 
     zero, nan, zero_count = jnp.zeros_like(t), jnp.full_like(t, jnp.nan), jnp.zeros((), jnp.int32)
     speeds = scheme.system.dynamics.speeds(q, v, t, params)
     start_t, fixed_q, fixed_speeds = jax.lax.stop_gradient((t, q, speeds))
-    state = RunState(
+    return RunState(
         elapsed=zero,
         start=first,
         size=first_step(scheme, run.tolerance, first, t, run.sign * run.span, params),
@@ -179,15 +177,14 @@ def _start(run: RunSetting, q: Array, v: Array) -> tuple[RunState, Float[Array, 
         ),
         events=events,
     )  # fmt: skip
-    return state, extents
 
 
 def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunState, RunRows]:
     state, rows = carry
-    first, (run, at_kink) = run.packed(state), run.at(state.elapsed)
+    first, (run, interval) = run.packed(state), run.at(state.elapsed)
     run = replace(run, params=run.event_set.params(run.params, state.events.active))
     t = run.time(state.elapsed)
-    begin = state.start if at_kink is None else _after_kink(run, state.start, t, at_kink)
+    begin = _after_kink(run, state.start, t, interval)
     proposed, stop, is_last = _size(run, state)
     tried = _attempted(run, begin, t, proposed)
     is_good = (tried.status == Status.OK) & (tried.error <= 1.0)
@@ -202,7 +199,7 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     elapsed = jnp.where(event.interrupted, state.elapsed + size, elapsed)
     # A save at a time at which the motion turns has the state after it.
     changes_at_end = event.interrupted
-    if run.times is not None:
+    if run.times.size:
         changes_at_end |= is_last & (stop < run.span)
     # A step of no length up to an event at its start is accepted, whatever the attempt has led to.
     accepted = (is_good & turns.are_few) | state.events.due
@@ -284,16 +281,19 @@ def _size(run: RunSetting, state: RunState) -> tuple[Array, Array, Array]:
 
 
 def _after_kink(
-    run: RunSetting, state_before: EvaluatedState, t: Array, at_kink: Array
+    run: RunSetting, state_before: EvaluatedState, t: Array, interval: AnyInterval
 ) -> EvaluatedState:
+    if not interval:
+        return state_before
+
     def after_kink() -> EvaluatedState:
         scheme, state = run.scheme, (state_before.q, state_before.v, t, run.params)
-        q, v, reached = scheme.after_kink(*state, jnp.asarray(True))
+        q, v, reached = scheme.after_kink(*state, replace(interval, turns=jnp.asarray(True)))
         new = evaluated_state(scheme, q, v, t, run.params)
         status = jnp.where(reached, new.status, jnp.asarray(Status.PROJECTION_FAILED, jnp.int32))
         return replace(new, status=status)
 
-    return jax.lax.cond(at_kink, after_kink, lambda: state_before)
+    return jax.lax.cond(interval.turns, after_kink, lambda: state_before)
 
 
 def _accepted(
@@ -303,7 +303,7 @@ def _accepted(
     # After a rejection a step does not grow: the error has just been shown to rise there.
     factor = jnp.where(state.is_repeat, jnp.minimum(factor, 1.0), factor)
     following = size * factor
-    if run.times is not None:
+    if run.times.size:
         # A step that only had to end somewhere says nothing against the size that was proposed.
         following = jnp.where(size < state.size, jnp.maximum(following, state.size), following)
     end, audit, t = tried.end, state.audit, run.time(elapsed)

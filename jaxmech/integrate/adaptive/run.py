@@ -10,11 +10,11 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.compiler import empty_rows
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.derivatives.record import MoveRows
-from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
+from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.methods.explicit_stages import EvaluatedState
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.spans import span_at, within
+from jaxmech.integrate.spans import AnyInterval, interval_at, within
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.status import Status
 from jaxmech.system import Params
@@ -119,10 +119,10 @@ class RunSetting:
     at_start: Array
     params: Params
     segment: int
-    event_set: EventSet = NO_EVENTS
-    times: Array | None = None  # at which a step ends (K,), from the start
-    ends: Array | None = None  # of spans, if there are many times, which are in order then
-    extents: Float[Array, " n"] | None = None  # of the coordinates, once the run has begun
+    event_set: EventSet
+    times: Array  # at which a step ends (K,), from the start; in order if many
+    ends: Array  # the times by `sorted_ends`
+    extents: Float[Array, " n"]  # of the coordinates
 
     @property
     def shortest(self) -> Array:
@@ -130,15 +130,19 @@ class RunSetting:
         largest = jnp.maximum(jnp.abs(self.t0), jnp.abs(self.time(self.span)))
         return 4 * jnp.finfo(largest.dtype).eps * jax.lax.stop_gradient(largest)
 
+    @property
+    def shifts(self) -> int:
+        """The number of shifts of time in a state, by which events and times may move: 1 or 0."""
+        return int(bool(self.event_set) or self.times.size > 0)
+
     def rows(self, q: Array, v: Array) -> RunRows:
         """Make empty rows."""
         times, switches = len(self.elapsed), len(self.event_set.names)
-        shift = 1 if self.event_set or self.times is not None else 0
         columns = 3 + self.event_set.words if self.event_set else 1
         saves = empty_rows(times, jnp.zeros(2 + q.size + v.size + switches, q.dtype))
         # Events that change nothing are moves of their own, as far as they are kept.
         max_moves = self.scheme.adaptive.max_steps + times - 1 + self.event_set.rows[-1]
-        state = jnp.zeros(q.size + v.size + shift + switches, q.dtype)
+        state = jnp.zeros(q.size + v.size + self.shifts + switches, q.dtype)
         moves = MoveRows.empty(max_moves, self.segment, state, columns)
         return RunRows(saves, moves, self.event_set.log(q, v))
 
@@ -148,22 +152,20 @@ class RunSetting:
 
     def stop(self, elapsed: Array) -> Array:
         """The next time at which a step ends."""
-        if self.times is None:
+        if not self.times.size:
             return self.span
-        if self.ends is None:
+        if not self.ends.size:
             return jnp.min(jnp.where(self.times > elapsed, self.times, self.span))
         following = jnp.searchsorted(self.times, elapsed, side="right")
         last = self.times.size - 1
         stop = self.times[jnp.minimum(following, last)]
         return jnp.where(following > last, self.span, jnp.minimum(stop, self.span))
 
-    def at(self, elapsed: Array) -> tuple["RunSetting", Array | None]:
-        """The same run with the parameters of its span, and whether a step had to end here."""
-        if self.times is None:
-            return self, None
-        span_inputs = self.time(self.times), self.time(elapsed), self.t0, self.time(self.span)
-        span, begin = span_at(*span_inputs, self.ends)
-        return replace(self, params=within(span, self.params)), begin == span_inputs[1]
+    def at(self, elapsed: Array) -> tuple["RunSetting", AnyInterval]:
+        """The same run with the parameters of the interval of a step that begins here."""
+        instants = self.time(self.times), self.time(elapsed), self.t0, self.time(self.span)
+        interval = interval_at(*instants, self.ends)
+        return replace(self, params=within(interval, self.params)), interval
 
     def move(self, size: Array, event: StepEvents) -> tuple[Array, ...]:
         """Encode a step and the event at its end as the columns of a record."""
@@ -192,5 +194,5 @@ class RunSetting:
     def packed(self, state: RunState) -> Array:
         """q and v; with events or times also a shift of time, which is zero, and the switches."""
         q, v, events = state.start.q, state.start.v, state.events
-        shift = jnp.zeros_like(q[:1] if self.event_set or self.times is not None else q[:0])
+        shift = jnp.zeros(self.shifts, q.dtype)
         return jnp.concatenate([q, v, shift, events.active.astype(q.dtype)])

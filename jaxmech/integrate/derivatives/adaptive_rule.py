@@ -32,6 +32,7 @@ from jaxmech.integrate.derivatives.step_replay import (
     MoveProgram,
     StepReplay,
     move_program,
+    no_offset,
     rates_at_saves,
     reached_saves,
 )
@@ -76,7 +77,7 @@ class MovesRun(AbstractRun):
         zeros = jax.tree.map(jnp.zeros_like, (x.q0, x.v0))
         d_q, d_v = or_zeros((changes.q0, changes.v0), zeros)
         zero, event_set = jnp.zeros_like(x.ts[0]), program.event_set
-        offset = zero if event_set or x.times is not None else None
+        offset = no_offset(event_set, x)
         states = PieceState(x.q0, x.v0, offset), PieceState(d_q, d_v, offset)
         start = _Pushed(*states, residuals.active[0], zero)
         push = _Push(StepReplay.of(program, x), residuals.record, traced, fixed, changes)
@@ -120,8 +121,7 @@ class MovesRun(AbstractRun):
         # `x.q0`; with events that would take minutes to compile for second derivatives.
         first = record.starts[0, :-1]
         if not program.event_set:
-            shift = [] if x.times is None else [jnp.zeros_like(first[:1])]
-            first = jnp.concatenate([x.q0, x.v0, *shift])
+            first = PieceState(x.q0, x.v0, no_offset(program.event_set, x)).packed()
 
         def pull_segment(carry: Any, segment: Any) -> tuple[Any, None]:
             number, wrt_start = segment
@@ -183,12 +183,7 @@ class _Pushed(eqx.Module):
 
     def tangent(self) -> Array:
         """The tangent packed into one array."""
-        return _packed(self.d_state)
-
-
-def _packed(state: PieceState) -> Array:
-    delay = [] if state.offset is None else [state.offset[None]]
-    return jnp.concatenate([state.q, state.v, *delay])
+        return self.d_state.packed()
 
 
 @dataclass(frozen=True)
@@ -342,8 +337,7 @@ class _Pull:
         (wrt_state, *wrt), is_save, n = cotangents, move.save > 0, state.q.size
         goes_on = self.moves.goes_on(move)
         row = self._wrt_save(move)
-        delay = jax.tree.map(jnp.zeros_like, state.offset)
-        at_save = PieceState(row[:n], row[n:], delay)
+        at_save = PieceState(row[:n], row[n:], jnp.zeros_like(state.offset))
         wrt_new = jax.tree.map(
             lambda x, y: jnp.where(is_save, x, jnp.where(goes_on, y, 0.0)), at_save, wrt_state
         )

@@ -21,7 +21,7 @@ from jaxmech.integrate.events.impacts import MotionState
 from jaxmech.integrate.events.log import Occurrences
 from jaxmech.integrate.methods.runge_kutta import RK4, AbstractRungeKutta
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.spans import within
+from jaxmech.integrate.spans import ALL_TIME, AnyInterval, within
 from jaxmech.integrate.step import StepState, step
 from jaxmech.system import Params
 
@@ -31,7 +31,16 @@ class PieceState(eqx.Module):
 
     q: Array  # (n,)
     v: Array  # (k,), where k is n unless there are quasi-velocities
-    offset: Any  # time since the step began, or by which the motion is late; None without events
+    offset: Array  # time since the step began, or by which the motion is late, (1,) or (0,)
+
+    @property
+    def delay(self) -> Array:
+        """The offset, or zero in runs without events and times at which a step ends."""
+        return self.offset.sum()
+
+    def packed(self) -> Array:
+        """All in one array."""
+        return jnp.concatenate([self.q, self.v, self.offset])
 
 
 class EventPiece(eqx.Module):
@@ -43,21 +52,16 @@ class EventPiece(eqx.Module):
     row: Array  # row in which the event is kept, -1 if it is not
     active: Array  # constraints that are on, (C,)
     outcome: Array  # decisions about gaps at that event, (D,)
-    span: Any = None  # span of time of the piece; None without times at which a step ends
-    turns: Any = None  # whether it begins at such a time; None without them
-    late: Any = None  # offset after a plain piece; None if it stays
+    late: Array  # offset after a plain piece
+    interval: AnyInterval = ALL_TIME  # of the piece
 
     def start(
         self, scheme: Scheme, event_set: EventSet, state: PieceState, params: Params
     ) -> tuple[StepState, Params]:
         """The state and the parameters with which the piece begins."""
-        t, params = self.t, within(self.span, params)
-        if state.offset is not None:
-            t = t + state.offset
+        t, params = self.t + state.delay, within(self.interval, params)
         active_params = event_set.params(params, self.active)
-        if self.turns is None:
-            return StepState(state.q, state.v, t), active_params
-        q, v, _ = scheme.after_kink(state.q, state.v, t, active_params, self.turns)
+        q, v, _ = scheme.after_kink(state.q, state.v, t, active_params, self.interval)
         return StepState(q, v, t), active_params
 
 
@@ -95,9 +99,9 @@ def to_step_end(
 ) -> PieceState:
     """The state at the end of the step, NaN if it is not finite unless the motion is over."""
     start, active_params = piece.start(scheme, event_set, state, params)
-    q, v = _part(scheme, start, h - state.offset, h, active_params)
+    q, v = _part(scheme, start, h - state.delay, h, active_params)
     q, v = checked_states(q, v, is_over)
-    return PieceState(q, v, jnp.zeros_like(state.offset))
+    return PieceState(q, v, piece.late)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -186,7 +190,7 @@ def to_event(
 ) -> tuple[PieceState, Array]:
     """The state from which the motion continues after an event, and the row of the event."""
     start, active_params = piece.start(scheme, event_set, state, params)
-    params = within(piece.span, params)
+    params = within(piece.interval, params)
 
     def motion(size: Array) -> tuple[Array, Array, Array]:
         return *_part(scheme, start, size, h, active_params), start.t + size

@@ -5,7 +5,7 @@ for again. Every step ends with a piece of the motion from its last event, or fr
 steps with events have pieces before it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -37,7 +37,7 @@ from jaxmech.integrate.derivatives.segment_rule import (
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.rollout import Trajectory, rollout
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.spans import segments
+from jaxmech.integrate.spans import AnyInterval, segments
 
 
 def event_trajectory(
@@ -55,10 +55,10 @@ def event_trajectory(
     first_segment = jax.tree.map(lambda rows: rows[0], segments(x.ts, steps, steps, x.times))
     outcome = jnp.zeros(event_set.words, zero.dtype)
     piece = EventPiece(
-        zero, zero, zero_count, zero_count, event_set.active(), outcome, first_segment.span,
-        first_segment.turns,
+        zero, zero, zero_count, zero_count, event_set.active(), outcome, zero[None],
+        first_segment.interval,
     )  # fmt: skip
-    example = PieceState(x.q0, x.v0, zero), piece, zero
+    example = PieceState(x.q0, x.v0, zero[None]), piece, zero
     kinds: list[Part] = [partial(kind, scheme, event_set) for kind in (to_event, to_step_end)]
     examples = [example, (*example, jnp.asarray(False))]
     x, run, (event, plain) = with_traced(forward, x, kinds, examples)
@@ -128,7 +128,7 @@ class EventSegments(AbstractSegments):
             )
             return jax.lax.cond(_has_event(segment, number), through, lambda: wrt_all)
 
-        last = PieceState(cotangents[0], cotangents[1], jnp.zeros_like(timed[0]))
+        last = PieceState(cotangents[0], cotangents[1], jnp.zeros_like(timed[0])[None])
         end = last, *jax.tree.map(jnp.zeros_like, (timed, shared))
         wrt, wrt_timed, wrt_shared = pulled_through(
             make_step, pull_step, _begin(segment, state), self._numbers(), end
@@ -213,8 +213,10 @@ class EventSegments(AbstractSegments):
         t, goes_on = _start(segment, along, number, timed)
         zero, none = jnp.zeros_like(t), jnp.full((), -1, jnp.int32)
         outcome = jnp.zeros(self.event_set.words, t.dtype)
-        piece = EventPiece(t, zero, none, none, along.active, outcome, segment.own.span)
-        return replace(piece, turns=_turns(segment, along, number)), goes_on
+        interval = _interval(segment, along, number)
+        end = zero[None]
+        piece = EventPiece(t, zero, none, none, along.active, outcome, end, interval)
+        return piece, goes_on
 
     def _next_event(
         self, segment: SegmentData, along: _Along, number: Array, timed: Times
@@ -224,8 +226,8 @@ class EventSegments(AbstractSegments):
         replay = segment.events.replay
         event_step, size, index, row, outcome = replay.at(along.entry)
         is_event = goes_on & (along.entry < replay.count) & (event_step == number)
-        piece = EventPiece(t, size, index, row, along.active, outcome, segment.own.span)
-        piece = replace(piece, turns=_turns(segment, along, number))
+        late, interval = jnp.zeros_like(t)[None], _interval(segment, along, number)
+        piece = EventPiece(t, size, index, row, along.active, outcome, late, interval)
         next_along = _Along(
             along.entry + is_event,
             jnp.where(
@@ -238,7 +240,7 @@ class EventSegments(AbstractSegments):
 
 def _begin(segment: SegmentData, state: list[Array]) -> _Position:
     events = segment.events
-    first = PieceState(state[0], state[1], jnp.zeros_like(state[0][0]))
+    first = PieceState(state[0], state[1], jnp.zeros_like(state[0][:1]))
     return first, _Along(jnp.zeros((), jnp.int32), events.active, events.is_moving)
 
 
@@ -251,9 +253,8 @@ def _start(segment: SegmentData, along: _Along, number: Array, timed: Times) -> 
     return t, along.is_moving & ~failed
 
 
-def _turns(segment: SegmentData, along: _Along, number: Array) -> Any:
-    turns = segment.own.turns
-    return None if turns is None else turns & (number == 0) & (along.entry == 0)
+def _interval(segment: SegmentData, along: _Along, number: Array) -> AnyInterval:
+    return segment.own.interval.turning((number == 0) & (along.entry == 0))
 
 
 def _capacity(segment: SegmentData) -> int:

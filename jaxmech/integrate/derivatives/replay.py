@@ -27,7 +27,7 @@ from jaxmech.system import Params
 
 def recorded(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance,
-    times: Array | None,
+    times: Array,
 ) -> StepRecord:  # fmt: skip
     """Record the steps of a run."""
     inputs = q0, v0, ts, params, tolerance
@@ -44,15 +44,14 @@ def shortened(record: StepRecord) -> StepRecord:
 
 def replayed(
     scheme: Scheme, record: StepRecord, q0: Array, v0: Array, ts: Array, params: Params,
-    times: Array | None, recorded_times: Array | None,
+    times: Array, recorded_times: Array,
 ) -> tuple[Array, Array, Bool[Array, ""]]:  # fmt: skip
     """q and v at the save times, shape (T, n), and whether all steps could be made.
 
     A step that ended at one of the `recorded_times` (K,) ends at that of `times`.
     """
-    moves, by_pair = recorded_moves(scheme, ts, times, recorded_times)
-    zero = jnp.zeros_like(ts[0])
-    offset, n = None if times is None else zero, q0.size
+    moves, by_pair = recorded_moves(scheme, (q0, v0), ts, times, recorded_times)
+    offset, n = jnp.zeros(min(times.size, 1), ts.dtype), q0.size
 
     def make_move(carry: Any) -> Any:
         number, begin, state, good, saves = carry
@@ -64,7 +63,12 @@ def replayed(
         return number + 1, moves.elapsed(move), state, good & info.good, saves
 
     first = jnp.concatenate([q0, v0])
-    start = jnp.zeros((), jnp.int32), zero, PieceState(q0, v0, offset), jnp.asarray(True)
+    start = (
+        jnp.zeros((), jnp.int32),
+        jnp.zeros_like(ts[0]),
+        PieceState(q0, v0, offset),
+        jnp.asarray(True),
+    )
     *_, good, saves = jax.lax.while_loop(
         lambda carry: carry[0] < record.count, make_move, (*start, empty_rows(len(ts), first))
     )

@@ -28,7 +28,7 @@ class RolloutInputs(eqx.Module):
     ts: Any  # save times (T,)
     params: Params
     tolerance: Any = None  # of adaptive steps, held fixed in derivatives
-    times: Any = None  # at which a step ends (K,); held fixed with fixed steps, as they are saves
+    times: Any = None  # at which a step ends (K,); with fixed steps, where they are saves, held
     traced: Sequence[Any] = ()  # values that the system and the events close over
 
     @property

@@ -5,7 +5,7 @@ delay is a part of the state, whose value is always zero.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ from jaxmech.integrate.derivatives.run_rule import Part, RolloutInputs, with_tra
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.spans import COMPARED, Span, sorted_ends, span_at, within
+from jaxmech.integrate.spans import AnyInterval, interval_at, sorted_ends, within
 from jaxmech.integrate.step import StepInfo, step
 from jaxmech.system import Params
 
@@ -56,8 +56,8 @@ class MoveProgram:
 
     plain: Kind  # a step of the pair: the state at its end
     event: Kind | None = None  # an event there: the state after it, and its row
-    # From a state (2 n,), t, active, span and shared inputs to its time derivative.
-    rates: Callable[[Array, Array, Array, Span | None, Any], Array] | None = None
+    # From a state (2 n,), t, active, interval and shared inputs to its time derivative.
+    rates: Callable[[Array, Array, Array, AnyInterval, Any], Array] | None = None
     event_set: EventSet = NO_EVENTS
 
 
@@ -78,30 +78,32 @@ def move_program(
         kept = KeptRun(record, states, is_known, trajectory.active, trajectory.events.counts)
         return trajectory, kept
 
-    def rates(state: Array, t: Array, active: Array, span: Span | None, params: Params) -> Array:
-        (q, v), active_params = (
-            jnp.split(state, [n]),
-            event_set.params(within(span, params), active),
-        )
+    def rates(
+        state: Array, t: Array, active: Array, interval: AnyInterval, params: Params
+    ) -> Array:
+        q, v = jnp.split(state, [n])
+        active_params = event_set.params(within(interval, params), active)
         _, law = scheme.law(q, v, t, active_params)
         return jnp.concatenate([scheme.system.dynamics.speeds(q, v, t, active_params), law.qdd])
 
     zero, zero_count = jnp.zeros_like(x.ts[0]), jnp.zeros((), jnp.int32)
     active, state = event_set.active(), jnp.concatenate([x.q0, x.v0])
-    span = turns = delay = None
-    if x.times is not None:
-        span, turns, delay = Span(zero, zero), jnp.asarray(False), zero
+    interval, offset = interval_at(x.times, zero, zero, zero), no_offset(event_set, x)
     outcome = jnp.zeros(event_set.words, x.q0.dtype)
-    piece = EventPiece(zero, zero, zero_count, zero_count, active, outcome, span, turns, delay)
-    offset = zero if event_set or x.times is not None else None
+    piece = EventPiece(zero, zero, zero_count, zero_count, active, outcome, offset, interval)
     from_start = PieceState(x.q0, x.v0, offset), piece, zero
-    plain, at_save = partial(_plain, by_pair, event_set), (state, zero, active, span)
+    plain, at_save = partial(_plain, by_pair, event_set), (state, zero, active, interval)
     if not event_set:
         x, run, functions = with_traced(forward, x, [plain, rates], [from_start, at_save])
         return x, run, MoveProgram(functions[0], None, functions[1])
     parts: list[Part] = [partial(_event, by_pair, event_set), plain, rates]
     x, run, (event, *functions) = with_traced(forward, x, parts, [from_start, from_start, at_save])
     return x, run, MoveProgram(functions[0], event, functions[1], event_set)
+
+
+def no_offset(event_set: EventSet, x: RolloutInputs) -> Float[Array, " k"]:
+    """The offset at the start, if there are events, or times at which a step ends: (1,) or (0,)."""
+    return jnp.zeros(int(bool(event_set) or x.times.size > 0), x.ts.dtype)
 
 
 def repeat_step(
@@ -112,7 +114,7 @@ def repeat_step(
     start, active_params = piece.start(by_pair, event_set, state, params)
     end, info = step(by_pair, start, h, active_params)
     q, v = checked_states(end.q, end.v, jnp.asarray(False))
-    return PieceState(q, v, state.offset if piece.late is None else piece.late), info
+    return PieceState(q, v, piece.late), info
 
 
 def _plain(
@@ -126,8 +128,8 @@ def _event(
     by_pair: Scheme, event_set: EventSet, state: PieceState, piece: EventPiece, h: Array,
     params: Params
 ) -> tuple[PieceState, Array]:  # fmt: skip
-    params = within(piece.span, params)
-    t, active_params = piece.t + state.offset + h, event_set.params(params, piece.active)
+    params = within(piece.interval, params)
+    t, active_params = piece.t + state.delay + h, event_set.params(params, piece.active)
     # As at a save, the derivative by the time of an event is that of the motion: that of the step
     # by its size is the same to within the tolerance, but would be a second step to differentiate.
     motion = along_motion(by_pair, state.q, state.v, t, active_params)
@@ -141,11 +143,11 @@ class StepReplay:
 
     program: MoveProgram
     ts: Array  # save times (T,); derivatives with respect to them are no part of a move
-    times: Array | None  # at which a step ends (K,)
-    held: Array | None  # the same in the run that was recorded
+    times: Array  # at which a step ends (K,)
+    held: Array  # the same in the run that was recorded
     none: Array  # the row of no event
-    n: int  # number of coordinates
-    sorted: Array | None  # the times that were held, as `sorted_ends`, if there are many
+    sizes: tuple[int, int]  # of q and v
+    ends: Array  # the times that were held, by `sorted_ends`
 
     @staticmethod
     def of(program: MoveProgram, x: RolloutInputs) -> "StepReplay":
@@ -153,17 +155,14 @@ class StepReplay:
         event_set = program.event_set
         empty_row = jnp.zeros(event_set.width(x.q0, x.v0), x.q0.dtype)
         held = jax.lax.stop_gradient(x.times)
-        many = _sorted_if_many(x.ts, held)
-        return StepReplay(program, x.ts, x.times, held, empty_row, x.q0.size, many)
+        sizes = x.q0.size, x.v0.size
+        return StepReplay(program, x.ts, x.times, held, empty_row, sizes, _ends(x.ts, held))
 
     def start(self, row: Array) -> tuple[PieceState, Array]:
         """A state and its switches, from those before a segment as they are recorded."""
-        event_set, n = self.program.event_set, self.n
-        end = len(row) - len(event_set.names)
-        active = row[end:] > 0.5
-        if not event_set and self.times is None:
-            return PieceState(row[:n], row[n:end], None), active
-        return PieceState(row[:n], row[n : end - 1], row[end - 1]), active
+        n, k = self.sizes
+        end = len(row) - len(self.program.event_set.names)
+        return PieceState(row[:n], row[n : n + k], row[n + k : end]), row[end:] > 0.5
 
     def at(
         self, state: PieceState, primal_times: Given, active: Array, move: Move
@@ -177,26 +176,23 @@ class StepReplay:
         times = self.times if primal_times[1] is None else primal_times[1]
         sign = jnp.sign(self.ts[-1] - self.ts[0])
         size, target = sign * move.size, jax.lax.dynamic_index_in_dim(self.ts, move.save, 0, False)
-        remaining = target - (self.ts[0] + sign * move.begin)
-        if state.offset is not None:
-            remaining = remaining - state.offset
-        begin = t0 + sign * move.begin
-        piece = EventPiece(begin, size, move.which, move.row, active, move.outcome)
-        if times is not None and self.held is not None:
-            begin_t = self.ts[0] + sign * move.begin
-            ends = self.ts[0] + sign * self._fixed()
-            span, begin = span_at(ends, begin_t, self.ts[0], self.ts[-1], self.sorted)
+        recorded_begin = self.ts[0] + sign * move.begin
+        remaining = target - recorded_begin - state.delay
+        h, late = size, state.offset
+        if self.times.size:
             is_end, is_time = self._ends(move)
             # Zero, but its derivative is that of the time at which the step ends.
             moved = (times - t0) - jax.lax.stop_gradient(self.held - self.ts[0])
-            delay = jnp.where(is_end, jnp.where(is_time, moved, 0.0).sum(), state.offset)
-            size = size + (delay - state.offset)
-            piece = replace(piece, span=span, turns=begin == begin_t, late=delay)
-        return piece, jnp.where(move.save > 0, remaining, size)
+            late = jnp.where(is_end, jnp.where(is_time, moved, 0.0).sum(), state.offset)
+            h = size + (late - state.offset).sum()
+        ends = self.ts[0] + sign * self._fixed()
+        interval = interval_at(ends, recorded_begin, self.ts[0], self.ts[-1], self.ends)
+        begin, event = t0 + sign * move.begin, (move.which, move.row)
+        piece = EventPiece(begin, size, *event, active, move.outcome, late, interval)
+        return piece, jnp.where(move.save > 0, remaining, h)
 
     def _fixed(self) -> Array:
         # Of the forward run, which has them without derivatives.
-        assert self.held is not None
         recorded, first, last = jax.lax.stop_gradient((self.held, self.ts[0], self.ts[-1]))
         return jnp.sign(last - first) * (recorded - first)
 
@@ -213,7 +209,7 @@ class StepReplay:
     def elapsed(self, move: Move) -> Array:
         """The time since the start after a move."""
         end = move.elapsed(self.goes_on(move))
-        if self.times is None:
+        if not self.times.size:
             return end
         is_end, is_time = self._ends(move)
         exact = jnp.where(is_time, self._fixed(), 0.0).sum()
@@ -288,22 +284,19 @@ class StepReplay:
         return jnp.abs(self.ts[1] - self.ts[0])
 
 
-def _sorted_if_many(ts: Array, times: Array | None) -> Array | None:
-    # Native code cannot sort, so this is done before the loops.
-    if times is None or times.size <= COMPARED:
-        return None
-    # Rounded as the beginnings of moves are.
+def _ends(ts: Array, times: Array) -> Array:
+    # Before the loops, because native code cannot sort; rounded as the beginnings of moves are.
     return sorted_ends(ts[0] + (jax.lax.stop_gradient(times) - ts[0]), ts[0], ts[-1])
 
 
 def recorded_moves(
-    scheme: Scheme, ts: Array, times: Array | None, recorded_times: Array | None
+    scheme: Scheme, state: tuple[Array, Array], ts: Array, times: Array, recorded_times: Array
 ) -> tuple[StepReplay, Scheme]:
     """The moves of a run without events, and the scheme of one of their steps."""
     by_pair = scheme.with_one_step()
     program = MoveProgram(partial(_plain, by_pair, NO_EVENTS))
-    n, many = scheme.system.n, _sorted_if_many(ts, recorded_times)
-    return StepReplay(program, ts, times, recorded_times, jnp.zeros(0), n, many), by_pair
+    sizes, ends = (state[0].size, state[1].size), _ends(ts, recorded_times)
+    return StepReplay(program, ts, times, recorded_times, jnp.zeros(0), sizes, ends), by_pair
 
 
 def rates_at_saves(program: MoveProgram, x: RolloutInputs, residuals: KeptRun) -> Array:
@@ -312,13 +305,13 @@ def rates_at_saves(program: MoveProgram, x: RolloutInputs, residuals: KeptRun) -
     rates_of = program.rates
 
     def rate_at(_: None, save: Any) -> tuple[None, Array]:
-        state, t, active, span = save
-        return None, rates_of(state, t, active, span, x.shared)
+        state, t, active, interval = save
+        return None, rates_of(state, t, active, interval, x.shared)
 
     first = jnp.concatenate([x.q0, x.v0])
     states = jnp.where(residuals.known[:, None], residuals.states, first[None])
-    spans = None if x.times is None else span_at(x.times, x.ts, x.ts[0], x.ts[-1])[0]
-    _, rates = jax.lax.scan(rate_at, None, (states, x.ts, residuals.active, spans))
+    intervals = interval_at(x.times, x.ts, x.ts[0], x.ts[-1])
+    _, rates = jax.lax.scan(rate_at, None, (states, x.ts, residuals.active, intervals))
     if not program.event_set:
         return rates
     return jnp.where(reached_saves(residuals)[:, None], rates, 0.0)

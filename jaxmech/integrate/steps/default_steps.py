@@ -92,7 +92,7 @@ def choose_steps(
     ts = as_times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
     policy = ending_at_jumps(system, policy, q0, v0, ts, params)
-    times = step_times(system, policy.step_times(q0.dtype), ts, params)
+    times = step_times(system, policy.step_times(q0.dtype), ts, params, ts)
     event_set = with_gaps(event_set_of(system, events, inactive), system, q0, ts, params)
     scheme = replace(scheme, system=event_set.system(system))
     params = event_set.params(params, event_set.active())
@@ -107,7 +107,7 @@ def choose_steps(
 
 
 def with_number(
-    scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params, times: Array | None = None,
+    scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params, times: Array,
     event_set: EventSet = NO_EVENTS,
 ) -> FixedSteps:  # fmt: skip
     """The steps with their number, which is chosen from the motion if not set.
@@ -125,7 +125,7 @@ def with_number(
     return replace(steps, per_save=max(per_save or 1, least), max_step=None)
 
 
-def _least(max_step: float, ts: Any, times: Array | None) -> int:
+def _least(max_step: float, ts: Any, times: Array) -> int:
     values = actual((ts, times), MEMBERS)
     if values is None or isinstance(max_step, Tracer):
         raise ValueError(
@@ -136,11 +136,10 @@ def _least(max_step: float, ts: Any, times: Array | None) -> int:
     return max(1, math.ceil(float(longest) / float(max_step) * (1 - 1e-6)))
 
 
-def _intervals(ts: np.ndarray, times: np.ndarray | None) -> np.ndarray:
-    if times is not None:
-        low, high = ts.min(1, keepdims=True), ts.max(1, keepdims=True)
-        ts = np.sort(np.concatenate([ts, np.clip(times, low, high)], axis=1), axis=1)
-    return np.asarray(np.abs(np.diff(ts)))
+def _intervals(ts: np.ndarray, times: np.ndarray) -> np.ndarray:
+    low, high = ts.min(1, keepdims=True), ts.max(1, keepdims=True)
+    ends = np.concatenate([ts, np.clip(times, low, high)], axis=1)
+    return np.asarray(np.diff(np.sort(ends, axis=1)))
 
 
 def resolved(scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params) -> Scheme:
@@ -151,7 +150,7 @@ def resolved(scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params) -> Schem
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = as_times(ts, q0.dtype)
     steps = ending_at_jumps(system, steps, q0, v0, ts, params)
-    times = step_times(system, steps.step_times(q0.dtype), ts, params)
+    times = step_times(system, steps.step_times(q0.dtype), ts, params, ts)
     scheme = replace(scheme, steps=steps)
     return replace(scheme, steps=with_number(scheme, q0, v0, ts, params, times))
 
@@ -181,7 +180,7 @@ def _per_save(scheme: Scheme, event_set: EventSet, run: Any) -> int | None:
 
 def members_per_save(
     scheme: Scheme, event_set: EventSet, q: Any, v: Any, ts: np.ndarray, params: Params,
-    times: np.ndarray | None,
+    times: np.ndarray,
 ) -> int | None:  # fmt: skip
     """Steps per save interval for the most demanding of up to `MEMBERS` members.
 
@@ -197,7 +196,7 @@ def members_per_save(
 
 
 def members_need(
-    scheme: Scheme, q: Any, v: Any, ts: Any, params: Params, times: Any = None,
+    scheme: Scheme, q: Any, v: Any, ts: Any, params: Params, times: Any,
     event_set: EventSet = NO_EVENTS,
 ) -> int | None:  # fmt: skip
     """Equal steps from first to last time for the most demanding of up to `MEMBERS` members.
@@ -205,7 +204,7 @@ def members_need(
     All arguments have a leading axis of members. None if the system closes over tracers.
     """
     scheme = _with_open_gaps(scheme)
-    if scheme.system.sampling is not None and times is not None and times.shape[1] > _MOST_ENDS:
+    if scheme.system.sampling is not None and times.shape[1] > _MOST_ENDS:
         return _controlled_need(scheme, q, v, ts, params, times, event_set)
     step_count = steps_needed(scheme, *_of_trials(q, v, ts, params, times), event_set)
     if step_count is None:
@@ -258,10 +257,10 @@ def _of_trials(
     q: Any, v: Any, ts: Any, params: Any, times: Any
 ) -> tuple[Any, Any, np.ndarray, Any, Any]:
     """The starts, first and last times, parameters and times of corners that trials have."""
-    if times is not None and times.shape[1] > _MOST_ENDS and has_signals(params):
+    if times.shape[1] > _MOST_ENDS and has_signals(params):
         # Between its samples an input is a line, which asks for no shorter steps: its size is what
         # counts, and native code of so many ends would take long to compile.
-        params, times = thinned(params, _MOST_SAMPLES, axis=1), None
+        params, times = thinned(params, _MOST_SAMPLES, axis=1), times[:, :0]
     q, v, ts, params, times = jax.tree.map(_filled, (q, v, ts, params, times))
     ends = np.stack([ts[:, 0], ts[:, -1]], axis=1)
     return q, v, ends, params, times

@@ -61,13 +61,11 @@ class AbstractSteps(abc.ABC):
         """Raise a ValueError unless the policy suits the method."""
         return  # fixed steps suit all
 
-    def step_times(self, dtype: Any) -> Array | None:
-        """The times at which steps end, (K,), or None."""
-        if self.end_at_saves or not np.size(self.times):
-            return None
+    def step_times(self, dtype: Any) -> Array:
+        """The times at which steps end, (K,), besides all save times."""
+        times = () if self.end_at_saves else self.times
         # By numpy, which compiles no program for the conversion of numbers.
-        is_tuple = isinstance(self.times, tuple)
-        return jnp.asarray(np.asarray(self.times, dtype) if is_tuple else self.times, dtype)
+        return jnp.asarray(np.asarray(times, dtype) if isinstance(times, tuple) else times, dtype)
 
     @property
     def end_at_saves(self) -> bool:

@@ -24,7 +24,7 @@ from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.turns import step_turns
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.spans import EvenSteps, span_at, within, within_spans
+from jaxmech.integrate.spans import EvenSteps, interval_at, with_spans, within
 from jaxmech.integrate.step import StepState, step
 from jaxmech.properties import Drive
 from jaxmech.utils.jit_cache import jit_of
@@ -44,7 +44,7 @@ _RESOLVED = 1e-3  # error below which the motion is resolved, so that the order 
 
 
 def steps_needed(
-    scheme: Scheme, q: Any, v: Any, ts: np.ndarray, params: Any, times: np.ndarray | None = None,
+    scheme: Scheme, q: Any, v: Any, ts: np.ndarray, params: Any, times: np.ndarray,
     event_set: EventSet = NO_EVENTS,
 ) -> int | None:  # fmt: skip
     """The number of equal steps from ts[:, 0] to ts[:, 1] with which all errors meet the target.
@@ -92,7 +92,7 @@ def target_error(method: AbstractMethod, dtype: Any) -> float:
 
 
 def trial_errors(
-    scheme: Scheme, q: Any, v: Any, ts: np.ndarray, params: Any, times: np.ndarray | None,
+    scheme: Scheme, q: Any, v: Any, ts: np.ndarray, params: Any, times: np.ndarray,
     steps: int,
 ) -> np.ndarray | None:  # fmt: skip
     """The relative errors (M,) of whole runs in so many equal steps, infinite where unknown.
@@ -170,7 +170,7 @@ class _Trial:
 
 def _tried(
     scheme: Scheme, event_set: EventSet, q: Any, v: Any, ts: np.ndarray, params: Any,
-    times: np.ndarray | None, steps: int,
+    times: np.ndarray, steps: int,
 ) -> _Trial | None:  # fmt: skip
     # Compiled even under `jax.disable_jit()`, by which users step through their functions.
     # It runs once, and optimizing its code takes far longer than the trial. A NaN that it hides
@@ -197,7 +197,7 @@ _Found = tuple[Array, Array, Array, Array, Array]
 @jit_of("scheme", "event_set", is_frame=True)
 def _trial(
     scheme: Scheme, event_set: EventSet, q: Array, v: Array, ts: Array, params: Any,
-    times: Array | None, steps: Array, tried: Array,
+    times: Array, steps: Array, tried: Array,
 ) -> _Found:  # fmt: skip
     """The error of the first steps, what round-off hides, their number, and whether all succeeded.
 
@@ -207,14 +207,12 @@ def _trial(
     first_q, first_v, first, first_params, first_times = jax.tree.map(
         lambda x: x[0], (q, v, ts, params, times)
     )
-    span = None
-    if first_times is not None:
-        scheme = replace(scheme, system=within_spans(scheme.system))
-        span = span_at(first_times, first[0], first[0], first[1])[0]
-    scheme = scheme.at(first_q, first_v, first[0], within(span, first_params))
+    scheme = replace(scheme, system=with_spans(scheme.system, first_times))
+    at_start = interval_at(first_times, first[0], first[0], first[1])
+    scheme = scheme.at(first_q, first_v, first[0], within(at_start, first_params))
 
     def try_member(
-        q: Array, v: Array, ts: Array, params: Any, times: Array | None, tried: Array
+        q: Array, v: Array, ts: Array, params: Any, times: Array, tried: Array
     ) -> _Found:
         zero, grid = jnp.zeros_like(q), EvenSteps.of(ts, times, steps)
         states, has_rates = len(scheme.system.states), None
@@ -224,10 +222,9 @@ def _trial(
 
         def step_once(k: Array, carry: Any) -> Any:
             q, v, errors, (low, high, fastest, rounding), turns_seen, made_steps, _ = carry
-            t, h, span, turns = grid.step(k)
-            span_params = within(span, params)
-            if turns is not None:
-                q, v, _ = scheme.after_kink(q, v, t, span_params, turns)
+            t, h, interval = grid.step(k)
+            span_params = within(interval, params)
+            q, v, _ = scheme.after_kink(q, v, t, span_params, interval)
             new_q, new_v, step_errors, went_well = _doubled(scheme, q, v, t, h, span_params)
             if event_set:
                 ends = (q, v), (new_q, new_v)
@@ -256,7 +253,7 @@ def _trial(
             goes_on = carry[-1] & grid.is_within(k, tried)
             return jax.lax.cond(goes_on, lambda: step_once(k, carry), lambda: carry)
 
-        speeds = scheme.system.dynamics.speeds(q, v, ts[0], within(span, params))
+        speeds = scheme.system.dynamics.speeds(q, v, ts[0], within(at_start, params))
         extent = q, q, jnp.abs(speeds), zero.sum()
         zero_count = jnp.zeros((), jnp.int32)
         start = q, v, [zero, zero], extent, zero_count, jnp.zeros((), int), jnp.asarray(True)
@@ -268,7 +265,7 @@ def _trial(
         )
         low, high, fastest, rounding = sizes
         duration = (ts[1] - ts[0]) * made_steps / steps
-        extents = extents_at(scheme.system, q, v, ts[0], within(span, params))
+        extents = extents_at(scheme.system, q, v, ts[0], within(at_start, params))
         rest = rest_motion(scheme.system, extents)
         error = relative(errors[0], errors[1], low, high, fastest, duration, rest, states)
         return error, resolution(rounding, low, high, rest, states), made_steps, good, turns_seen

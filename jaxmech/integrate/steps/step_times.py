@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.first_order import SampledUpdate
+from jaxmech.integrate.spans import NO_TIMES
 from jaxmech.integrate.steps.policies import AbstractSteps
 from jaxmech.properties import function_values
 from jaxmech.signal import Signal, is_signal
@@ -28,15 +29,15 @@ _MEMBERS = 1024  # of a batch, for which samples are counted
 
 
 def step_times(
-    system: System, given_times: Float[Array, " G"] | None, ts: Float[Array, " T"], params: Params,
-    saves: Any = None,
+    system: System, given_times: Float[Array, " G"], ts: Float[Array, " T"], params: Params,
+    saves: Any,
 ) -> Any:  # fmt: skip
-    """The times at which a step ends: given ones and the knots of inputs; None if there are none.
+    """The times at which a step ends, shape (K,): given ones and the knots of inputs.
 
     Knots outside of the run are left out where the values are known. Last are the times of
     controllers, by the `saves`, which are the ts where these are not known under `jit`.
     """
-    parts: list[Any] = [] if given_times is None else [given_times]
+    parts: list[Any] = [given_times]
     leaves = jax.tree.leaves(params, is_leaf=is_signal)
     signals = [x for x in leaves if is_signal(x) and x.interpolation != "cubic"]
     if signals:
@@ -44,11 +45,11 @@ def step_times(
         parts.append(knots[_inside(ts, knots)])
     if system.sampling is not None:
         parts.append(_samples(system.sampling, ts, params, saves))
-    parts = [times for times in parts if times.size]
-    if not parts:
-        return None
+    parts = [times for times in parts if times.size] or [given_times]
+    if len(parts) == 1:
+        return parts[0]
     # Known times of controllers stay known under `jit`.
-    xp: Any = np if saves is not None and system.sampling is not None and is_known(parts) else jnp
+    xp: Any = np if system.sampling is not None and is_known((saves, parts)) else jnp
     return xp.concatenate(parts)
 
 
@@ -57,7 +58,7 @@ def _samples(
 ) -> Float[Array | np.ndarray, " K"]:
     """The times of controllers."""
     longest = sampling.longest_run
-    times = sampling.controllers.times(ts if saves is None else saves, params, ts.dtype, longest)
+    times = sampling.controllers.times(saves, params, ts.dtype, longest)
     if is_known(times):
         return np.asarray(times, ts.dtype)
     return jnp.asarray(times[_inside(ts, times)], ts.dtype)
@@ -123,8 +124,8 @@ def ending_at_jumps(
     sides, numbers = (x[:, varies] / width[varies] for x in (sides, numbers))
     jumps = (np.abs(np.diff(sides.reshape(2, len(saves), -1), axis=0)[0]) > _JUMP * eps**0.5).any(1)
     times = saves[jumps].astype(float)
-    knots = step_times(system, None, jnp.asarray(saves), run[3])
-    ends = times if knots is None else np.concatenate([times, np.asarray(knots, float)])
+    knots = step_times(system, NO_TIMES, jnp.asarray(saves), run[3], saves)
+    ends = np.concatenate([times, np.asarray(knots, float)])
     abrupt = _abrupt(sample_times, numbers, ends)
     if abrupt.size:
         named = ", ".join(f"{t:.4g}" for t in abrupt[:_NAMED])

@@ -17,7 +17,7 @@ from jaxmech import (
     System,
     simulate,
 )
-from jaxmech.integrate.spans import Intervals, StepGrid, span_at
+from jaxmech.integrate.spans import ALL_TIME, NO_TIMES, StepGrid, interval_at, intervals_of
 
 TS = np.linspace(0.0, 10.0, 11)
 P = {"at": jnp.asarray(5.4321), "width": jnp.asarray(0.3)}
@@ -190,12 +190,19 @@ def test_the_grid_of_saves_and_times() -> None:
     grid = StepGrid.of(jnp.array([0.0, 1.0, 3.0]), jnp.array([5.0, 1.0, 2.0, -1.0]))
     np.testing.assert_array_equal(grid.ts, [0.0, 0.0, 1.0, 1.0, 2.0, 3.0, 3.0])
     np.testing.assert_array_equal(grid.rows, [0, 3, 6])
-    span, begin = span_at(
+    interval = interval_at(
         jnp.array([1.0, 2.0, 3.0]), jnp.array([0.5, 1.0, 3.0]), *jnp.array([0.0, 3.0])
     )
-    np.testing.assert_allclose(span.low, [-np.inf, 1.0, 2.0], atol=1e-14)
-    np.testing.assert_allclose(span.high, [1.0, 2.0, 3.0], atol=1e-14)
-    np.testing.assert_array_equal(begin, [-np.inf, 1.0, 2.0])
+    assert interval
+    np.testing.assert_allclose(interval.span.low, [-np.inf, 1.0, 2.0], atol=1e-14)
+    np.testing.assert_allclose(interval.span.high, [1.0, 2.0, 3.0], atol=1e-14)
+    np.testing.assert_array_equal(interval.turns, [False, True, False])
+
+
+def test_without_times_there_is_one_interval_that_changes_nothing() -> None:
+    interval = interval_at(NO_TIMES, *(jnp.asarray(x) for x in (0.5, 0.0, 3.0)))
+    assert interval is ALL_TIME
+    assert not interval
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -203,12 +210,13 @@ def test_the_grid_of_known_times_is_that_of_traced_ones(sign: float) -> None:
     """The first of the times are saves, the last ones are not; also where it is kept."""
     ts, times = sign * np.array([0.0, 1.0, 3.0]), sign * np.array([1.0, 3.0, 0.2, 2.0, 2.5])
     traced = StepGrid.of(jnp.asarray(ts), jnp.asarray(times[2:]))
-    expected = Intervals.of(traced.ts, jnp.asarray(times))
+    expected = intervals_of(traced.ts, jnp.asarray(times))
+    assert expected
     for _ in range(2):
         known = jax.jit(lambda: StepGrid.known(ts, times, 3))()
         np.testing.assert_array_equal(known.ts, traced.ts)
         np.testing.assert_array_equal(known.rows, traced.rows)
-        assert known.intervals is not None
+        assert known.intervals
         np.testing.assert_array_equal(known.intervals.turns, expected.turns)
         np.testing.assert_array_equal(known.intervals.span.low, expected.span.low)
         np.testing.assert_array_equal(known.intervals.span.high, expected.span.high)
@@ -220,10 +228,13 @@ def test_spans_of_many_times_are_searched(sign: float) -> None:
     rng = np.random.default_rng(0)
     times = rng.permutation(np.concatenate([rng.uniform(0.0, 3.0, 298), [1.0, 1.0]]))
     instants = np.concatenate([rng.uniform(0.0, 3.0, 50), [1.0, 3.0], times[:5]])
-    span, begin = span_at(*(jnp.asarray(sign * x) for x in (times, instants, 0.0, 3.0)))
+    arguments = (jnp.asarray(sign * x) for x in (times, instants, 0.0, 3.0))
+    interval = interval_at(*arguments)
+    assert interval
+    span = interval.span
     before = [max([-np.inf, *times[times <= min(x, 3.0)]]) for x in instants]
     after = [min([np.inf, *times[times > x]]) for x in instants]
-    np.testing.assert_array_equal(begin, sign * np.array(before))
+    np.testing.assert_array_equal(interval.turns, instants == np.array(before))
     ends = (span.low, span.high) if sign > 0 else (-span.high, -span.low)
     np.testing.assert_allclose(ends, [before, after], atol=1e-13)
 

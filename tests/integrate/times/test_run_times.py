@@ -10,6 +10,7 @@ import pytest
 
 from jaxmech import Adaptive, FixedSteps, Holonomic, Signal, System
 from jaxmech.errors import TimesWarning
+from jaxmech.integrate.spans import NO_TIMES
 from jaxmech.integrate.steps.default_steps import choose_steps
 from jaxmech.integrate.steps.step_times import ending_at_jumps, step_times
 
@@ -39,13 +40,14 @@ def test_steps_end_at_the_samples_of_inputs_in_the_run() -> None:
         "line": Signal([4.0, 6.0], [0.0, 1.0]),
         "smooth": Signal([3.0, 7.0], [0.0, 1.0], "cubic"),
     }
-    times = step_times(FREE, jnp.array([0.5]), jnp.asarray(TS), params)
+    times = step_times(FREE, jnp.array([0.5]), jnp.asarray(TS), params, TS)
     assert times.tolist() == [0.5, 1.25, 2.75, 4.0, 6.0]
-    assert step_times(FREE, None, jnp.asarray(TS), {"smooth": params["smooth"], "k": 1.0}) is None
+    smooth = {"smooth": params["smooth"], "k": 1.0}
+    assert step_times(FREE, NO_TIMES, jnp.asarray(TS), smooth, TS).shape == (0,)
 
     def last(delay: Any) -> Any:  # by a delay, whose value is not known
         late = Signal([1.0, 40.0], [0.0, 1.0], delay=delay)
-        return step_times(FREE, None, jnp.asarray(TS), {"late": late})[-1]
+        return step_times(FREE, NO_TIMES, jnp.asarray(TS), {"late": late}, TS)[-1]
 
     value, slope = jax.jit(jax.value_and_grad(last))(0.5)
     assert (value, slope) == (40.5, 1.0)
