@@ -51,7 +51,7 @@ ONLY = {  # folders that may import less than their layer allows
 OPEN = {"utils"}  # rooms of helpers, whose files are imported one by one
 OPEN_FILES = {f"{PACKAGE}.config.errors"}
 # where jax.config and os.environ may be written: where processes begin
-MAY_SET = {"jaxmech.cli.main", "jaxmech.ensemble.work.tasks"}
+MAY_SET = {"jaxmech.cli.main", "jaxmech.ensemble.cluster.tasks"}
 JAX_INTERNALS = f"{PACKAGE}.utils.jax_internals"  # the only file that may use them
 UNDOCUMENTED = ("jax.core", "jax.extend", "jax.interpreters", "jax._src", "jaxlib")
 OF_ONE_KIND = ("models", "ensemble/statistics")  # folders whose files need not be named one by one

@@ -11,11 +11,11 @@ import numpy as np
 
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Cluster, Study, open_results, run_study
-from jaxmech.ensemble.accumulate import Accumulator
-from jaxmech.ensemble.checksums import mark_of
-from jaxmech.ensemble.kernel import compile_kernel
-from jaxmech.ensemble.layout import STATES, array_of
-from jaxmech.ensemble.work.plan import planned
+from jaxmech.ensemble.blocks.accumulate import Accumulator
+from jaxmech.ensemble.blocks.kernel import compile_kernel
+from jaxmech.ensemble.blocks.plan import planned
+from jaxmech.ensemble.store.checksums import mark_of
+from jaxmech.ensemble.store.layout import STATES, array_of
 
 
 def scaling(config: Path, processes: list[int], out: Path) -> dict[str, Any]:

@@ -20,9 +20,8 @@ from distributed import Client, Scheduler, SpecCluster, Worker
 
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study
-from jaxmech.ensemble.work.away import Sizes
-from jaxmech.ensemble.work.tasks import Tasks
-from jaxmech.ensemble.work.worker import Computed, Order, compute_blocks
+from jaxmech.ensemble.cluster.tasks import Tasks
+from jaxmech.ensemble.cluster.workers import Computed, Order, Sizes, compute_blocks
 
 QUIET = {  # background tasks of workers, which one process has to run a thousand times here
     "distributed.admin.system-monitor.interval": "60s",

@@ -21,9 +21,9 @@ import numpy as np
 import jaxmech as jm
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study
-from jaxmech.ensemble.kernel import BlockProgram, compile_kernel
+from jaxmech.ensemble.blocks.kernel import BlockProgram, compile_kernel
+from jaxmech.ensemble.blocks.plan import planned
 from jaxmech.ensemble.members.trajectory import merged
-from jaxmech.ensemble.work.plan import planned
 
 SECONDS = 3.0  # of each of the rounds, of which the fastest one counts
 ROUNDS = 3

@@ -80,11 +80,11 @@ def instrument(stages: Stages) -> None:
     import jax
 
     import jaxmech.cli.studies as command
-    import jaxmech.ensemble.work.here as here
-    from jaxmech.ensemble.accumulate import Accumulator
-    from jaxmech.ensemble.draws import Sampler
-    from jaxmech.ensemble.kernel import BlockProgram
-    from jaxmech.ensemble.store import RunFolder
+    import jaxmech.ensemble.blocks.local as here
+    from jaxmech.ensemble.blocks.accumulate import Accumulator
+    from jaxmech.ensemble.blocks.kernel import BlockProgram
+    from jaxmech.ensemble.draws.sampler import Sampler
+    from jaxmech.ensemble.store.folder import RunFolder
 
     run = sys.modules["jaxmech.ensemble.run"]  # the package has a function of that name
     begin, blocks, pictures = BlockProgram.run, here.Work.all, command.draw_pictures

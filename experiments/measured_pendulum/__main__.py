@@ -11,8 +11,7 @@ import jax
 
 from experiments.measured_pendulum import charts
 from experiments.measured_pendulum.study import Comparison, run, table
-from jaxmech.cli.fit.report import as_text
-from jaxmech.cli.fit.run import FitError
+from jaxmech.cli.fit.run import FitError, as_text
 from jaxmech.config.errors import StudyError
 from jaxmech.config.frames import TableError
 from jaxmech.config.run_folder import FolderError

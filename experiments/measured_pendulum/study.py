@@ -25,8 +25,7 @@ import numpy as np
 import jaxmech as jm
 from experiments.measured_pendulum import double, single, triple
 from experiments.measured_pendulum.rig import COORDINATES, Coordinates
-from jaxmech.cli.fit.report import Outcome
-from jaxmech.cli.fit.run import run_fit
+from jaxmech.cli.fit.run import Outcome, run_fit
 from jaxmech.cli.fit.study import Candidate, FitStudy
 from jaxmech.config.toml import read
 from jaxmech.identify import Recording

@@ -21,8 +21,7 @@ import numpy as np
 from experiments.rare_events.limit_states import coverage, openturns
 from experiments.rare_events.mechanisms import counted_interval, counts, mechanisms
 from jaxmech.ensemble import failure_probability
-from jaxmech.ensemble.failure.blocks import limit_state_of
-from jaxmech.ensemble.failure.limit_state import LimitState
+from jaxmech.ensemble.failure.limit_state import LimitState, limit_state_of
 
 _COUNTED = 8192  # trajectories of a batch
 

@@ -23,7 +23,7 @@ from jaxmech.ensemble import (
     Uniform,
     failure_probability,
 )
-from jaxmech.ensemble.failure.blocks import limit_state_of
+from jaxmech.ensemble.failure.limit_state import limit_state_of
 from jaxmech.ensemble.failure.probability import _Work
 from jaxmech.integrate import FixedSteps
 

@@ -26,8 +26,7 @@ def resumable(arguments: Namespace, *options: str) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, StoppedError) as error:
-        target = arguments.config if "config" in arguments else arguments.system
-        again = ["jaxmech", arguments.command, target]
+        again = ["jaxmech", arguments.command, arguments.config]
         for name in options:
             if value := getattr(arguments, name):
                 again += [f"--{name}", str(value)]

@@ -13,7 +13,7 @@ import sys
 import textwrap
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -89,7 +89,7 @@ def _silence() -> None:
 
 
 def _new(arguments: Namespace) -> int:
-    from jaxmech.cli.new.folder import write_study
+    from jaxmech.cli.new_study import write_study
 
     for file in write_study(arguments.folder):
         print(file)
@@ -99,17 +99,26 @@ def _new(arguments: Namespace) -> int:
 
 
 def _ensemble(arguments: Namespace) -> int:
-    from jaxmech.cli.studies import compute, study_of
-    from jaxmech.ensemble import Study
+    from jaxmech.cli.studies import compute
 
+    return _study(arguments, compute)
+
+
+def _failure(arguments: Namespace) -> int:
+    from jaxmech.cli.studies import compute_failure
+
+    return _study(arguments, compute_failure)
+
+
+def _study(arguments: Namespace, compute: Callable[..., tuple[str, bool]]) -> int:
+    """Compute something of the study of a configuration file, and print it."""
     _require_good_jax()
-    config, out = _paths(arguments)
-    _require_no_run_code(config)
-    study = study_of(arguments, config, Study)
+    study, _ = _named_study(config := Path(arguments.config))
+    assert study is not None
     if study.precision == "float64":
         _use_float64()
     with _located(config):
-        output, good = compute(arguments, study, config, out)
+        output, good = compute(arguments, study, config)
     print(output)
     return DONE if good else UNSATISFACTORY
 
@@ -126,33 +135,16 @@ def _located(config: Path) -> Iterator[None]:
         raise located(error, config) from error
 
 
-def _failure(arguments: Namespace) -> int:
-    from jaxmech.cli.failure import compute
-    from jaxmech.config import read
-    from jaxmech.ensemble import Study, name_problems
-
-    _require_good_jax()
-    config = Path(arguments.config)
-    _require_no_run_code(config)
-    study = read(config, Study, lambda data: name_problems(data, config.parent))
-    if study.precision == "float64":
-        _use_float64()
-    with _located(config):
-        output, good = compute(arguments, study, config)
-    print(output)
-    return DONE if good else UNSATISFACTORY
-
-
 def _fit(arguments: Namespace) -> int:
     from jaxmech.cli.fit.build import name_problems
-    from jaxmech.cli.fit.report import as_text
-    from jaxmech.cli.fit.run import FitError, run_fit
+    from jaxmech.cli.fit.run import FitError, as_text, run_fit
     from jaxmech.cli.fit.study import FitStudy
-    from jaxmech.cli.studies import cluster_of
+    from jaxmech.cli.studies import cluster_of, out_of
     from jaxmech.config import read
 
     _use_good_jax()
-    config, out = _paths(arguments)
+    config = Path(arguments.config)
+    out = out_of(arguments, config.stem)
     _require_no_run_code(config)
     study = read(config, FitStudy, lambda data: name_problems(data, config.parent))
     if arguments.data:
@@ -175,12 +167,6 @@ def _require_no_run_code(config: Path) -> None:
     from jaxmech.config import named_files, require_no_run_code
 
     require_no_run_code(named_files(config), config.parent)
-
-
-def _paths(arguments: Namespace) -> tuple[Path, Path]:
-    """The configuration and the run folder."""
-    config = Path(arguments.config if "config" in arguments else arguments.system)
-    return config, Path(arguments.out) if arguments.out else Path("runs") / config.stem
 
 
 def _plot(arguments: Namespace) -> int:
@@ -228,10 +214,10 @@ def _named_study(config: Path | None) -> "tuple[Study | None, Path]":
 
 
 def _report(arguments: Namespace) -> int:
-    from jaxmech.cli.failure import report
     from jaxmech.cli.fit.run import FIT, stored
     from jaxmech.cli.report.fit_page import write_fit_report
     from jaxmech.cli.report.page import write_report
+    from jaxmech.cli.studies import failure_report
     from jaxmech.config import command_of
 
     _use_good_jax()
@@ -241,7 +227,7 @@ def _report(arguments: Namespace) -> int:
         return DONE
     study, folder = _named_study(arguments.config)
     if command_of(run) == "failure":
-        print(report(run, arguments.out, arguments.animate, study, folder))
+        print(failure_report(run, arguments.out, arguments.animate, study, folder))
         return DONE
     print(write_report(run, arguments.out, arguments.animate, study, folder, tell))
     return DONE
@@ -272,7 +258,7 @@ def _verify(arguments: Namespace) -> int:
 
 
 def _models(arguments: Namespace) -> int:
-    from jaxmech.cli.catalogue import page, table
+    from jaxmech.cli.resolve import page, table
 
     print(page(arguments.name) if arguments.name else table())
     return DONE

@@ -224,9 +224,9 @@ def _add_out(command: argparse.ArgumentParser) -> None:
     command.add_argument("--out", metavar="DIR", help="run folder [runs/<name of CONFIG>]")
 
 
-def _add_system(command: argparse.ArgumentParser, name: str = "SYSTEM", besides: str = "") -> None:
-    description = f"model, MJCF or URDF file, or path/file.py:attribute{besides}"
-    command.add_argument("system", metavar=name, help=description)
+def _add_system(command: argparse.ArgumentParser) -> None:
+    description = "model, MJCF or URDF file, or path/file.py:attribute"
+    command.add_argument("system", metavar="SYSTEM", help=description)
     for option, description in (
         ("start", "a start variable of a model or a coordinate of a system"),
         ("param", "a parameter"),

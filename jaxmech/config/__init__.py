@@ -4,21 +4,22 @@ Read `errors` first, then `schema` (the keys, described by dataclasses, and the 
 `validate` (plain data into dataclasses, by pydantic, and back, and the JSON Schema for editors),
 `toml` (files, with lines of errors and help), `load` (model files, with the recorded `inputs` of a
 study) and the `controllers` of closed loops, `run_folder` and the Python files that it names,
-`frames` (columns of tables); `environment` and `digest` record the origin of a result.
+`frames` (columns of tables); `environment`, with digests of functions, records the origin of a
+result.
 """
 
 from jaxmech.config.controllers import ClosedLoop as ClosedLoop
 from jaxmech.config.controllers import closed_loop as closed_loop
-from jaxmech.config.digest import differing as differing
-from jaxmech.config.digest import digest as digest
-from jaxmech.config.digest import system_digests as system_digests
 from jaxmech.config.environment import DECISIVE as DECISIVE
 from jaxmech.config.environment import INPUT as INPUT
 from jaxmech.config.environment import VERSIONS as VERSIONS
 from jaxmech.config.environment import changes as changes
+from jaxmech.config.environment import differing as differing
+from jaxmech.config.environment import digest as digest
 from jaxmech.config.environment import environment as environment
 from jaxmech.config.environment import environment_json as environment_json
 from jaxmech.config.environment import processor as processor
+from jaxmech.config.environment import system_digests as system_digests
 from jaxmech.config.frames import TableError as TableError
 from jaxmech.config.frames import TableRows as TableRows
 from jaxmech.config.frames import frame_of as frame_of

@@ -1,14 +1,11 @@
-"""Monte Carlo studies: read `study`, `draws`, `members/`, `kernel`, `run`, in this order.
+"""Monte Carlo studies: what they are made of, in the order of reading.
 
-`study` is the configuration. `draws` makes initial states and parameters from `distributions` (and
-`truncated_normal`), with the designs of `sampling/`; `recorded` reads inputs. `members/` holds one
-motion as a function of its draws, `kernel` computes a block of them, with their `statistics/`.
-`run` computes all blocks, distributed by `work/`; `estimate` chooses the size of a block and
-predicts memory and disk, and `progress` reports the progress. `store`, `layout` and `checksums`
-write the run folder, `provenance` records the origin of the results, and `accumulate` merges the
-statistics. `results` opens a run, whose chunks it compares with their digests,
-`summary` describes it, and `finished/` analyses it further. `failure/` computes probabilities too
-small for all of this, and `multilevel` means with steps of several sizes.
+`study` is the configuration, and `draws/` make initial states and parameters of its members.
+`members/` holds one motion as a function of its draws, and `statistics/` reduce many of them.
+`blocks/` compute a block of members after the other, `run` all of them, in this process or on the
+workers of a `cluster/`, and `store/` writes and reads the run folder. `finished/` summarizes,
+replays and compares runs. `failure/` computes probabilities too small for all of this, and
+`multilevel` means with steps of several sizes.
 """
 
 from jaxmech.config import FolderError as FolderError
@@ -16,34 +13,31 @@ from jaxmech.config import RunWarning as RunWarning
 from jaxmech.config import load as load
 from jaxmech.config import plain as plain
 from jaxmech.config.errors import StudyError as StudyError
-from jaxmech.ensemble.checksums import SEAL as SEAL
-from jaxmech.ensemble.checksums import BlockMark as BlockMark
-from jaxmech.ensemble.checksums import Damage as Damage
-from jaxmech.ensemble.checksums import add_to_seal as add_to_seal
-from jaxmech.ensemble.checksums import damage_text as damage_text
-from jaxmech.ensemble.checksums import damaged as damaged
-from jaxmech.ensemble.checksums import file_digests as file_digests
-from jaxmech.ensemble.checksums import read_mark as read_mark
-from jaxmech.ensemble.checksums import read_seal as read_seal
-from jaxmech.ensemble.checksums import write_seal as write_seal
-from jaxmech.ensemble.distributions import DISTRIBUTIONS as DISTRIBUTIONS
-from jaxmech.ensemble.distributions import Discrete as Discrete
-from jaxmech.ensemble.distributions import Fixed as Fixed
-from jaxmech.ensemble.distributions import FromTable as FromTable
-from jaxmech.ensemble.distributions import LogNormal as LogNormal
-from jaxmech.ensemble.distributions import Normal as Normal
-from jaxmech.ensemble.distributions import Scipy as Scipy
-from jaxmech.ensemble.distributions import Triangular as Triangular
-from jaxmech.ensemble.distributions import Uniform as Uniform
-from jaxmech.ensemble.draws import draw as draw
-from jaxmech.ensemble.failure.estimates import FailureEstimate as FailureEstimate
+from jaxmech.ensemble.cluster.connect import cluster_tasks as cluster_tasks
+from jaxmech.ensemble.cluster.settings import Cluster as Cluster
+from jaxmech.ensemble.draws.designs import Correlation as Correlation
+from jaxmech.ensemble.draws.designs import Sampling as Sampling
+from jaxmech.ensemble.draws.distributions import DISTRIBUTIONS as DISTRIBUTIONS
+from jaxmech.ensemble.draws.distributions import Discrete as Discrete
+from jaxmech.ensemble.draws.distributions import Fixed as Fixed
+from jaxmech.ensemble.draws.distributions import FromTable as FromTable
+from jaxmech.ensemble.draws.distributions import LogNormal as LogNormal
+from jaxmech.ensemble.draws.distributions import Normal as Normal
+from jaxmech.ensemble.draws.distributions import Scipy as Scipy
+from jaxmech.ensemble.draws.distributions import Triangular as Triangular
+from jaxmech.ensemble.draws.distributions import Uniform as Uniform
+from jaxmech.ensemble.draws.inputs import RandomPhases as RandomPhases
+from jaxmech.ensemble.draws.inputs import RecordedInput as RecordedInput
+from jaxmech.ensemble.draws.inputs import WhiteNoise as WhiteNoise
+from jaxmech.ensemble.draws.plans import name_problems as name_problems
+from jaxmech.ensemble.draws.sampler import draw as draw
 from jaxmech.ensemble.failure.folder import read_failure as read_failure
 from jaxmech.ensemble.failure.probability import design_point_motion as design_point_motion
 from jaxmech.ensemble.failure.probability import failure_probability as failure_probability
 from jaxmech.ensemble.failure.result import DesignPoint as DesignPoint
+from jaxmech.ensemble.failure.result import FailureEstimate as FailureEstimate
 from jaxmech.ensemble.failure.result import FailureProbability as FailureProbability
-from jaxmech.ensemble.failure.sensitivities import Sensitivity as Sensitivity
-from jaxmech.ensemble.failure.settings import Failure as Failure
+from jaxmech.ensemble.failure.result import Sensitivity as Sensitivity
 from jaxmech.ensemble.finished.comparison import INTERVALS as INTERVALS
 from jaxmech.ensemble.finished.comparison import compare_runs as compare_runs
 from jaxmech.ensemble.finished.dataset import open as open  # noqa: A004
@@ -51,22 +45,17 @@ from jaxmech.ensemble.finished.dataset import run as run
 from jaxmech.ensemble.finished.replay import ReplayedTrajectory as ReplayedTrajectory
 from jaxmech.ensemble.finished.replay import replay as replay
 from jaxmech.ensemble.finished.replay import replays as replays
-from jaxmech.ensemble.layout import array_of as array_of
+from jaxmech.ensemble.finished.summary import as_json as as_json
+from jaxmech.ensemble.finished.summary import as_table as as_table
+from jaxmech.ensemble.finished.summary import failed as failed
+from jaxmech.ensemble.finished.summary import rows_of_coordinates as rows_of_coordinates
+from jaxmech.ensemble.finished.summary import summarize as summarize
 from jaxmech.ensemble.members.observed import Observed as Observed
 from jaxmech.ensemble.members.observed import StudyEvent as StudyEvent
 from jaxmech.ensemble.multilevel import MultilevelMean as MultilevelMean
 from jaxmech.ensemble.multilevel import multilevel_mean as multilevel_mean
-from jaxmech.ensemble.recorded.processes import RandomPhases as RandomPhases
-from jaxmech.ensemble.recorded.processes import WhiteNoise as WhiteNoise
-from jaxmech.ensemble.recorded.settings import RecordedInput as RecordedInput
-from jaxmech.ensemble.results import Results as Results
-from jaxmech.ensemble.results import open_results as open_results
-from jaxmech.ensemble.results import verify as verify
 from jaxmech.ensemble.run import BlockRange as BlockRange
 from jaxmech.ensemble.run import run_study as run_study
-from jaxmech.ensemble.sampling import Correlation as Correlation
-from jaxmech.ensemble.sampling import Sampling as Sampling
-from jaxmech.ensemble.sampling.plans import name_problems as name_problems
 from jaxmech.ensemble.statistics import Covariance as Covariance
 from jaxmech.ensemble.statistics import Custom as Custom
 from jaxmech.ensemble.statistics import FirstPassage as FirstPassage
@@ -78,16 +67,24 @@ from jaxmech.ensemble.statistics import Reduction as Reduction
 from jaxmech.ensemble.statistics import Sample as Sample
 from jaxmech.ensemble.statistics import SobolIndices as SobolIndices
 from jaxmech.ensemble.statistics import Worst as Worst
+from jaxmech.ensemble.store.checksums import SEAL as SEAL
+from jaxmech.ensemble.store.checksums import BlockMark as BlockMark
+from jaxmech.ensemble.store.checksums import Damage as Damage
+from jaxmech.ensemble.store.checksums import add_to_seal as add_to_seal
+from jaxmech.ensemble.store.checksums import damage_text as damage_text
+from jaxmech.ensemble.store.checksums import damaged as damaged
+from jaxmech.ensemble.store.checksums import file_digests as file_digests
+from jaxmech.ensemble.store.checksums import read_mark as read_mark
+from jaxmech.ensemble.store.checksums import read_seal as read_seal
+from jaxmech.ensemble.store.checksums import write_seal as write_seal
+from jaxmech.ensemble.store.layout import array_of as array_of
+from jaxmech.ensemble.store.results import Results as Results
+from jaxmech.ensemble.store.results import open_results as open_results
+from jaxmech.ensemble.store.results import verify as verify
+from jaxmech.ensemble.study import Failure as Failure
 from jaxmech.ensemble.study import Study as Study
 from jaxmech.ensemble.study import Times as Times
 from jaxmech.ensemble.study import Until as Until
-from jaxmech.ensemble.summary import as_json as as_json
-from jaxmech.ensemble.summary import as_table as as_table
-from jaxmech.ensemble.summary import failed as failed
-from jaxmech.ensemble.summary import rows_of_coordinates as rows_of_coordinates
-from jaxmech.ensemble.summary import summarize as summarize
-from jaxmech.ensemble.work.connect import cluster_tasks as cluster_tasks
-from jaxmech.ensemble.work.settings import Cluster as Cluster
 
 __all__ = [
     "DISTRIBUTIONS",

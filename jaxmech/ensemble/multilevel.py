@@ -16,12 +16,12 @@ import jax
 import numpy as np
 
 from jaxmech.config.errors import InputError, refuse
-from jaxmech.ensemble.draws import Sampler
-from jaxmech.ensemble.kernel import errors_as_problems
+from jaxmech.ensemble.blocks.kernel import errors_as_problems
+from jaxmech.ensemble.blocks.plan import planned
+from jaxmech.ensemble.draws.sampler import Sampler
 from jaxmech.ensemble.members.base import inputs_of, merged, quantity_entries
 from jaxmech.ensemble.members.trajectory import StudyTrajectory
 from jaxmech.ensemble.study import Study
-from jaxmech.ensemble.work.plan import planned
 from jaxmech.integrate import FixedSteps
 
 _PILOT = 256  # trajectories with which a level begins

@@ -8,24 +8,21 @@ from typing import Any
 
 from jaxmech.config import copies_of, plain, python_files, require_no_run_code, warn
 from jaxmech.config.errors import InputError
-from jaxmech.ensemble.accumulate import Accumulator, as_file
-from jaxmech.ensemble.checksums import SUMMARY
-from jaxmech.ensemble.estimate import LARGE
-from jaxmech.ensemble.kernel import compile_kernel, with_steps
-from jaxmech.ensemble.layout import Layout
+from jaxmech.ensemble.blocks.accumulate import Accumulator, RunProgress, Shown, as_file
+from jaxmech.ensemble.blocks.estimate import LARGE
+from jaxmech.ensemble.blocks.kernel import compile_kernel, with_steps
+from jaxmech.ensemble.blocks.local import Work
+from jaxmech.ensemble.blocks.plan import planned, require_used
+from jaxmech.ensemble.cluster.connect import checked_tasks
+from jaxmech.ensemble.cluster.workers import MAY_DIFFER, AwayWork
+from jaxmech.ensemble.finished.summary import as_json, as_table, summarize
 from jaxmech.ensemble.members.observed import stored_study
-from jaxmech.ensemble.progress import RunProgress, Shown
-from jaxmech.ensemble.provenance import origin
-from jaxmech.ensemble.results import open_results
-from jaxmech.ensemble.statistics.audit import AUDIT
-from jaxmech.ensemble.store import RunContent, RunFolder, open_run, with_stored_sizes
+from jaxmech.ensemble.statistics.worst import AUDIT
+from jaxmech.ensemble.store.checksums import SUMMARY
+from jaxmech.ensemble.store.folder import RunContent, RunFolder, open_run, origin, with_stored_sizes
+from jaxmech.ensemble.store.layout import Layout
+from jaxmech.ensemble.store.results import open_results
 from jaxmech.ensemble.study import Study
-from jaxmech.ensemble.summary import as_json, as_table, summarize
-from jaxmech.ensemble.work.away import AwayWork
-from jaxmech.ensemble.work.connect import checked_tasks
-from jaxmech.ensemble.work.here import Work
-from jaxmech.ensemble.work.plan import planned, require_used
-from jaxmech.ensemble.work.worker import MAY_DIFFER
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from jaxmech import FixedSteps, Signal, simulate
 from jaxmech.cli.fit import run as fit_run
 from jaxmech.cli.fit.build import settings, subjects
-from jaxmech.cli.fit.report import Outcome, as_markdown
+from jaxmech.cli.fit.run import Outcome, as_markdown
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.cli.main import main
 from jaxmech.config.errors import Problem, StudyError

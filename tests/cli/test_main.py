@@ -18,8 +18,8 @@ from jaxmech import models
 from jaxmech.cli import doctor
 from jaxmech.cli.interrupt import resumable
 from jaxmech.cli.main import main
-from jaxmech.ensemble.checksums import marked_blocks as finished_blocks
-from jaxmech.ensemble.results import open_results
+from jaxmech.ensemble.store.checksums import marked_blocks as finished_blocks
+from jaxmech.ensemble.store.results import open_results
 from tests.ensemble.studies import PENDULUM, STUDY, arrays, same_bits, write_study
 
 ROOT = Path(__file__).resolve().parents[2]

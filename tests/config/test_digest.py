@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from jaxmech import Holonomic, System, Unilateral, models
-from jaxmech.config.digest import differing, digest, system_digests
+from jaxmech.config.environment import differing, digest, system_digests
 from jaxmech.utils.digests import jaxpr_texts
 from tests.parts.mechanisms import parallel_four_bar
 from tests.small import CASES, MIXED

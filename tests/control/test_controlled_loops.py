@@ -11,7 +11,7 @@ import pytest
 import jaxmech.ensemble as je
 from jaxmech import Controller, FixedSteps, Recording, System, controlled, fit, observe, simulate
 from jaxmech.cli.main import main
-from jaxmech.config.digest import system_digests
+from jaxmech.config.environment import system_digests
 from jaxmech.config.toml import read
 from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.identify import Shooting, load_fit

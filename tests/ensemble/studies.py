@@ -7,8 +7,8 @@ import zarr
 
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, replay, run_study
-from jaxmech.ensemble.checksums import SUMMARY, file_digests, mark_of, read_seal, write_seal
 from jaxmech.ensemble.finished.replay import ReplayedTrajectory
+from jaxmech.ensemble.store.checksums import SUMMARY, file_digests, mark_of, read_seal, write_seal
 
 SPRING = '''
 import jax.numpy as jnp

@@ -15,15 +15,15 @@ from jaxmech.cli.main import main
 from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import read
 from jaxmech.ensemble import RunWarning, Study, open_results, run_study, verify
-from jaxmech.ensemble.kernel import compile_kernel
-from jaxmech.ensemble.provenance import origin
-from jaxmech.ensemble.summary import summarize
+from jaxmech.ensemble.blocks.kernel import compile_kernel
+from jaxmech.ensemble.finished.summary import summarize
+from jaxmech.ensemble.store.folder import origin
 from jaxmech.plot.ensemble_figures import draw_pictures
 from tests.ensemble.studies import STUDY, killed, same_bits, write_study
 
 SMALL = STUDY.replace("size = 20", "size = 11").replace("per_save = 8", "per_save = 1")
 RUN = import_module("jaxmech.ensemble.run")
-HERE = import_module("jaxmech.ensemble.work.here")
+HERE = import_module("jaxmech.ensemble.blocks.local")
 
 
 def once(make: Callable[..., object]) -> Callable[..., object]:

@@ -10,10 +10,10 @@ import pytest
 from jaxmech import FixedSteps
 from jaxmech.config.errors import StudyError
 from jaxmech.ensemble import Study, Times, estimate
-from jaxmech.ensemble.estimate import LARGEST_RESULTS, sized, slice_of
-from jaxmech.ensemble.kernel import BlockProgram
-from jaxmech.ensemble.store import with_stored_sizes
-from jaxmech.ensemble.work.here import computed_blocks
+from jaxmech.ensemble.blocks.estimate import LARGEST_RESULTS, sized, slice_of
+from jaxmech.ensemble.blocks.kernel import BlockProgram
+from jaxmech.ensemble.blocks.local import computed_blocks
+from jaxmech.ensemble.store.folder import with_stored_sizes
 
 GB = 10**9
 

@@ -16,7 +16,7 @@ from jaxmech.ensemble import (
     Uniform,
     load,
 )
-from jaxmech.ensemble.members.passages import study_events
+from jaxmech.ensemble.members.events import study_events
 from jaxmech.ensemble.run import run_study
 from tests.ensemble.studies import arrays, killed, same_bits
 

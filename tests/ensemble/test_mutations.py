@@ -19,10 +19,10 @@ from jaxmech.config.errors import Problem, StudyError
 from jaxmech.config.toml import ConfigError, read
 from jaxmech.config.validate import plain, structure
 from jaxmech.ensemble import Study
-from jaxmech.ensemble.draws import Variable
+from jaxmech.ensemble.blocks.plan import planned
+from jaxmech.ensemble.draws.plans import name_problems
+from jaxmech.ensemble.draws.sampler import Variable
 from jaxmech.ensemble.members.trajectory import save_times
-from jaxmech.ensemble.sampling.plans import name_problems
-from jaxmech.ensemble.work.plan import planned
 from tests.ensemble.eventful_mutations import EVENTFUL, EVENTFUL_MUTATIONS
 from tests.ensemble.mutations import BASE, MUTATIONS, Mutation, changed
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jaxmech.ensemble.progress import RunProgress
+from jaxmech.ensemble.blocks.accumulate import RunProgress
 
 
 def test_nothing_is_estimated_that_is_not_shown() -> None:

@@ -26,9 +26,9 @@ from jaxmech.ensemble import (
     replay,
     run_study,
 )
-from jaxmech.ensemble.estimate import slice_of
-from jaxmech.ensemble.sampling.plans import name_problems
-from jaxmech.ensemble.work.plan import planned
+from jaxmech.ensemble.blocks.estimate import slice_of
+from jaxmech.ensemble.blocks.plan import planned
+from jaxmech.ensemble.draws.plans import name_problems
 from tests.ensemble.studies import CAR
 
 NAMES = ("a", "b", "c")

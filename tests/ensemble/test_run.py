@@ -16,10 +16,10 @@ from jaxmech.config.load import load
 from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import read
 from jaxmech.ensemble import RunWarning, Study, open_results, run_study
-from jaxmech.ensemble.checksums import marked_blocks as finished_blocks
-from jaxmech.ensemble.draws import Sampler
-from jaxmech.ensemble.kernel import compile_kernel
-from jaxmech.ensemble.store import RunFolder
+from jaxmech.ensemble.blocks.kernel import compile_kernel
+from jaxmech.ensemble.draws.sampler import Sampler
+from jaxmech.ensemble.store.checksums import marked_blocks as finished_blocks
+from jaxmech.ensemble.store.folder import RunFolder
 from jaxmech.status import Status
 from tests.ensemble.studies import PENDULUM, STUDY, arrays, killed, resealed, same_bits, write_study
 

@@ -10,13 +10,13 @@ import pytest
 import jaxmech as jm
 from jaxmech import parts as jp
 from jaxmech.cli.main import main
-from jaxmech.config.digest import differing, system_digests
+from jaxmech.config.environment import differing, system_digests
 from jaxmech.config.errors import StudyError
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, open_results, replay
+from jaxmech.ensemble.blocks.plan import planned
 from jaxmech.ensemble.run import BlockRange, run_study
 from jaxmech.ensemble.study import SAVED
-from jaxmech.ensemble.work.plan import planned
 from jaxmech.plot.ensemble_figures import draw_pictures
 from tests.ensemble.studies import arrays, same_bits
 

@@ -27,10 +27,10 @@ from jaxmech.ensemble import (
     run_study,
     verify,
 )
-from jaxmech.ensemble.checksums import marked_blocks
+from jaxmech.ensemble.store.checksums import marked_blocks
 from tests.ensemble.studies import STUDY, arrays, killed, replayed, same_bits, write_study
 
-HERE = import_module("jaxmech.ensemble.work.here")
+HERE = import_module("jaxmech.ensemble.blocks.local")
 CONFIGS = Path(__file__).parents[2] / "configs"
 
 FUNCTIONS = """

@@ -7,7 +7,7 @@ import pytest
 
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, run_study
-from jaxmech.ensemble.summary import as_table, failed
+from jaxmech.ensemble.finished.summary import as_table, failed
 from tests.ensemble.studies import PENDULUM, STUDY, arrays, write_study
 
 

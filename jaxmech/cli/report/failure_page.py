@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 from pathlib import Path
 
-from jaxmech.cli.report.clips import clip
-from jaxmech.cli.report.layout import PagePart, Picture, of_figure, page
+from jaxmech.cli.report.layout import PagePart, Picture, clip, of_figure, page
 from jaxmech.cli.report.tables import EstimateCell, PageTable, number_text
 from jaxmech.config import load, plain, write_whole
 from jaxmech.config.errors import InputError

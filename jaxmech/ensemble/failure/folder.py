@@ -29,12 +29,16 @@ from jaxmech.config import (
     require_same_environment,
     write_whole,
 )
-from jaxmech.ensemble.failure.estimates import FailureEstimate, SubsetLevel
+from jaxmech.ensemble.blocks.kernel import compile_kernel
 from jaxmech.ensemble.failure.limit_state import LimitState
-from jaxmech.ensemble.failure.result import DesignPoint, FailureProbability
-from jaxmech.ensemble.failure.sensitivities import Sensitivity
-from jaxmech.ensemble.kernel import compile_kernel
-from jaxmech.ensemble.provenance import origin
+from jaxmech.ensemble.failure.result import (
+    DesignPoint,
+    FailureEstimate,
+    FailureProbability,
+    Sensitivity,
+    SubsetLevel,
+)
+from jaxmech.ensemble.store.folder import origin
 from jaxmech.ensemble.study import Study
 
 _RESULT, _POINTS = "failure.json", "design_points.npz"

@@ -1,16 +1,18 @@
 """`LimitState`: the margins of motions, and their gradients, at points of standard normal space.
 
 All calls have one of two shapes, a block of margins or a few lanes of margins with gradients, so
-that two programs are compiled. A block is computed in slices, only as many as its points fill. With
-a journal each result is stored before it is used. A later process that begins again with the same
-settings asks the same questions in the same order, and reads the answers from there up to the point
-where the earlier one was killed.
+that two programs are compiled. A block is computed in slices, only as many as its points fill; on a
+cluster, each worker makes the limit state of the study for itself. With a journal each result is
+stored before it is used. A later process that begins again with the same settings asks the same
+questions in the same order, and reads the answers from there up to the point where the earlier one
+was killed.
 """
 
 import hashlib
+import pickle
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.config import npz, write_whole
+from jaxmech.config import npz, plain, python_files, require_no_run_code, write_whole
 from jaxmech.config.errors import StoppedError
-from jaxmech.ensemble.draws import Sampler
-from jaxmech.ensemble.failure.margin import Margin
-from jaxmech.ensemble.failure.standard_space import StandardSpace
-from jaxmech.ensemble.kernel import errors_as_problems
+from jaxmech.ensemble.blocks.kernel import errors_as_problems, with_steps
+from jaxmech.ensemble.blocks.plan import planned
+from jaxmech.ensemble.cluster.tasks import Tasks, pickled
+from jaxmech.ensemble.draws.sampler import Sampler
+from jaxmech.ensemble.failure.margin import Margin, require_quantity
+from jaxmech.ensemble.failure.standard_space import StandardSpace, standard_space
 from jaxmech.ensemble.members.base import inputs_of, merged
+from jaxmech.ensemble.study import Study
 
 GRADIENT_LANES = 16  # margins with gradients in one call
 _SLICE = 64  # lanes on a CPU that are computed or not, as points fill them
@@ -52,7 +57,6 @@ class LimitState:
     most: int  # trajectories that may be computed
     journal: Path | None = None  # folder of the results
     stop: Callable[[], bool] = lambda: False  # whether to end before the next call
-    report: Callable[[int], None] = lambda count: None  # told how many trajectories are done
     trajectories: int = 0  # including those with gradients
     gradients: int = 0
     lost: int = 0  # trajectories that could not be computed to their end
@@ -103,7 +107,6 @@ class LimitState:
         self.trajectories += len(u)
         self.gradients += len(u) * with_gradient
         self.lost += sum(int(result["lost"].sum()) for result in known)
-        self.report(self.trajectories)
         return known
 
     def _stopped(self) -> bool:
@@ -228,3 +231,51 @@ def _digest(result: dict[str, np.ndarray]) -> np.ndarray:
     """The digest of a result, by which damage is noticed."""
     parts = b"".join(name.encode() + result[name].tobytes() for name in sorted(result))
     return np.frombuffer(hashlib.sha256(parts).digest(), np.uint8)
+
+
+BATCH = 512  # trajectories that are computed at a time by default
+
+
+def limit_state_of(study: Study, out: Path | None, folder: Path) -> LimitState:
+    """The limit state of a study that has a failure, after all checks."""
+    failure = study.failure
+    assert failure is not None
+    require_no_run_code(python_files(plain(study), folder), folder)
+    bare = replace(
+        study, block=study.block or BATCH, statistics={}, until=None, store="all", cluster=None
+    )
+    plan = planned(bare, out or Path(), folder)
+    require_quantity(failure, plan.study, plan.subject)
+    space = standard_space(plan.sampler)
+    motion = with_steps(replace(plan.study, **plan.functions), plan.subject, plan.sampler)
+    return LimitState(Margin(motion, plan.subject, failure), plan.sampler, space, failure.most)
+
+
+@dataclass(frozen=True, eq=False)
+class AwayBlocks:
+    """The computation of blocks by the workers of a cluster.
+
+    Each of them makes the limit state of the study for itself. Blocks are the same programs there
+    as here, so that the results have the same bits on processors of one kind.
+    """
+
+    tasks: Tasks
+    study: Study  # with its failure, and its number of steps
+    folder: Path  # to which its paths refer
+
+    def map(self, limit: LimitState, blocks: Iterable[BlockOrder]) -> Iterator[Margins]:
+        """The results of blocks in their order."""
+        steps = limit.margin.study.steps
+        study = replace(self.study, steps=steps, cluster=None)
+        order = pickled((study, self.folder.resolve()))
+        return self.tasks.map(partial(_of_worker, order), blocks)
+
+
+def _of_worker(order: bytes, block: BlockOrder) -> Margins:
+    return _limit_of_worker(order).computed(*block)
+
+
+@lru_cache(maxsize=2)
+def _limit_of_worker(order: bytes) -> LimitState:
+    study, folder = pickle.loads(order)
+    return limit_state_of(study, None, folder)

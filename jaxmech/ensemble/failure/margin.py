@@ -18,11 +18,10 @@ from jaxtyping import Array
 from jaxmech.compiler import batched_closure
 from jaxmech.config import Subject
 from jaxmech.config.errors import refuse
-from jaxmech.ensemble.failure.settings import Failure
 from jaxmech.ensemble.members.base import Tree, quantity_entries
 from jaxmech.ensemble.members.observed import Observed, StudyEvent
 from jaxmech.ensemble.members.trajectory import StudyTrajectory
-from jaxmech.ensemble.study import Study, Times
+from jaxmech.ensemble.study import Failure, Study, Times
 from jaxmech.formulations import observed_at
 from jaxmech.integrate import FixedSteps
 from jaxmech.solution import Solution

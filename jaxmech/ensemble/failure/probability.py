@@ -9,20 +9,31 @@ import numpy as np
 
 from jaxmech.config import warn
 from jaxmech.config.errors import InputError, refuse
-from jaxmech.ensemble.failure.blocks import AwayBlocks, limit_state_of
-from jaxmech.ensemble.failure.design_points import Search, search
-from jaxmech.ensemble.failure.estimates import FailureEstimate
+from jaxmech.ensemble.cluster.connect import checked_tasks
+from jaxmech.ensemble.failure.design_points import Search, heavy_tail, remarks, search
 from jaxmech.ensemble.failure.folder import opened_journal
-from jaxmech.ensemble.failure.limit_state import ExhaustedError, LimitState
-from jaxmech.ensemble.failure.rays import directional_sampling, line_sampling
-from jaxmech.ensemble.failure.result import DesignPoint, FailureProbability
-from jaxmech.ensemble.failure.sampling import approximations, importance, monte_carlo, openturns
-from jaxmech.ensemble.failure.sensitivities import sensitivities
-from jaxmech.ensemble.failure.settings import NEEDS_OPENTURNS, Failure
-from jaxmech.ensemble.failure.shape import heavy_tail, remarks
+from jaxmech.ensemble.failure.limit_state import (
+    AwayBlocks,
+    ExhaustedError,
+    LimitState,
+    limit_state_of,
+)
+from jaxmech.ensemble.failure.result import (
+    DesignPoint,
+    FailureEstimate,
+    FailureProbability,
+    sensitivities,
+)
+from jaxmech.ensemble.failure.sampling import (
+    approximations,
+    directional_sampling,
+    importance,
+    line_sampling,
+    monte_carlo,
+    openturns,
+)
 from jaxmech.ensemble.failure.subset import RUN, levels_of, subset_simulation, together
-from jaxmech.ensemble.study import Study
-from jaxmech.ensemble.work.connect import checked_tasks
+from jaxmech.ensemble.study import NEEDS_OPENTURNS, Failure, Study
 from jaxmech.solution import Solution
 
 _OFTEN = 0.05  # probability from which on crude Monte Carlo is as quick as anything
@@ -38,7 +49,6 @@ def failure_probability(
     failure: Failure | None = None,
     folder: Path = Path(),
     stop: Callable[[], bool] = lambda: False,
-    report: Callable[[int], None] = lambda count: None,
     tell: Callable[[str], None] | None = None,
 ) -> FailureProbability:
     """The probability that a motion of a study fails, from far fewer trajectories than failures.
@@ -67,7 +77,6 @@ def failure_probability(
         folder: the folder to which relative paths of the study refer.
         stop: function called before each batch; if it returns true, the run ends with
             `StoppedError`.
-        report: function called after each batch with the number of trajectories so far.
         tell: function called with messages; by default it issues a `RunWarning`.
 
     Raises:
@@ -97,7 +106,7 @@ def failure_probability(
         openturns()
     study = replace(study, failure=failure)
     limit = limit_state_of(study, out, folder)
-    limit.stop, limit.report = stop, report
+    limit.stop = stop
     with checked_tasks(study.cluster, tell or warn) as (tasks, _):
         if tasks is not None:
             limit.map_blocks = AwayBlocks(tasks, study, folder).map

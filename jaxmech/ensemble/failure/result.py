@@ -1,14 +1,211 @@
-"""`FailureProbability`: the result, which prints itself."""
+"""`FailureProbability`, the result, which prints itself, with its estimates and sensitivities.
+
+By the score function, d log p / dθ is the mean of d log f(x; θ) / dθ over the failures, where f is
+the joint density of the variables (Wu, "Computational methods for efficient structural reliability
+and reliability sensitivity analysis", AIAA Journal 32, 1994). It needs no further trajectories.
+"""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from math import isfinite
+from dataclasses import dataclass, field, fields, replace
+from math import exp, inf, isfinite, sqrt
 from typing import Any
 
 import numpy as np
 
-from jaxmech.ensemble.failure.estimates import FailureEstimate
-from jaxmech.ensemble.failure.sensitivities import Sensitivity
+from jaxmech.ensemble.draws.distributions import LogNormal, Normal, Scipy, Spread
+from jaxmech.ensemble.failure.standard_space import StandardSpace, normal_quantile, slope
+
+_FEW = 1e-300
+_TAIL = 0.975  # probability below the upper end of an interval
+
+
+@dataclass(frozen=True, eq=False)
+class SubsetLevel:
+    """A level of subset simulation, or the whole of another method.
+
+    Attributes:
+        threshold: the margin at or below which a trajectory belongs to the level.
+        probability: the probability of the level, given the one before.
+        coefficient_of_variation: of that probability.
+        acceptance: share of the proposals that were accepted; NaN for the first one.
+    """
+
+    threshold: float
+    probability: float
+    coefficient_of_variation: float
+    acceptance: float
+
+
+@dataclass(frozen=True, eq=False)
+class FailureEstimate:
+    """The probability of failure by one method.
+
+    A part of the result of `failure_probability`.
+
+    Attributes:
+        method: its name.
+        probability: the estimate.
+        coefficient_of_variation: its standard deviation relative to it; NaN if it is not known, as
+            for approximations.
+        trajectories: how many it took.
+        failures: points of standard normal space at which the motion fails, shape (N, n).
+        weights: their weights, proportional to the share of the failures that they stand for.
+        levels: the levels of subset simulation.
+        degrees: degrees of freedom of the standard deviation, if it is known from few runs.
+        runs: the number of the run of each failure, where those of a run depend on each other.
+        of_runs: the part of the variance that is known from the few runs alone.
+    """
+
+    method: str
+    probability: float
+    coefficient_of_variation: float
+    trajectories: int
+    failures: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    weights: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    levels: tuple[SubsetLevel, ...] = ()
+    degrees: int = 0
+    runs: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
+    of_runs: float = 1.0
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """The interval of the probability: that of its logarithm, which is nearly normal.
+
+        Without a failure, it ends at the probability with which so many trajectories are all safe
+        with the remaining confidence.
+        """
+        if self.probability <= 0:
+            count = max(self.trajectories, 1)
+            return 0.0, 1 - (1 - confidence) ** (1 / count) if self.method == "monte-carlo" else inf
+        spread = self.coefficient_of_variation
+        if not isfinite(spread):
+            return float("nan"), float("nan")
+        width = self._quantile(0.5 + confidence / 2) * sqrt(np.log1p(spread**2))
+        return self.probability * exp(-width), min(self.probability * exp(width), 1.0)
+
+    def reaches(self, precision: float) -> bool:
+        """Whether the interval is as short as that of a known coefficient of variation."""
+        from scipy.special import ndtri
+
+        widening = self._quantile(_TAIL) / float(ndtri(_TAIL))
+        return self.coefficient_of_variation * widening <= precision
+
+    def _quantile(self, tail: float) -> float:
+        """In standard deviations: Student's for the variance by few runs, else the normal one."""
+        from scipy.special import ndtri, stdtrit
+
+        normal = float(ndtri(tail))
+        student = float(stdtrit(self.degrees, tail)) if self.degrees > 0 else normal
+        return sqrt(self.of_runs * student**2 + (1 - self.of_runs) * normal**2)
+
+    def agrees(self, other: "FailureEstimate", deviations: float) -> bool:
+        """Whether two estimates differ by at most so many of their standard deviations."""
+        spread = np.hypot(self.coefficient_of_variation, other.coefficient_of_variation)
+        ratio = np.log(max(self.probability, _FEW) / max(other.probability, _FEW))
+        return bool(abs(ratio) <= deviations * sqrt(np.log1p(spread**2)))
+
+
+def weighted_estimate(
+    method: str, u: np.ndarray, margins: np.ndarray, weights: np.ndarray, trajectories: int
+) -> FailureEstimate:
+    """The estimate of independent points with importance weights."""
+    terms = np.where(margins <= 0, weights, 0.0)
+    probability = float(terms.mean())
+    spread = float(terms.std(ddof=1)) / sqrt(len(terms)) / probability if probability > 0 else inf
+    failed = terms > 0
+    return FailureEstimate(
+        method,
+        probability,
+        spread,
+        trajectories,
+        u[failed],
+        weights[failed] / max(terms.sum(), _FEW),
+    )
+
+
+_DIFFERENCE = 1e-5  # of a parameter, relative to it or to the deviation
+_PARAMETERS: dict[type, tuple[str, ...]] = {Normal: ("mean", "sd"), LogNormal: ("median", "sigma")}
+_BOUNDARIES = ("low", "high", "loc")  # which may move the ends of a density: no score function
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """The derivative of log p with respect to a parameter of a distribution.
+
+    A part of the result of `failure_probability`.
+
+    Attributes:
+        variable: full name of the variable, such as "parameters.m".
+        parameter: of its distribution, such as "sd".
+        value: its value.
+        derivative: d log p / dθ.
+        standard_deviation: of the derivative, by sampling.
+    """
+
+    variable: str
+    parameter: str
+    value: float
+    derivative: float
+    standard_deviation: float
+
+
+def sensitivities(space: StandardSpace, estimate: FailureEstimate) -> tuple[Sensitivity, ...]:
+    """The sensitivities to the parameters of all distributions whose density is smooth in them."""
+    u, weights = estimate.failures, estimate.weights
+    if not len(u):
+        return ()
+    z = space.correlated(u)
+    pull = np.zeros_like(z)  # the derivative of the logarithm of the density of the copula
+    if space.factor is not None:
+        inverse = np.linalg.inv(space.factor @ space.factor.T)
+        pull = z - z @ inverse
+    weights = weights / weights.sum()
+    results = []
+    for k, (name, (rule, default)) in enumerate(space.rules.items()):
+        for key, value, ahead, behind, step in _neighbours(rule, default):
+            scores = _scores(rule, ahead, behind, step, z[:, k], pull[:, k], default)
+            mean = float((weights * scores).sum())
+            parts = weights * (scores - mean)
+            if len(estimate.runs):  # failures of a run depend on each other
+                parts = np.bincount(estimate.runs, parts)
+            results.append(Sensitivity(name, key, value, mean, sqrt(float((parts**2).sum()))))
+    return tuple(results)
+
+
+def _scores(
+    rule: Spread, ahead: Spread, behind: Spread, step: float, z: np.ndarray, pull: np.ndarray,
+    default: float,
+) -> np.ndarray:  # fmt: skip
+    """Derivatives of the log density at fixed x, by central differences."""
+    x = normal_quantile(rule, z, default)
+    scores = (ahead.log_density(x, default) - behind.log_density(x, default)) / (2 * step)
+    if pull.any():  # z = Φ⁻¹(F(x; θ)) moves too, where x stays
+        moved = normal_quantile(ahead, z, default) - normal_quantile(behind, z, default)
+        scores = scores - pull * moved / (2 * step) / slope(rule, z, default)
+    return np.where(np.isfinite(scores), scores, 0.0)
+
+
+def _neighbours(rule: Spread, default: float) -> Iterator[tuple[str, float, Spread, Spread, float]]:
+    """Each parameter with its value, the distributions for a little more and less, and how much."""
+    if isinstance(rule, Scipy):
+        for key, value in rule.parameters.items():
+            if key not in _BOUNDARIES:
+                step = _DIFFERENCE * abs(value)
+                pair = [
+                    Scipy(rule.name, {**rule.parameters, key: value + d}) for d in (step, -step)
+                ]
+                yield key, float(value), pair[0], pair[1], step
+        return
+    for key in _PARAMETERS.get(type(rule), ()):
+        present = getattr(rule, key)
+        value = float(default if present is None else present)
+        deviation = next(getattr(rule, f.name) for f in fields(rule) if f.name in ("sd", "sigma"))
+        step = _DIFFERENCE * max(abs(value), deviation)
+        if deviation > 0:
+            yield (
+                key, value, replace(rule, **{key: value + step}),
+                replace(rule, **{key: value - step}), step,
+            )  # fmt: skip
+
 
 _SHOWN = 8  # variables and sensitivities that a printed result lists
 

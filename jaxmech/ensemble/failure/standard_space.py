@@ -12,7 +12,7 @@ from math import log, pi
 import numpy as np
 
 from jaxmech.config.errors import Problem, refuse_all
-from jaxmech.ensemble.distributions import (
+from jaxmech.ensemble.draws.distributions import (
     Discrete,
     LogNormal,
     Normal,
@@ -21,7 +21,7 @@ from jaxmech.ensemble.distributions import (
     Triangular,
     Uniform,
 )
-from jaxmech.ensemble.draws import Sampler
+from jaxmech.ensemble.draws.sampler import Sampler
 
 _LOG_ROOT = log(2 * pi) / 2
 _FARTHEST = 37.0  # deviations beyond which probabilities vanish

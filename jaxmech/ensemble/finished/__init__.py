@@ -1,1 +1,1 @@
-"""Queries of runs: `replay` one trajectory, a `dataset` for xarray, a `comparison` of two."""
+"""Finished runs: their `summary`, one member again by `replay`, a `comparison`, a `dataset`."""

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from jaxmech.config import changes, differences, stored_environment
-from jaxmech.ensemble.layout import STATES, array_of
 from jaxmech.ensemble.members.base import VELOCITY
-from jaxmech.ensemble.results import Results, open_results
+from jaxmech.ensemble.store.layout import STATES, array_of
+from jaxmech.ensemble.store.results import Results, open_results
 
 Limits = tuple[float, float, float]  # a value, and the limits of its interval
 _LEFT = ("chunk", "cluster")  # keys that change no result

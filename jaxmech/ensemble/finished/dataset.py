@@ -10,10 +10,10 @@ import numpy as np
 
 from jaxmech.config import plain
 from jaxmech.config.errors import InputError
-from jaxmech.ensemble.checksums import RESULTS, missing_chunks
-from jaxmech.ensemble.layout import STATES
-from jaxmech.ensemble.results import open_results, require_sound
 from jaxmech.ensemble.run import run_study
+from jaxmech.ensemble.store.checksums import RESULTS, missing_chunks
+from jaxmech.ensemble.store.layout import STATES
+from jaxmech.ensemble.store.results import open_results, require_sound
 from jaxmech.ensemble.study import Study
 
 if TYPE_CHECKING:

@@ -19,15 +19,15 @@ from jaxmech.config import (
     stored_environment,
 )
 from jaxmech.config.errors import InputError
-from jaxmech.ensemble.draws import stored_name
-from jaxmech.ensemble.kernel import BlockProgram
+from jaxmech.ensemble.blocks.kernel import BlockProgram
+from jaxmech.ensemble.blocks.plan import planned
+from jaxmech.ensemble.draws.sampler import stored_name
 from jaxmech.ensemble.members.base import first_of
 from jaxmech.ensemble.members.observed import stored_study
 from jaxmech.ensemble.members.trajectory import StudyTrajectory, save_times
-from jaxmech.ensemble.results import Results, open_results
-from jaxmech.ensemble.store import require_of_run, with_stored_sizes
+from jaxmech.ensemble.store.folder import require_of_run, with_stored_sizes
+from jaxmech.ensemble.store.results import Results, open_results
 from jaxmech.ensemble.study import LANES, SAVED, Study
-from jaxmech.ensemble.work.plan import planned
 from jaxmech.status import Status, succeeded
 
 SERIES = (*SAVED, "rates")

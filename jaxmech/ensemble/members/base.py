@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.config import Subject
-from jaxmech.ensemble.draws import Variable
+from jaxmech.ensemble.draws.sampler import Variable
 from jaxmech.ensemble.study import SECTIONS
 from jaxmech.system import System
 from jaxmech.utils.units import columns, shown_coordinates, units_of

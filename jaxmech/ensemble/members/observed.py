@@ -22,11 +22,10 @@ from jaxtyping import Array
 from jaxmech.config import LoadedObject, TextOrTable, find, named_copy
 from jaxmech.config.errors import Key, Problem, StudyError, out_of_range, refuse, refuse_all
 from jaxmech.control import WholeState
-from jaxmech.ensemble.members.array_names import array_name
-from jaxmech.ensemble.statistics.custom import Reduction
-from jaxmech.integrate import Event, Events, Transition
+from jaxmech.ensemble.statistics.protocol import Reduction
+from jaxmech.integrate import Event, Transition
 from jaxmech.system import System
-from jaxmech.utils.text import doc, not_one_of, setting
+from jaxmech.utils.text import doc, setting
 
 Keep = Literal["all", "final", "max", "min", "mean", "largest"]
 Series = Literal[
@@ -38,13 +37,13 @@ AUDIT = (
     "status", "t_failed", "rank", "energy_drift", "integration_error", "worst_position_residual",
     "worst_velocity_residual",
 )  # fmt: skip
-OF_ALL = ("stopped_by", "t_end", "missed_events")  # quantities of a study with events
-_OF_EACH = ("count", "time", "times", "q", "v", "passed")
-_STORED = ("count", "times", "q", "v")
 _FUNCTION: Any = Callable
 _NAMES_OF_FUNCTIONS = {  # fields of the settings of a study
     "observe": ("function",), "statistics": ("functions",), "events": ("function", "jump"),
 }  # fmt: skip
+_SEPARATORS = "/\\"  # of a path, which would make an array of an array
+_LONGEST = 200  # bytes; file systems allow 255, some of which endings such as "_count" need
+_RESERVED = ("", ".", "..", "zarr.json")
 _KEPT: dict[str, Callable[[Array], Array]] = {
     "final": lambda x: x[-1],
     "max": lambda x: x.max(0),
@@ -269,41 +268,6 @@ def stored_study(study: Any, copies: Mapping[Path, str], folder: Path) -> Any:
     return replace(study, **sections)
 
 
-def event_quantities(events: Events, ts: Array) -> dict[str, Array]:
-    """The quantities derived from the events of one trajectory, by name."""
-    missed = sum((events[name].missed for name in events), jnp.zeros_like(events.stopped_by))
-    values = {"stopped_by": events.stopped_by, "t_end": events.t_end, "missed_events": missed}
-    for name in events:
-        record = events[name]
-        values |= {
-            f"{name}_count": record.count,
-            f"{name}_time": record.t[0],
-            f"{name}_times": record.t,
-            f"{name}_q": record.q,
-            f"{name}_v": record.v,
-            f"{name}_passed": record.t[0] <= ts,
-        }
-    return values
-
-
-def event_names(events: Iterable[str], *, stored: bool = False) -> tuple[str, ...]:
-    """The names of these quantities, or of those that are stored by default."""
-    events = tuple(events)
-    suffixes = _STORED if stored else _OF_EACH
-    names = tuple(f"{name}_{suffix}" for name in events for suffix in suffixes)
-    return (*OF_ALL, *names) if events else ()
-
-
-def event_dimensions(events: Iterable[str], velocity: str) -> dict[str, tuple[str, ...]]:
-    """The names of the dimensions of the stored arrays; `velocity` is that of v."""
-    dims: dict[str, tuple[str, ...]] = {}
-    for name in events:
-        occurrence = f"{name}_occurrence"
-        dims |= {f"{name}_times": (occurrence,), f"{name}_q": (occurrence, "coordinate")}
-        dims |= {f"{name}_v": (occurrence, velocity), f"{name}_passed": ("time",)}
-    return dims
-
-
 def quantity_unit(
     name: str, observed: Mapping[str, str], events: Iterable[str], units: Mapping[str, str]
 ) -> str:
@@ -331,45 +295,27 @@ def multipliers_names(system: System) -> tuple[str, ...]:
     return tuple(multipliers_name(constraint.name) for constraint in system.constraints)
 
 
-def name_problems_of(study: Any, system: System, coordinates: Iterable[str]) -> Iterator[Problem]:
-    """Quantities and events that are named twice, or not at all."""
-    coordinates, observe, store = tuple(coordinates), study.observe, study.store
-    series = (*SERIES, *AUDIT, *multipliers_names(system))
-    of_events = event_names(study.events)
-    for name in observe:
-        if name in series or name in coordinates:
-            message = "must have another name: there is a quantity of that name"
-            yield Problem(("observe", name), message)
-    yield from _of_events(study.events, {*series, *coordinates, *observe}, (*coordinates, *observe))
-    yield from _of_statistics(study, (*series, *coordinates, *observe, *of_events))
-    stored = (*SERIES, *multipliers_names(system), *observe, *of_events)
-    for entry, name in enumerate(() if isinstance(store, str) else store):
-        if name not in stored:
-            yield Problem((f"store[{entry}]",), not_one_of(name, stored, "a quantity to store"))
+def name_problem(name: str) -> str:
+    r"""What is wrong with a name that a study gives to an array, empty if nothing is.
+
+    Example:
+        >>> name_problem("tip.x"), name_problem("a/b")
+        ('', 'must be a name without /, \\ and control characters, since it is that of a file')
+    """
+    if name in _RESERVED or name.startswith("__"):
+        return 'must be another name: "", ".", "..", "zarr.json" and "__..." are reserved'
+    if not name.isprintable() or any(separator in name for separator in _SEPARATORS):
+        return "must be a name without /, \\ and control characters, since it is that of a file"
+    if len(name.encode()) > _LONGEST:
+        return f"must be a name of at most {_LONGEST} bytes, since it is that of a file"
+    return ""
 
 
-def _of_events(
-    events: Mapping[str, StudyEvent], reserved: set[str], quantities: tuple[str, ...]
-) -> Iterator[Problem]:
-    for name, event in events.items():
-        if clashes := reserved & set(event_names([name])):
-            message = f"must have another name: there is a quantity `{min(clashes)}` already"
-            yield Problem(("events", name), message)
-        if event.of is not None and event.of not in quantities:
-            reason = not_one_of(event.of, quantities, "a coordinate or an observed quantity")
-            yield Problem(("events", name, "of"), reason)
+def array_name(name: str) -> str:
+    """The name of the array of a quantity that a model names, with points in place of slashes.
 
-
-def _of_statistics(study: Any, quantities: tuple[str, ...]) -> Iterator[Problem]:
-    for name, statistic in study.statistics.items():
-        if statistic.of_event is not None:
-            if statistic.of_event not in study.events:
-                kind = "an event of this study, where neither `above` nor `below` is given"
-                message = not_one_of(statistic.of_event, study.events, kind)
-                yield Problem(("statistics", name, "of"), message)
-            continue
-        for quantity in statistic.quantities:
-            if quantity not in quantities:
-                yield Problem(
-                    ("statistics", name, "of"), not_one_of(quantity, quantities, "a quantity")
-                )
+    Example:
+        >>> array_name("parameter_mass.left/forearm")
+        'parameter_mass.left.forearm'
+    """
+    return "".join("." if character in _SEPARATORS else character for character in name)

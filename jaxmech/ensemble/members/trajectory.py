@@ -26,18 +26,20 @@ from jaxmech.ensemble.members.base import (
     quantity_entries,
     velocity_dimension,
 )
+from jaxmech.ensemble.members.events import (
+    event_dimensions,
+    event_names,
+    event_quantities,
+    study_events,
+)
 from jaxmech.ensemble.members.observed import (
     AUDIT,
     SERIES,
     Observed,
-    event_dimensions,
-    event_names,
-    event_quantities,
     multipliers_name,
     multipliers_names,
     quantity_unit,
 )
-from jaxmech.ensemble.members.passages import study_events
 from jaxmech.ensemble.study import Study
 from jaxmech.first_order import named_values
 from jaxmech.integrate import EventSet

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jaxmech.cli.report.influence import first_order, influence_from_statistics
+from jaxmech.cli.report.quantities import first_order, influence_from_statistics
 
 RNG = np.random.default_rng(5)
 A, B, C = RNG.uniform(-1, 1, (3, 4000))

@@ -10,8 +10,8 @@ import pytest
 
 from jaxmech.config.errors import StoppedError
 from jaxmech.ensemble import Cluster, Failure, Normal, Study, Times, failure_probability
-from jaxmech.ensemble.failure.blocks import AwayBlocks, limit_state_of
-from jaxmech.ensemble.work.tasks import Tasks, computed, pickled
+from jaxmech.ensemble.cluster.tasks import Tasks, computed, pickled
+from jaxmech.ensemble.failure.limit_state import AwayBlocks, limit_state_of
 from jaxmech.integrate import FixedSteps
 
 STUDY = Study(

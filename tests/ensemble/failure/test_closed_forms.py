@@ -27,7 +27,7 @@ from jaxmech.ensemble import (
     Uniform,
     failure_probability,
 )
-from jaxmech.ensemble.failure.blocks import limit_state_of
+from jaxmech.ensemble.failure.limit_state import limit_state_of
 from jaxmech.integrate import FixedSteps
 
 pytest.importorskip("openturns")

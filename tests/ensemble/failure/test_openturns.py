@@ -13,11 +13,15 @@ import pytest
 from scipy import stats
 
 from jaxmech.ensemble import Failure, LogNormal, Normal, Study
-from jaxmech.ensemble.failure.blocks import limit_state_of
 from jaxmech.ensemble.failure.design_points import search
-from jaxmech.ensemble.failure.limit_state import LimitState
-from jaxmech.ensemble.failure.rays import line_sampling
-from jaxmech.ensemble.failure.sampling import OpenTurnsEvent, approximations, importance, seeded
+from jaxmech.ensemble.failure.limit_state import LimitState, limit_state_of
+from jaxmech.ensemble.failure.sampling import (
+    OpenTurnsEvent,
+    approximations,
+    importance,
+    line_sampling,
+    seeded,
+)
 from tests.ensemble.failure.test_closed_forms import study_of
 
 pytest.importorskip("openturns")

@@ -9,10 +9,9 @@ import pytest
 from scipy import stats
 
 from jaxmech.ensemble import Normal, failure_probability
-from jaxmech.ensemble.failure.bridge import HalfSpaces, bridged
 from jaxmech.ensemble.failure.limit_state import LimitState
 from jaxmech.ensemble.failure.standard_space import StandardSpace
-from jaxmech.ensemble.failure.subset import subset_simulation
+from jaxmech.ensemble.failure.subset import HalfSpaces, bridged, subset_simulation
 from tests.ensemble.failure.problems import LOADS, pulse_study
 
 

@@ -10,9 +10,9 @@ import zarr
 
 from jaxmech.cli.main import main
 from jaxmech.ensemble import compare_runs
-from jaxmech.ensemble.checksums import write_mark
 from jaxmech.ensemble.finished.comparison import difference
 from jaxmech.ensemble.statistics.moments import of_proportion
+from jaxmech.ensemble.store.checksums import write_mark
 from tests.ensemble.studies import STUDY, arrays, computed, resealed
 
 STUDIED = (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import sobol_indices, uniform
 
-from jaxmech.ensemble.sampling.designs import Points
+from jaxmech.ensemble.draws.designs import Points
 from jaxmech.ensemble.statistics import SobolIndices
 from tests.ensemble.statistics.helpers import result, sample
 

@@ -1,1 +1,0 @@
-"""`jaxmech new`: `folder` writes a study from the files of `template/`."""

@@ -1,0 +1,207 @@
+"""The statistics of a run, merged block by block in their order, and its progress."""
+
+import io
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from tqdm import tqdm
+
+from jaxmech.config import npz
+from jaxmech.ensemble.blocks.kernel import BlockProgram, States
+from jaxmech.ensemble.members.base import quantity_entries
+from jaxmech.ensemble.members.events import counted_times
+from jaxmech.ensemble.statistics import Covariance, SobolIndices
+from jaxmech.ensemble.statistics.protocol import AbstractStatistic, StatisticResult
+from jaxmech.ensemble.statistics.worst import AUDIT
+from jaxmech.ensemble.study import Until
+
+Estimate = tuple[float, float, float]
+
+
+class Accumulator:
+    """The states of the first blocks, merged one after the other, with shapes `like` one."""
+
+    def __init__(self, program: BlockProgram, template: States, criterion: Until | None) -> None:
+        self._program, self._until = program, criterion
+        self._leaves, self._tree = jax.tree.flatten(template)
+        self._total: States | None = None
+        self.blocks = 0
+
+    @property
+    def state_bytes(self) -> int:
+        """The number of bytes of the states of one block."""
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in self._leaves)
+
+    def unpacked(self, data: np.ndarray) -> States:
+        """The states of a block from their bytes."""
+        ends = np.cumsum([leaf.size * leaf.dtype.itemsize for leaf in self._leaves])
+        pairs = zip(self._leaves, np.split(data, ends[:-1]), strict=True)
+        leaves = [
+            np.frombuffer(content.tobytes(), leaf.dtype).reshape(leaf.shape)
+            for leaf, content in pairs
+        ]
+        states: States = jax.tree.unflatten(self._tree, leaves)
+        return states
+
+    def add(self, states: States) -> None:
+        """Add the states of the next block."""
+        total = states if self._total is None else self._program.merged(self._total, states)
+        # On the host: a total on one device could not be merged with a block from another one.
+        self._total = jax.device_get(total)
+        self.blocks += 1
+
+    @property
+    def enough(self) -> bool:
+        """Whether the study may stop here."""
+        criterion, total = self._until, self._total
+        if (
+            criterion is None
+            or total is None
+            or self.blocks * self._program.block < criterion.at_least
+        ):
+            return False
+        statistic: Any = self._program.statistics[criterion.quantity]
+        statistic = replace(statistic, confidence=criterion.confidence)
+        estimate = statistic.estimate(statistic.result(total[criterion.quantity]))
+        return estimate is not None and (estimate[2] - estimate[1]) / 2 <= criterion.half_width
+
+    def estimates(self) -> dict[str, Estimate]:
+        """Each statistic that is about one number, with its interval."""
+        if self._total is None:
+            return {}
+        estimates: dict[str, Estimate] = {}
+        for name, statistic in self._program.statistics.items():
+            if name != AUDIT and type(statistic).estimate is not AbstractStatistic.estimate:
+                estimate = statistic.estimate(statistic.result(self._total[name]))
+                estimates |= {name: estimate} if estimate else {}
+        return estimates
+
+    def results(self) -> dict[str, StatisticResult]:
+        """The results of all statistics."""
+        if (total := self._total) is None:
+            return {}
+        statistics = self._program.statistics.items()
+        return {
+            name: self._names_of(statistic)
+            | statistic.result(total[name])
+            | self._times_of(statistic)
+            for name, statistic in statistics
+        }
+
+    def _times_of(self, statistic: AbstractStatistic) -> StatisticResult:
+        study = self._program.member.study
+        times = counted_times(statistic, study, quantity_entries(self._program.member.system))
+        return {} if times is None else {"times": times}
+
+    def _names_of(self, statistic: AbstractStatistic) -> StatisticResult:
+        points = self._program.sampler.points.keys
+        if isinstance(statistic, SobolIndices):
+            return {"names": points}
+        if not isinstance(statistic, Covariance):
+            return {}
+        inputs = sorted(self._program.sampler.keys) if statistic.inputs else []
+        return {"names": [*statistic.names, *inputs]}
+
+
+def packed(states: States) -> np.ndarray:
+    """Pack the states of a block as bytes."""
+    leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(states)]
+    return np.frombuffer(b"".join(leaf.tobytes() for leaf in leaves), np.uint8)
+
+
+def as_file(results: Mapping[str, StatisticResult]) -> bytes:
+    """Write the arrays of all statistics to an npz file, "name/key"; reproducible to the byte."""
+    arrays = {
+        f"{name}/{key}": np.asarray(value)
+        for name, values in results.items()
+        if name != AUDIT
+        for key, value in values.items()
+    }
+    return npz(arrays)
+
+
+def from_file(data: bytes) -> dict[str, StatisticResult]:
+    """Read the results from an npz file."""
+    results: dict[str, StatisticResult] = {}
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        for key in arrays.files:
+            name, _, result = key.rpartition("/")
+            results.setdefault(name, {})[result] = arrays[key]
+    return results
+
+
+def finite(value: Any) -> Any:
+    """Plain data with None for numbers that are not finite, which JSON does not have."""
+    if isinstance(value, Mapping):
+        return {key: finite(x) for key, x in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(x) for x in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+Shown = Literal["bar", "json", "none"]
+Estimates = Callable[[], Mapping[str, Estimate]]
+PERIOD = 0.5  # seconds between estimates that are shown, at least
+
+
+@dataclass
+class RunProgress:
+    """The progress of a run, reported on the standard error."""
+
+    size: int  # trajectories of the study
+    initial: int  # those that were computed before
+    shown: Shown  # a bar, if that is a terminal; lines of JSON; or nothing
+    members: str = "trajectories"  # the word for them
+    failed: int = 0
+    _done: int = field(default=0, init=False)
+    _begun: float = field(default_factory=time.perf_counter, init=False)
+    _reported: float = field(default=0.0, init=False)
+    _bar: Any = field(default=None, init=False)
+
+    def __enter__(self) -> "RunProgress":
+        disable = None if self.shown == "bar" else True
+        bar = tqdm(total=self.size, initial=self.initial, unit=f" {self.members}", disable=disable)
+        self._bar = bar
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.close()
+
+    def add(self, finished: int, failed: int, estimates: Estimates) -> None:
+        """Some trajectories more are done; estimates are made only when something is shown."""
+        self._done += finished
+        self.failed += failed
+        clock, all_done = time.perf_counter(), self.initial + self._done >= self.size
+        if clock - self._reported >= PERIOD or all_done:
+            self._reported = clock
+            if self._bar.disable is not True:
+                texts = [f"{self.failed} failed"] if self.failed else []
+                intervals = estimates().items()
+                texts += [f"{n} {x:.4g} [{low:.4g}, {high:.4g}]" for n, (x, low, high) in intervals]
+                self._bar.set_postfix_str(", ".join(texts), False)
+            if self.shown == "json":
+                self._line(clock, estimates())
+        self._bar.update(finished)
+
+    def _line(self, clock: float, estimates: Mapping[str, Estimate]) -> None:
+        finished = self.initial + self._done
+        rate = self._done / (clock - self._begun)
+        facts = {
+            "done": finished,
+            "size": self.size,
+            "failed": self.failed,
+            "rate": rate,
+            "seconds_left": (self.size - finished) / rate if rate else None,
+            "estimates": {
+                name: {"value": x, "low": low, "high": high}
+                for name, (x, low, high) in estimates.items()
+            },
+        }
+        sys.stderr.write(json.dumps(finite(facts), allow_nan=False) + "\n")
+        sys.stderr.flush()

@@ -1,0 +1,281 @@
+"""The compiled kernel of a study: one block of trajectories, from draws to arrays and statistics.
+
+Every call has the same shape, `study.block` trajectories, whatever the size and the chunks of the
+study. So it is compiled once, and a trajectory is bit-identical however the work is divided. A
+block is computed in slices whose series fit into a small memory; only stored results outlive them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.config import ENDED, Subject
+from jaxmech.config.errors import StudyError, refuse
+from jaxmech.ensemble.blocks.estimate import slice_of, study_devices
+from jaxmech.ensemble.draws.sampler import Sampler
+from jaxmech.ensemble.members.base import Tree, inputs_of, merged
+from jaxmech.ensemble.members.trajectory import StudyTrajectory
+from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample
+from jaxmech.ensemble.study import Study
+from jaxmech.integrate import (
+    MEMBERS,
+    FixedSteps,
+    Scheme,
+    ending_at_jumps,
+    members_per_save,
+    step_times,
+    with_gaps,
+)
+from jaxmech.system import System
+from jaxmech.utils.checks import MissingParameterError
+from jaxmech.utils.tracers import evenly_spaced
+from jaxmech.utils.trees import as_dtype
+
+States = dict[str, Any]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Block:
+    """The results of one block."""
+
+    arrays: dict[str, Any]  # the stored arrays of each trajectory
+    states: States  # states of the statistics, by name
+    met: Any  # whether all trajectories begin on their constraints without being assembled
+    failed: Any  # number of failed trajectories
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """The inputs of a block."""
+
+    varying: Tree  # values that vary from trajectory to trajectory, padded with copies of the last
+    shared: Tree  # values that all trajectories share
+    weight: Any  # importance weights, zero for padding, shape (block,)
+    columns: dict[str, Any]  # the numbers that vary by full name, shape (block,) each
+    first: Any  # number of the first trajectory
+    count: Any  # number of trajectories that are not padding
+
+
+@dataclass(frozen=True, eq=False)
+class BlockProgram:
+    """The compiled computation of one block of a study."""
+
+    member: StudyTrajectory  # one trajectory
+    sampler: Sampler  # the draws
+    block: int  # trajectories of one call
+    statistics: Mapping[str, AbstractStatistic]  # those that are updated, by name
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Floating-point type of the computation."""
+        return self.member.dtype
+
+    def inputs(self, block: int) -> Inputs:
+        """The draws of a block, padded with copies of the last trajectory."""
+        first = block * self.block
+        return self.inputs_between(first, min(first + self.block, self.sampler.size))
+
+    def inputs_between(self, first: int, last: int) -> Inputs:
+        """The draws of at most a block of trajectories, padded with copies of the last one."""
+        # The last block has the shape of all others, so that one program serves; its padding has no
+        # weight.
+        padding = self.block - (last - first)
+        varying, shared = inputs_of(self.sampler.rows(first, last), self.dtype, padding)
+        columns = {}
+        if any(statistic.with_inputs for statistic in self.statistics.values()):
+            columns = self.sampler.columns(first, last)
+            columns = {k: np.pad(x, (0, padding), mode="edge") for k, x in columns.items()}
+        weight = np.pad(self.sampler.weights(first, last), (0, padding)).astype(self.dtype)
+        index = np.int64 if jax.config.read("jax_enable_x64") else np.int32
+        return Inputs(varying, shared, weight, columns, index(first), np.int32(last - first))
+
+    def devices(self) -> list[jax.Device]:
+        """The devices that compute blocks at the same time."""
+        devices = study_devices()
+        if len(devices) == 1 or devices[0].platform != "cpu":
+            return devices
+        # See "JAX versions" in docs/limits.md: two batched calls of LAPACK at a time can hang. The
+        # callbacks of `modes` call LAPACK on the host.
+        program = self._whole.lower(self.inputs(0)).as_text()
+        return devices[:1] if "lapack" in program or "callback" in program else devices
+
+    def run(self, inputs: Inputs) -> Block:
+        """Start to compute a block, with states that need no assembly where possible."""
+        return self._fast(inputs) if self.member.may_skip_assembly else self._whole(inputs)
+
+    def finished(self, inputs: Inputs, block: Block) -> Block:
+        """A block that was begun, when it is computed; again if states had to be assembled."""
+        if not self.member.may_skip_assembly or bool(block.met):
+            return jax.block_until_ready(block)
+        return jax.block_until_ready(self._whole(inputs))
+
+    @cached_property
+    def _fast(self) -> Any:
+        return jax.jit(lambda inputs: self._computed(inputs, False))
+
+    @cached_property
+    def _whole(self) -> Any:
+        return jax.jit(lambda inputs: self._computed(inputs, True))
+
+    @cached_property
+    def merged(self) -> Callable[[States, States], States]:
+        """The function of two states that gives those of the trajectories of both."""
+
+        def merge(first: States, second: States) -> States:
+            with jax.numpy_rank_promotion("allow"):
+                states = self.statistics.items()
+                return {name: s.merge(first[name], second[name]) for name, s in states}
+
+        return jax.jit(merge)
+
+    def shapes(self) -> Block:
+        """Shapes and types of the results of a block, by tracing, or a StudyError of the model."""
+        with errors_as_problems():
+            return jax.eval_shape(self.run, self.inputs(0))
+
+    def _computed(self, inputs: Inputs, assembled: bool) -> Block:
+        study, ends = self.member.study, self.member.subject.inputs.ends
+        size = slice_of(study, self.member.system.n, self.sampler.points.group, ends)
+        count = self.block // size
+        index = inputs.first + jnp.arange(self.block, dtype=inputs.first.dtype)
+        real = jnp.arange(self.block) < inputs.count
+        lanes = (inputs.varying, inputs.weight, inputs.columns, index, real)
+
+        def step(states: States, lanes: Any) -> tuple[States, tuple[Any, Array, Array]]:
+            arrays, values, met, sample = self._slice(lanes, inputs.shared, assembled)
+            states = self._updated(states, values, sample)
+            failed = (sample.real & ~self.member.is_good(values)).sum()
+            return states, (arrays, met, failed)
+
+        first = jax.tree.map(lambda x: jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype), lanes)
+        empty = jax.eval_shape(lambda e: self._slice(e, inputs.shared, assembled), first)
+        states = self._empty(empty[1], empty[3])
+        if count == 1:
+            states, (arrays, met, failed) = step(states, lanes)
+            return Block(arrays, states, met, failed)
+        sliced = jax.tree.map(lambda x: x.reshape(count, size, *x.shape[1:]), lanes)
+        states, (arrays, met, failed) = jax.lax.scan(step, states, sliced)
+        arrays = jax.tree.map(lambda x: x.reshape(self.block, *x.shape[2:]), arrays)
+        return Block(arrays, states, met.all(), failed.sum())
+
+    def _slice(
+        self, lanes: Any, shared: Tree, assembled: bool
+    ) -> tuple[dict[str, Array], dict[str, Array], Array, Sample]:
+        varying, weight, columns, index, real = lanes
+
+        def compute(varying_inputs: Tree) -> Any:
+            return self.member.computed(merged(shared, varying_inputs), assembled)
+
+        arrays, values, met = jax.vmap(compute, axis_size=len(index))(varying)
+        good = real & self.member.is_good(values)
+        sample = Sample(columns, jnp.where(good, weight, 0), real, index, good)
+        return arrays, values, met.all(), sample
+
+    def _samples(self, values: Mapping[str, Array], sample: Sample) -> Iterator[Any]:
+        for name, statistic in self.statistics.items():
+            quantities = {quantity: values[quantity] for quantity in statistic.names}
+            inputs = sample.values if statistic.with_inputs else {}
+            yield name, statistic, sample._replace(values={**quantities, **inputs})
+
+    def _updated(self, states: States, values: Mapping[str, Array], sample: Sample) -> States:
+        with jax.numpy_rank_promotion("allow"):
+            return {name: s.update(states[name], x) for name, s, x in self._samples(values, sample)}
+
+    def _empty(self, values: Mapping[str, Any], sample: Any) -> States:
+        values, sample = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (values, sample))
+        states = {}
+        for name, statistic, quantities in self._samples(values, sample):
+            if statistic.scalars_only:
+                _require_scalars(name, statistic, quantities)
+            with jax.numpy_rank_promotion("allow"):
+                states[name] = statistic.init(quantities)
+        return states
+
+
+def _require_scalars(name: str, statistic: AbstractStatistic, sample: Sample) -> None:
+    for quantity in statistic.names:
+        if sample.values[quantity].ndim > 1:
+            shape = sample.values[quantity].shape[1:]
+            message = f"must be one number per trajectory, but {quantity} has shape {shape}; "
+            message += 'observe it with `keep`, such as keep = "max"'
+            raise refuse(("statistics", name, "of"), message)
+
+
+@contextmanager
+def errors_as_problems() -> Iterator[None]:
+    """Raise errors of the model's functions as a StudyError."""
+    try:
+        yield
+    except StudyError:
+        raise
+    except MissingParameterError as error:
+        message = f"must give the parameter {error.name!r}, which {error.read_by} reads"
+        if error.similar:
+            message += f"; correct the name {error.similar!r} if it is meant"
+        raise refuse("parameters", message) from error
+    except KeyError as error:
+        message = f"must give the parameter {error}, which the model reads"
+        raise refuse("parameters", message) from error
+    except SystemExit as error:
+        raise refuse("model", f"cannot be computed: {ENDED}") from error
+    except Exception as error:  # the model is the user's code and may raise anything
+        description = f"{type(error).__name__}: {error}"
+        raise refuse("model", f"cannot be computed: {description}") from error
+
+
+def with_steps(study: Study, subject: Subject, sampler: Sampler) -> Study:
+    """The study with its number of steps, chosen from some of its trajectories if not set."""
+    steps = study.steps
+    if not isinstance(steps, FixedSteps) or steps.per_save is not None:
+        return study
+    program = StudyTrajectory(study, subject)
+    rows = evenly_spaced(study.size, MEMBERS)
+    parts = [inputs_of(sampler.rows(row, row + 1), program.dtype) for row in rows.tolist()]
+    varying = jax.tree.map(lambda *x: np.concatenate(x), *(draws for draws, _ in parts))
+    shared = parts[0][1]
+    with errors_as_problems():
+        q, v, params = program.states(varying, shared, len(rows))
+        first_params = as_dtype(jax.tree.map(lambda x: x[0], params), program.dtype)
+        saves = jnp.asarray(program.ts)
+        event_set = with_gaps(program.event_set, program.system, q[0], saves, first_params)
+        system = event_set.system(program.system)
+        steps = ending_at_jumps(program.system, steps, q[0], v[0], saves, first_params)
+        scheme = Scheme.of(system, study.method, steps, study.projection, study.formulation)
+        switched = partial(event_set.params, active=event_set.active())
+        params = jax.vmap(switched, axis_size=len(rows))(params)
+        ts, ends = np.tile(program.ts, (len(rows), 1)), steps.step_times(program.dtype)
+        times = np.tile(ends, (len(rows), 1))
+        if system.sampling is not None:
+            times = _times_of_controllers(system, ends, saves, program, params, len(rows))
+        params = as_dtype(params, program.dtype)
+        per_save = members_per_save(scheme, event_set, q, v, ts, params, times)
+    return replace(study, steps=replace(steps, per_save=per_save or 1))
+
+
+def _times_of_controllers(
+    system: System, ends: Any, saves: Array, program: StudyTrajectory, params: Any, rows: int
+) -> np.ndarray:
+    """The times at which steps end, for each of some trajectories."""
+    plain = as_dtype(program.event_set.plain(params), program.dtype)
+
+    def times(params: Any) -> Any:
+        return step_times(system, ends, saves, params, program.ts)
+
+    return np.asarray(jax.vmap(times, axis_size=rows)(plain))
+
+
+def compile_kernel(study: Study, subject: Subject, sampler: Sampler) -> BlockProgram:
+    """The kernel of a study, which is compiled at its first call."""
+    statistics = dict(study.all_statistics)
+    quantities = frozenset(name for statistic in statistics.values() for name in statistic.names)
+    member = StudyTrajectory(study, subject, quantities)
+    return BlockProgram(member, sampler, study.block_size, statistics)

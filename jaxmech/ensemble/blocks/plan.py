@@ -1,0 +1,137 @@
+"""A study after all checks that need no tracing: its sizes, system, draws and functions."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.analysis import State, unused_parameters
+from jaxmech.config import Subject, closed_loop, load
+from jaxmech.config.errors import Problem, refuse, refuse_all
+from jaxmech.ensemble.blocks.estimate import StudyEstimate, require_possible, sized
+from jaxmech.ensemble.draws.inputs import TimeRange
+from jaxmech.ensemble.draws.readings import require_numbers
+from jaxmech.ensemble.draws.sampler import Sampler, stored_name
+from jaxmech.ensemble.members.base import VELOCITY, Tree, first_of, params_of, quantity_entries
+from jaxmech.ensemble.members.events import name_problems_of, passage_problems, study_events
+from jaxmech.ensemble.members.observed import Observed, loaded
+from jaxmech.ensemble.store.layout import STATES
+from jaxmech.ensemble.study import SAVED, Study
+from jaxmech.formulations import observed_at
+from jaxmech.integrate import Gaps
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """A study that can be computed."""
+
+    study: Study  # with its sizes
+    subject: Subject  # its system
+    sampler: Sampler  # its draws
+    forecast: StudyEstimate  # estimated requirements
+    # its quantities, statistics and events with functions in place of names
+    functions: dict[str, Any]
+    files: list[Path]  # Python files that hold those functions, and those of inputs
+
+
+def planned(study: Study, out: Path, folder: Path = Path()) -> Planned:
+    """The study with its sizes, its system, draws and estimate: all checks without tracing."""
+    if study.precision == "float64" and not jax.config.read("jax_enable_x64"):
+        advice = 'call jax.config.update("jax_enable_x64", True) first, or set it to float32'
+        raise refuse("precision", f"must be float32, the precision of this process; {advice}")
+    subject = load(study.model, study.model_options, folder, study.parameters)
+    subject, controller_files = _with_controllers(study, subject, folder)
+    if subject.system.velocities and study.save == SAVED:  # phase portraits are drawn of them
+        study = replace(study, save=(*SAVED, "rates"))
+    coordinates = quantity_entries(subject.system)
+    names = name_problems_of(study, subject.system, coordinates)
+    refuse_all([*names, *passage_problems(study, coordinates)])
+    functions, files = loaded(study, folder)
+    files = list(dict.fromkeys([*files, *controller_files]))
+    if study.inputs:
+        from jaxmech.ensemble.draws.readings import with_inputs  # imports fits
+
+        times = TimeRange(study.times.start, study.times.end, "the times of the study")
+        study, subject = with_inputs(study, subject, folder, times)
+        named = subject.inputs.files.values()
+        files += list(dict.fromkeys((folder / file).resolve() for x in named for file in x))
+    sampler = Sampler(study, subject, folder)
+    require_numbers(sampler.table_columns, subject.inputs)
+    refuse_all(_taken_names(study, sampler, bool(subject.system.velocities)))
+    study = sized(study, subject.system.n, sampler.points.group)
+    forecast = require_possible(study, subject.system.n, out)
+    return Planned(study, subject, sampler, forecast, functions, files)
+
+
+def _with_controllers(study: Study, subject: Subject, folder: Path) -> tuple[Subject, list[Path]]:
+    """The subject with the controllers that the study names, and their files."""
+    if not study.controllers:
+        return subject, []
+    loop, model = closed_loop(subject.system, study.controllers, folder), subject.model
+    if model is not None:
+        model = replace(model, system=loop.system, params=loop.params(model.params))
+    subject = replace(subject, system=loop.system, model=model)
+    return subject, [file.path for file in loop.files]
+
+
+def _taken_names(study: Study, sampler: Sampler, has_velocities: bool) -> Iterator[Problem]:
+    store = study.store
+    if store == "statistics":
+        return
+    reserved = {"t", "coordinate", STATES, *map(stored_name, sampler.rows(0, 1))}
+    reserved |= {VELOCITY} if has_velocities else set()
+    for name in study.observe:
+        if name in reserved and (isinstance(store, str) or name in store):
+            message = f"must have another name: a run folder has an array `{name}` already"
+            yield Problem(("observe", name), message)
+
+
+def require_used(subject: Subject, varying: Tree, shared: Tree, study: Study) -> None:
+    """Raise a StudyError for inputs, and parameters of a bare `System`, that nothing uses."""
+    if subject.model and not subject.inputs.signals:
+        return
+    drawn, system = first_of(varying, shared), subject.system
+    q, v = jnp.zeros(system.n), jnp.zeros(system.n_velocities)
+    state = State(q, v, q[0], params_of(subject, drawn))
+    reads = _state_reads(study, subject)
+
+    def also(q: Array, v: Array, t: Array, params: Any) -> Any:
+        start = subject.model.state(drawn["start"], params) if subject.model else ()
+        return start, reads(q, v, t, params) if reads else ()
+
+    unused = set(unused_parameters(system, state, energy=True, also=also))
+    numbers = {*subject.inputs.numbers.values()}
+    idle = [name for name in subject.inputs.signals if f"{name}.values" in unused]
+    message = "is not read by the system; call it in one of its functions, as `params[name](t)`"
+    refuse_all(Problem(("inputs", name), message) for name in idle)
+    params = {} if subject.model else drawn["parameters"]
+    used_names = ", ".join(sorted(params.keys() - unused)) or "none"
+    message = f"is not used by the system; it uses {used_names}"
+    idle = [name for name in params if name in unused - numbers]
+    refuse_all(Problem(("parameters", name), message) for name in idle)
+
+
+def _state_reads(study: Study, subject: Subject) -> Callable[..., Any] | None:
+    if not (study.events or study.observe or study.statistics):
+        return None
+    system = subject.system
+    event_set = study_events(study, system)
+
+    def reads(q: Array, v: Array, t: Array, params: Any) -> Any:
+        gaps = Gaps.of(system, q, t, params)
+        reactions = observed_at(gaps.system(system), study.formulation, q, v, t, params)
+        reactions, events = gaps.joined(reactions), event_set.events
+        transitions = [event.transition for event in events if event.transition]
+        factors = [x.restitution for x in transitions if callable(x.restitution)]
+        return (
+            [Observed(event.fn).at(q, v, t, params, reactions) for event in events],
+            [x.of(system).at(q, v, t, params, reactions) for x in study.observe.values()],
+            [x.fn(q, v, t, params) for x in transitions if x.fn],
+            [factor(params) for factor in factors],
+        )
+
+    return reads

@@ -1,0 +1,261 @@
+"""Recorded and random inputs of a study, as tables of its configuration.
+
+A `RecordedInput` drives the motions by the samples of files, such as a road. A process (white
+noise, or a recording whose phases are drawn anew) is a function of numbers that are drawn like
+other parameters: its values at given times are a smooth function of them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from glob import glob
+from math import ceil, isfinite, pi, sqrt
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.config import OneOf, Process
+from jaxmech.config.errors import Problem, refuse, refuse_all
+from jaxmech.ensemble.draws.distributions import Normal, Uniform
+from jaxmech.signal import Interpolation, Signal
+from jaxmech.utils.text import doc, setting
+from jaxmech.utils.units import unit_problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedInput:
+    r"""A recorded input of a study: a column of a file, or of several, in place of a parameter.
+
+    The functions of the system call it, `params["road"](t)`. It is a `Signal` that must cover the
+    times of the study. Numbers of columns with a unit, such as `height [mm]` or `t (ms)`, are
+    converted to SI units, which the summary says; a column may be named without its unit.
+
+    A single file drives all trajectories. Of several ones, which may differ in length and sampling,
+    each trajectory has one, whose number from 0 is a parameter of the study and drawn like others;
+    by default each file is equally likely.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "road_b.csv").write_text("t,height\n0.0,0.0\n1.0,0.02\n")
+        >>> _ = (folder / "road_a.csv").write_text("t,height\n0.0,0.0\n0.5,0.01\n1.0,0.0\n")
+        >>> RecordedInput(file="road_*.csv", column="height").files(folder)
+        ('road_a.csv', 'road_b.csv')
+    """
+
+    is_drawn: ClassVar[bool] = False  # whether a trajectory has a variant of its own
+
+    file: str | tuple[str, ...] = field(
+        metadata=doc(
+            "a .csv or .parquet file with the names of its columns; several ones are a list, or a "
+            "pattern such as roads/*.csv, in the order of their names"
+        )
+    )
+    column: str = field(metadata=doc("column of the values, with or without the unit in its name"))
+    time: str = setting("t", "column of the times")
+    units: Mapping[str, str] = setting(
+        {},
+        'units of columns whose names do not end in one, such as { height = "mm", t = "ms" }; '
+        'numbers are converted to SI units, with "" they stay as they are',
+    )
+    interpolation: Interpolation = setting(
+        "linear", 'between two samples: "hold" (the first of them), "linear" or "cubic"'
+    )
+    delay: float = setting(0.0, "time by which it is late [s]")
+    number: str | None = setting(
+        None,
+        "parameter that holds the number of the file, from 0; the name of the input by default, "
+        "and the same for inputs from the same files",
+    )
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.file, str):
+            object.__setattr__(self, "file", tuple(self.file))
+        if not self.file:
+            raise refuse("file", "must name a file, but names none")
+        if not isfinite(self.delay):
+            raise refuse("delay", f"must be a finite number, but is {self.delay}")
+        refuse_all(
+            Problem(("units", name), message)
+            for name, unit in self.units.items()
+            if (message := unit_problem(unit))
+        )
+        if self.number is not None and not self.is_numbered:
+            raise refuse("number", f"must be left out: {self.file} is a single file for all")
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether each trajectory has a file of its own, by its number."""
+        return not isinstance(self.file, str) or any(letter in self.file for letter in "*?[")
+
+    def renamed(self, rename: Callable[[str], str]) -> "RecordedInput":
+        """The input from files with other names; it has no pattern."""
+        file = self.file
+        names = rename(file) if isinstance(file, str) else tuple(map(rename, file))
+        return replace(self, file=names)
+
+    def files(self, folder: Path) -> tuple[str, ...]:
+        """The names of the files, seen from a folder, by their numbers."""
+        if not isinstance(self.file, str):
+            return self.file
+        if not self.is_numbered:
+            return (self.file,)
+        # Not by `Path.glob`, which refuses the pattern of an absolute path.
+        files = sorted(glob(self.file, root_dir=folder, recursive=True))  # noqa: PTH207
+        if not files:
+            raise refuse("file", f"must match a file, but {folder / self.file} matches none")
+        return tuple(files)
+
+
+class TimeRange(NamedTuple):
+    """The times [s] that inputs must cover, and the word for them in messages."""
+
+    first: float
+    last: float
+    name: str
+
+    def __str__(self) -> str:
+        return f"from {self.first:g} s to {self.last:g} s, {self.name}"
+
+
+Inputs = Mapping[str, Any]  # those of `processes`, too
+
+
+def numbers_of(inputs: Inputs) -> dict[str, str]:
+    """The parameters that hold the number of the file, by the names of the inputs with several."""
+    return {name: item.number or name for name, item in inputs.items() if item.is_numbered}
+
+
+def input_problems(inputs: Inputs, parameters: Mapping[str, object]) -> Iterator[Problem]:
+    """The inputs that take the places of parameters that are drawn, and are not their numbers."""
+    drawn = {key.partition("[")[0] for key in parameters} - {*numbers_of(inputs).values()}
+    for name in sorted({name for name, item in inputs.items() if not item.is_drawn} & drawn):
+        yield Problem(("inputs", name), "must have another name: `parameters` gives it, too")
+
+
+_ROUND_OFF = 1e-9  # of an interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhiteNoise:
+    """White noise that is held for intervals of equal length, as an input of a study.
+
+    The functions of the system call it, `params["gust"](t)`. It stands for noise w with
+    E[w(t) w(t + τ)] = intensity δ(τ), in the place of which each interval has a normal number of
+    variance intensity / interval. With a two-sided spectral density S of the angular frequency,
+    the intensity is 2 π S. Motions that are slow compared with the interval do not depend on it.
+
+    The numbers of the intervals, in units of their standard deviation, are a parameter of the
+    study with the name of the input, such as `gust[17]`.
+
+    Example:
+        >>> noise = WhiteNoise(intensity=0.5, interval=0.02)
+        >>> noise.deviation
+        5.0
+    """
+
+    is_numbered: ClassVar[bool] = False  # has no files
+    is_drawn: ClassVar[bool] = True
+
+    intensity: float = field(metadata=doc("integral of the correlation function [unit^2 s]"))
+    interval: float = field(metadata=doc("time for which a number is held [s]"))
+
+    def __post_init__(self) -> None:
+        for name in ("intensity", "interval"):
+            value = getattr(self, name)
+            if not 0 < value < np.inf:
+                raise refuse(name, f"must be above 0, but is {value}")
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the number of an interval."""
+        return sqrt(self.intensity / self.interval)
+
+    def renamed(self, rename: Callable[[str], str]) -> "WhiteNoise":
+        """The same, as it is from no file."""
+        return self
+
+    def process(self, times: TimeRange) -> Process:
+        """The noise over a range of times."""
+        intervals = (times.last - times.first) / self.interval
+        count = max(ceil(intervals - _ROUND_OFF), 2)
+        ts, sd = times.first + self.interval * np.arange(count), self.deviation
+        signal = Signal(ts, np.zeros(count), "hold")
+        return Process(signal, (count,), Normal(mean=0.0, sd=1.0), lambda numbers: sd * numbers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomPhases(RecordedInput):
+    """A recording of which each trajectory has a variant with other phases, as an input of a study.
+
+    The variants have the spectrum of the recording, by its Fourier transform (Theiler et al.,
+    "Testing for nonlinearity in time series: the method of surrogate data", Physica D 58, 1992).
+    Samples must be evenly spaced. They are continued periodically, so that a recording should be
+    longer than the time in which its ends matter to each other.
+
+    Phases, or amplitudes by sine and cosine, are a parameter of the study with the name of the
+    input, such as `road[17]`, the frequency of 17 periods in the recording after the first.
+
+    Example:
+        >>> road = Signal(0.1 * np.arange(8), np.sin(np.pi / 2 * np.arange(8)))
+        >>> variant = RandomPhases(file="road.csv", column="height").process(road)
+        >>> print(variant.values(jnp.array([0.0, np.pi, 0.0])).round(6)[:4] + 0.0)
+        [-1.  0.  1.  0.]
+    """
+
+    is_drawn: ClassVar[bool] = True
+
+    amplitudes: Literal["recorded", "random"] = setting(
+        "recorded",
+        'those of the recording with random phases, or "random": normal numbers for sine and '
+        "cosine, so that the input is a Gaussian process",
+    )
+    highest: float | None = setting(
+        None, "frequency above which components stay as they are recorded [Hz]; none by default"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.is_numbered:
+            raise refuse("file", "must be a single file, whose phases are drawn anew")
+        if self.highest is not None and not self.highest > 0:
+            raise refuse("highest", f"must be above 0, but is {self.highest}")
+
+    def process(self, signal: Signal) -> Process:
+        """The variants of a signal."""
+        if signal.spacing is None:
+            raise refuse("file", "must hold evenly spaced samples, whose phases are drawn anew")
+        spectrum = np.fft.rfft(np.asarray(signal.values, float))
+        size, spacing = len(signal.values), float(signal.spacing)
+        frequencies = np.fft.rfftfreq(size, spacing)
+        highest = np.inf if self.highest is None else self.highest
+        # The mean has no phase, nor has the highest frequency of an even number of samples.
+        last = int(np.sum(frequencies[1 : (size + 1) // 2] <= highest))
+        if not last:
+            raise refuse("highest", f"must be at least {frequencies[1]:g}, the lowest frequency")
+        magnitudes, rest = np.abs(spectrum[1 : last + 1]), spectrum.copy()
+        rest[1 : last + 1] = 0.0
+        is_gaussian = self.amplitudes == "random"
+
+        def values(numbers: Array) -> Array:
+            real, imaginary = (
+                numbers / sqrt(2.0) if is_gaussian else (jnp.cos(numbers), jnp.sin(numbers))
+            )
+            drawn = jnp.asarray(magnitudes, numbers.dtype) * (real + 1j * imaginary)
+            whole = jnp.asarray(rest, drawn.dtype).at[1 : last + 1].set(drawn)
+            return jnp.fft.irfft(whole, size).astype(numbers.dtype)
+
+        if is_gaussian:
+            return Process(signal, (2, last), Normal(mean=0.0, sd=1.0), values)
+        return Process(signal, (last,), Uniform(0.0, 2 * pi), values)
+
+
+StudyInput = Annotated[
+    RecordedInput | WhiteNoise | RandomPhases,
+    OneOf(
+        {"recorded": RecordedInput, "white-noise": WhiteNoise, "random-phases": RandomPhases},
+        tag="kind", default="recorded",
+    ),
+]  # fmt: skip

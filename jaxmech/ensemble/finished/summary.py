@@ -1,0 +1,219 @@
+"""The summary of a run: statuses, worst residuals and drift, quantiles of the coordinates.
+
+It follows from the stored results alone, so an interrupted and continued run has the same one.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxmech.config import stored_environment
+from jaxmech.ensemble.blocks.accumulate import finite
+from jaxmech.ensemble.statistics.histogram import QUANTILES
+from jaxmech.ensemble.statistics.protocol import StatisticResult
+from jaxmech.ensemble.statistics.worst import AUDIT, WORST
+from jaxmech.ensemble.store.checksums import STATISTICS_FILE
+from jaxmech.ensemble.store.results import Results
+from jaxmech.solution import TOO_COARSE
+from jaxmech.status import Status, succeeded
+from jaxmech.utils.tracers import evenly_spaced
+from jaxmech.utils.units import with_unit
+
+_SHOWN = 5  # number of times at which quantiles are given
+_MOST = 64  # numbers of an array that a summary holds
+_LONGEST_ROW = 8  # numbers of an array that its table shows
+
+
+def summarize(
+    results: Results, statistics: Mapping[str, StatisticResult] | None = None
+) -> dict[str, Any]:
+    """The content of `summary.json`."""
+    statistics = results.statistics if statistics is None else statistics
+    summary = _of_motions(results, statistics)
+    reductions = {
+        name: {key: _plain(value) for key, value in values.items()}
+        for name, values in statistics.items()
+        if name != AUDIT
+    }
+    inputs = dict(_of_inputs(results))
+    summary |= {"inputs": inputs} if inputs else {}
+    units = dict[str, dict[str, str]]()
+    for name, values in reductions.items():
+        table = results.statistic_units(name)
+        units |= {name: shown} if (shown := {k: x for k, x in table.items() if k in values}) else {}
+    summary |= {"statistics": reductions} if reductions else {}
+    return summary | ({"statistic_units": units} if units else {})
+
+
+def _of_inputs(results: Results) -> Iterator[tuple[str, dict[str, Any]]]:
+    inputs = results.config.get("inputs", {})
+    notes = stored_environment(results.path).get("inputs", {}) if inputs else {}
+    for name, table in inputs.items():
+        source = table.get("file", table.get("kind", "").replace("-", " "))
+        files = [source] if isinstance(source, str) else source
+        yield name, {"files": files, "notes": notes.get(name, [])}
+
+
+def _of_motions(results: Results, statistics: Mapping[str, StatisticResult]) -> dict[str, Any]:
+    audit = statistics[AUDIT] if AUDIT in statistics else _audit_of_arrays(results)
+    counts = {s: audit["count"][s.name] for s in Status}
+    occurring = {s: count for s, count in counts.items() if count or s == Status.OK}
+    return {
+        "model": results.name,
+        "size": results.size,
+        "done": sum(counts.values()),
+        "status": {s.name: {"count": n, "message": s.message} for s, n in occurring.items()},
+        **({"failed": audit["failed"]} if AUDIT in statistics else {}),
+        "worst": audit["worst"],
+        "smallest_rank": audit["smallest_rank"],
+        "too_coarse": audit["too_coarse"],
+        "with_missed_events": audit["with_missed_events"],
+        "quantiles": _quantiles(results) if results.has("q") else None,
+        "blocks": len(results.blocks),
+    }
+
+
+def _audit_of_arrays(results: Results) -> StatisticResult:
+    status, ranks = results.status, results.good("rank")
+    values = {key: results.good(name) for key, name in WORST.items()}
+    missed = results.good("missed_events") if results.has("missed_events") else np.zeros(0)
+    return {
+        "count": {s.name: int(np.sum(status == s)) for s in Status},
+        "worst": {key: _largest(x) for key, x in values.items()},
+        "smallest_rank": int(ranks.min()) if len(ranks) else None,
+        "too_coarse": int(np.sum(values["integration_error"] > TOO_COARSE)),
+        "with_missed_events": int(np.sum(missed > 0)),
+    }
+
+
+def failed(summary: dict[str, Any]) -> int:
+    """The number of finished members that failed."""
+    return int(summary["done"]) - _good(summary)
+
+
+def _good(summary: dict[str, Any]) -> int:
+    counts = {Status[name]: int(entry["count"]) for name, entry in summary["status"].items()}
+    return sum(count for status, count in counts.items() if succeeded(status))
+
+
+def as_json(summary: dict[str, Any]) -> str:
+    """Format the text of `summary.json`."""
+    return json.dumps(summary, indent=2, allow_nan=False) + "\n"
+
+
+def as_table(summary: dict[str, Any]) -> str:
+    """The text of `summary.txt`, as it is printed."""
+    parts = [_counts(summary), _audit(summary), _bands(summary)]
+    parts += [_inputs(summary), _statistics(summary)]
+    return "\n\n".join(filter(None, map("\n".join, parts))) + "\n"
+
+
+def _counts(summary: dict[str, Any]) -> Iterator[str]:
+    finished, size = summary["done"], summary["size"]
+    share = "" if finished == size else f" of {size:,}"
+    yield f"{finished:,}{share} trajectories of {summary['model']}"
+    for name, entry in summary["status"].items():
+        yield f"  {name:<18}{entry['count']:>9,}   {entry['message']}"
+
+
+def _audit(summary: dict[str, Any]) -> Iterator[str]:
+    worst = summary["worst"]
+    yield "worst of the successful trajectories"
+    yield f"  position residual {_number(worst['position_residual'])}"
+    yield f"  velocity residual {_number(worst['velocity_residual'])}"
+    drift = worst["energy_drift"]
+    yield f"  energy drift      {_number(drift)}{' J' if drift is not None else ' (not conserved)'}"
+    yield f"  smallest rank     {summary['smallest_rank']}"
+    yield f"  integration error {_number(worst['integration_error'])} of the motion"
+    if coarse := summary["too_coarse"]:
+        remedy = "leave out `steps.per_save`, or increase it"
+        yield f"  above {TOO_COARSE:g} for {coarse:,} trajectories: {remedy}"
+    if missing := summary.get("with_missed_events"):
+        remedy = "leave out `steps.per_save`, increase it, or set `steps.max_step`"
+        yield f"  events missed in too long steps in {missing:,} trajectories: {remedy}"
+
+
+def _inputs(summary: dict[str, Any]) -> Iterator[str]:
+    for name, entry in summary.get("inputs", {}).items():
+        files = entry["files"]
+        numbered = [f"{number} {file}" for number, file in enumerate(files)]
+        names = numbered if len(files) <= _SHOWN else [numbered[0], "...", numbered[-1]]
+        text = ", ".join(names) if len(files) > 1 else files[0]
+        yield "; ".join([f"input {name} from {text}", *entry["notes"]])
+
+
+def _bands(summary: dict[str, Any]) -> Iterator[str]:
+    quantiles = summary["quantiles"]
+    if quantiles is None or not _good(summary):
+        return
+    rows = rows_of_coordinates(quantiles)
+    width = max(18, *(len(name) + 2 for name, _ in rows))
+    title = f"quantiles at t = {quantiles['times'][-1]:g} s"
+    yield f"{title:<{width + 2}}" + "".join(f"{100 * p:>9g} %" for p in QUANTILES)
+    for name, numbers in rows:
+        yield f"  {name:<{width}}" + "".join(f"{x:>11.4g}" for x in numbers)
+
+
+def rows_of_coordinates(quantiles: dict[str, Any]) -> list[tuple[str, list[float]]]:
+    """The quantiles of each coordinate at the last time, with its name and unit."""
+    units = quantiles["units"]
+    bands = quantiles["coordinates"].items()
+    return [(with_unit(name, units.get(name, "")), rows[-1]) for name, rows in bands]
+
+
+def _statistics(summary: dict[str, Any]) -> Iterator[str]:
+    for name, values in summary.get("statistics", {}).items():
+        units = summary.get("statistic_units", {}).get(name, {})
+        yield name
+        for key, value in values.items():
+            for row, line in enumerate(_lines(value)):
+                label = "" if row else with_unit(key, units.get(key, ""))
+                yield f"  {label:<18}{line}"
+
+
+def _lines(value: Any) -> list[str]:
+    """A number or an array in lines, by its shape alone, so that results alike are shown alike."""
+    if isinstance(value, str) or not np.ndim(value):
+        return [value if isinstance(value, str) else _shown(value)]
+    if np.ndim(value) > 2 or max(np.shape(value)) > _LONGEST_ROW:
+        return [f"array of shape {np.shape(value)}, in {STATISTICS_FILE}"]
+    return [_shown(row) for row in (value if np.ndim(value) == 2 else [value])]
+
+
+def _plain(value: Any) -> Any:
+    array = np.asarray(value)
+    if array.size > _MOST:
+        return f"array of shape {array.shape}, in {STATISTICS_FILE}"
+    return finite(array.tolist())
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(_shown(x) for x in value) + "]"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _quantiles(results: Results) -> dict[str, Any]:
+    ts = results.ts
+    indices = evenly_spaced(len(ts), _SHOWN)
+    q = results.good("q", times=indices)
+    bands = np.quantile(q, QUANTILES, axis=0).T.tolist() if len(q) else []
+    return {
+        "times": ts[indices].tolist(),
+        "probabilities": list(QUANTILES),
+        "coordinates": dict(zip(results.coordinates, bands, strict=False)),
+        "units": results.units,
+    }
+
+
+def _largest(values: np.ndarray) -> float | None:
+    finite_values = values[np.isfinite(values)]
+    return float(finite_values.max()) if len(finite_values) else None
+
+
+def _number(value: float | None) -> str:
+    return f"{'-' if value is None else f'{value:.2e}':>9}"

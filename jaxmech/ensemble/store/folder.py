@@ -1,0 +1,373 @@
+"""The run folder of a study: created once, filled block by block, continued after any interruption.
+
+    config.toml        the resolved configuration
+    environment.json   versions, device, digests of functions and draws, time
+    model.py           copy of the user's model file, if there is one (model.xml, model.urdf)
+    results.zarr/      the arrays, one file per array and block
+    blocks/            a mark for each finished block, with the digests of its files
+    seal.json          the digests of all other files
+
+A block counts as finished when its mark in `blocks/` exists, which is put there (by an atomic
+rename) only after the data of the block are on the disk. Whatever a killed process left behind is
+written again, and so is what was damaged. `seal.json` is the last file of the creation, so a folder
+with it is complete.
+"""
+
+import inspect
+import shutil
+import tomllib
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tomli_w
+import zarr
+
+from jaxmech.config import (
+    COPIES,
+    CREATION,
+    DECISIVE,
+    INPUT,
+    VERSIONS,
+    FolderError,
+    Subject,
+    changes,
+    copy_of,
+    digest,
+    environment,
+    environment_json,
+    flush,
+    locked,
+    opened,
+    plain,
+    require_same_config,
+    require_same_environment,
+    stored_environment,
+    system_digests,
+    write_whole,
+)
+from jaxmech.ensemble.blocks.kernel import BlockProgram
+from jaxmech.ensemble.draws.sampler import Sampler, stored_name
+from jaxmech.ensemble.members.base import Tree, first_of, params_of
+from jaxmech.ensemble.statistics.protocol import Custom, Reduction
+from jaxmech.ensemble.store import checksums
+from jaxmech.ensemble.store.checksums import BLOCKS, RESULTS, SEAL, SUMMARY, Damage
+from jaxmech.ensemble.store.layout import STATES, Layout, array_of
+from jaxmech.ensemble.study import Study
+from jaxmech.integrate import FixedSteps
+from jaxmech.utils.digests import arrays_digest, sha256
+
+_FIRST = 1024  # members whose draws are digested, whatever the size of a block
+
+
+def origin(kernel: BlockProgram) -> dict[str, Any]:
+    """The content of `environment.json` but the time: facts, digests of functions and draws."""
+    inputs, sampler, subject = kernel.inputs(0), kernel.sampler, kernel.member.subject
+    functions, params = function_digests(subject, inputs.varying, inputs.shared, kernel.dtype)
+    functions |= _observed(kernel.member.study, subject, params, kernel.dtype)
+    # Some at the beginning and the last member: another seed, size or rule changes one of them, and
+    # all draws of a large study would take long.
+    last = sampler.size - 1
+    draws = draw_digests(sampler, (0, min(_FIRST, sampler.size)), (last, sampler.size))
+    notes = {name: list(words) for name, words in subject.inputs.notes.items() if words}
+    facts = {
+        **environment(subject),
+        "functions": functions,
+        "draws": {**draws, **subject.inputs.digests},
+        "first_draws": draw_digests(sampler, (0, 1)),  # studies of other sizes may share them
+    }
+    return facts | ({"inputs": notes} if notes else {})
+
+
+def draw_digests(sampler: Sampler, *ranges: tuple[int, int]) -> dict[str, str]:
+    """The digest of each variable in some ranges of members, and of their weights."""
+    parts = [sampler.rows(*part) for part in ranges]
+    draws = {
+        stored_name(same[0]): arrays_digest(*(variable.values for variable in same))
+        for same in zip(*parts, strict=True)
+    }
+    if sampler.weighted:
+        draws["weights"] = arrays_digest(*(sampler.weights(*part) for part in ranges))
+    return draws
+
+
+def function_digests(
+    subject: Subject, varying: Tree, shared: Tree, dtype: Any
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """The digests of the functions of a model at the first of some draws, and its parameters."""
+    inputs = first_of(varying, shared)
+    params = params_of(subject, inputs)
+    digests = system_digests(subject.system, params, dtype)
+    if subject.model:
+        digests["start"] = digest(subject.model.state, inputs["start"], params)
+    return digests, params
+
+
+def _observed(study: Study, subject: Subject, params: Any, dtype: Any) -> dict[str, str]:
+    q, t = np.zeros((2, subject.system.n), dtype), np.zeros(2, dtype)
+    v = np.zeros((2, subject.system.n_velocities), dtype)
+    digests = {}
+    for name, quantity in study.observe.items():
+        if quantity.needs_reactions:
+            digests[f"observe {name}"] = _of_file(quantity.function)
+        else:
+            observed = quantity.of(subject.system)
+            digests[f"observe {name}"] = digest(
+                lambda q, v, t, p, observed=observed: observed.along(q, v, t, p, None),
+                q, v, t, params,
+            )  # fmt: skip
+    for name, event in study.events.items():
+        for suffix, fn in (("", event.function), (" jump", event.jump)):
+            if callable(fn):
+                digests[f"event {name}{suffix}"] = _of_file(fn)
+    for name, statistic in study.statistics.items():
+        if isinstance(statistic, Custom) and isinstance(statistic.functions, Reduction):
+            files = map(_of_file, filter(None, statistic.functions))
+            digests[f"statistic {name}"] = sha256(*files)
+    return digests
+
+
+def _of_file(fn: Any) -> str:
+    """The digest of the file of a function that cannot be traced yet, or of its code alone."""
+    try:
+        return sha256(Path(inspect.getfile(fn)).read_text(encoding="utf-8"))
+    except (TypeError, OSError):
+        code = getattr(fn, "__code__", None)
+        return sha256(repr(code and (code.co_code, code.co_consts, code.co_names)))
+
+
+_CREATED = ("config.toml", "environment.json", *COPIES, RESULTS, BLOCKS)
+_MAY_CHANGE = {"chunk", "cluster", "failure"}  # of the keys of a study
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run folder that is open for writing."""
+
+    path: Path  # the folder
+    size: int  # trajectories of the study
+    block: int  # trajectories of a block
+    _opened: dict[str, zarr.Array[Any]] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def count(self) -> int:
+        """The number of blocks of the whole run."""
+        return -(-self.size // self.block)
+
+    def missing(self, blocks: range) -> list[int]:
+        """Select the blocks that are still to be computed."""
+        finished = set(checksums.marked_blocks(self.path))
+        return [block for block in blocks if block not in finished]
+
+    def trajectories(self, blocks: Iterable[int]) -> int:
+        """The number of trajectories in some blocks."""
+        return sum(min(self.block, self.size - block * self.block) for block in blocks)
+
+    def write(self, block: int, arrays: Mapping[str, np.ndarray]) -> None:
+        """Store one block as whole files, which two processes may write at once; then mark it."""
+        first = block * self.block
+        last = min(first + self.block, self.size)
+        # The status last: a trajectory whose status is known is there as a whole, even before the
+        # block is marked.
+        for name, values in sorted(arrays.items(), key=lambda entry: entry[0] == "status"):
+            rows = slice(block, block + 1) if name == STATES else slice(first, last)
+            self._array(name)[rows] = np.asarray(values)[: rows.stop - rows.start]
+        # The data must be on the disk before the mark: a crash may reorder unflushed writes, and a
+        # mark without data would be damage in place of a missing block. The folder is flushed too,
+        # since the name of a new file is part of it.
+        for file in checksums.block_files(self.path, block, arrays):
+            flush(file)
+            flush(file.parent)
+        checksums.write_mark(self.path, block, arrays)
+
+    def states(self, block: int) -> np.ndarray:
+        """The bytes of the states of a finished block."""
+        return np.asarray(self._array(STATES)[block])
+
+    def _array(self, name: str) -> zarr.Array[Any]:
+        # Once, since opening an array takes as long as writing a chunk.
+        if name not in self._opened:
+            group = zarr.open_group(self.path / RESULTS, mode="r+", use_consolidated=False)
+            self._opened[name] = array_of(group, name)
+        return self._opened[name]
+
+    def discard_after(self, last: int) -> None:
+        """Remove the blocks that other processes have computed beyond the last one of the run."""
+        for block in checksums.marked_blocks(self.path):
+            if block >= last:
+                checksums.remove_block(self.path, block)
+
+    def conclude(self, files: Mapping[str, bytes]) -> None:
+        """Write the files at the end of a run, by name, unless they are there already."""
+        # An unchanged file is left alone: a run that is only looked at again writes nothing.
+        for name, content in files.items():
+            file = self.path / name
+            if not file.is_file() or file.read_bytes() != content:
+                write_whole(file, content)
+        checksums.add_to_seal(self.path, (self.path / name for name in files))
+
+
+@dataclass(frozen=True, eq=False)
+class RunContent:
+    """The content of a run folder before any block is computed."""
+
+    study: Study  # its configuration, with functions named by the copies of their files
+    subject: Subject  # its system
+    layout: Layout  # its arrays
+    facts: Mapping[str, Any]  # its environment
+    copies: Mapping[str, Path]  # further Python files by their names in the folder
+    may_differ: tuple[str, ...]  # facts in which the processes that compute blocks may differ
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The stored configuration, which names the copy of the model file."""
+        return _stored_config(self.study, self.subject)
+
+    def create(self, path: Path) -> None:
+        """Write all of it into a folder."""
+        for name in _CREATED:  # left behind by an interrupted creation
+            if (path / name).is_dir():
+                shutil.rmtree(path / name)
+        (path / BLOCKS).mkdir()
+        with warnings.catch_warnings():  # xarray reads consolidated metadata first
+            warnings.filterwarnings("ignore", message="Consolidated metadata is currently not part")
+            self.layout.create(path / RESULTS)
+            zarr.consolidate_metadata(path / RESULTS)
+        if self.subject.source:
+            copy, _ = copy_of(self.subject.name, self.subject.source)
+            shutil.copyfile(self.subject.source, path / copy)
+        for name, source in self.copies.items():
+            shutil.copyfile(source, path / name)
+        (path / "environment.json").write_text(environment_json(self.facts), encoding="utf-8")
+        (path / "config.toml").write_text(tomli_w.dumps(self.config), encoding="utf-8")
+        for file in path.glob("**/*"):
+            flush(file)
+
+
+def _stored_config(study: Study, subject: Subject) -> dict[str, Any]:
+    _, name = copy_of(subject.name, subject.source)
+    return plain(replace(study, model=name) if subject.source else study)
+
+
+def require_of_run(path: Path, study: Study, subject: Subject) -> None:
+    """Raise a FolderError unless a run is of a study, whose files are named by their copies."""
+    require_same_config(path, _stored_config(study, subject), _MAY_CHANGE)
+
+
+@contextmanager
+def open_run(
+    path: Path, content: RunContent, tell: Callable[[str], None], selection: range | None = None
+) -> Iterator[RunFolder]:
+    """Create a run folder, or repair and continue the one that is there, locked meanwhile."""
+    # A folder of which only a selection of blocks is to be computed is shared with processes that
+    # compute others. The first of them creates it; the others wait for the creation lock, and so
+    # never see half of a folder.
+    folder = RunFolder(path, content.study.size, content.study.block_size)
+    with opened(path, "ensemble", shared=selection is not None):
+        with locked(path, CREATION, wait=True):
+            is_begun = (path / SEAL).is_file() or bool(checksums.marked_blocks(path))
+            if not is_begun:
+                content.create(path)
+                created = (path / name for name in (*_CREATED, *content.copies))
+                # The seal is the last file: without it, whatever is here is created again.
+                files = [file for root in created for file in (root, *root.rglob("*"))]
+                checksums.write_seal(
+                    path, checksums.file_digests(path, filter(Path.is_file, files))
+                )
+        if is_begun:
+            _check(folder, content, tell, selection)
+        yield folder
+
+
+def with_stored_sizes(study: Study, path: Path) -> Study:
+    """The study with the block and steps of an existing run folder, where it names none."""
+    try:
+        stored: Any = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
+        chosen = stored.get("steps", {})
+        sizes, times = (stored.get("block"), chosen.get("per_save")), chosen.get("times", ())
+    except (OSError, ValueError, AttributeError):  # `open_run` reports it
+        return study
+    block, per_save = (x if isinstance(x, int) and x >= 1 else None for x in sizes)
+    steps = study.steps
+    if isinstance(steps, FixedSteps) and steps.per_save is None and per_save:
+        steps = replace(steps, per_save=per_save, times=steps.times or times)
+        study = replace(study, steps=steps)
+    return replace(study, block=block) if study.block is None and block else study
+
+
+def _check(
+    folder: RunFolder, content: RunContent, tell: Callable[[str], None], selection: range | None
+) -> None:
+    """Require a folder to be of the same origin, and repair it, or `only` some of its blocks."""
+    path, seal = folder.path, checksums.read_seal(folder.path)
+    lost = list(checksums.damaged(path, seal))
+    if lost and selection is not None:
+        message = "the same command without --blocks repairs it where possible"
+        raise FolderError(f"{path} was damaged: {checksums.damage_text(lost)}; {message}")
+    if lost:
+        _repair(path, [damage for damage in lost if damage.file not in SUMMARY], seal, content)
+        tell(f"{path} was damaged: {checksums.damage_text(lost)}; written again")
+    require_same_config(path, content.config, _MAY_CHANGE)
+    marked = [
+        block for block in checksums.marked_blocks(path) if selection is None or block in selection
+    ]
+    damages = [damage for block in marked for damage in checksums.block_damage(path, block)]
+    if selection is None:
+        damages = [*checksums.missing_marks(path, seal, folder.count), *damages]
+    blocks = sorted({damage.block for damage in damages if damage.block is not None})
+    if damages:
+        numbers = ", ".join(map(str, blocks))
+        message = checksums.damage_text(damages)
+        tell(f"{path} was damaged: {message}; to be recomputed: block {numbers}")
+    finished = selection is None and not damages and not folder.missing(range(folder.count))
+    _require_same(path, content, finished, tell)
+    for block in blocks:
+        checksums.remove_block(path, block)
+    if selection is not None:
+        return
+    for draft in (path / BLOCKS).glob(".*.draft"):  # of processes that were killed
+        draft.unlink(missing_ok=True)
+    if any(damage.file in SUMMARY for damage in lost):  # it is computed from the results again
+        checksums.write_seal(path, {name: sha for name, sha in seal.items() if name not in SUMMARY})
+
+
+def _require_same(
+    path: Path, content: RunContent, finished: bool, tell: Callable[[str], None]
+) -> None:
+    facts, may_differ = content.facts, content.may_differ
+    decisive = INPUT if finished else [key for key in DECISIVE if key not in may_differ]
+    require_same_environment(path, facts, decisive)
+    differences = changes(stored_environment(path), facts, VERSIONS if finished else may_differ)
+    if differences and finished:
+        tell(f"{path} is shown as stored, although {'; '.join(differences)}")
+    elif differences:
+        warning = "the new blocks may differ from the existing ones in the last bits"
+        tell(f"{'; '.join(differences)}: {warning}")
+
+
+def _repair(path: Path, lost: list[Damage], seal: Mapping[str, str], content: RunContent) -> None:
+    """Write files of the creation again, or raise a FolderError if they would differ."""
+    # In a folder of its own first: a file that differs from its digest must not replace anything.
+    fresh = path / ".fresh"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    content.create(fresh)
+    names = [damage.file for damage in lost]
+    repaired = checksums.file_digests(
+        fresh, (fresh / name for name in names if (fresh / name).is_file())
+    )
+    beyond_repair = [damage for damage in lost if repaired.get(damage.file) != seal[damage.file]]
+    for name in names:
+        if repaired.get(name) == seal[name]:
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (fresh / name).replace(path / name)
+    shutil.rmtree(fresh)
+    if beyond_repair:
+        raise FolderError(
+            f"{path} was damaged: {checksums.damage_text(beyond_repair)}. Restore it, or compute "
+            "the study again in another folder with --out"
+        )

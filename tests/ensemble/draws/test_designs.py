@@ -1,0 +1,267 @@
+"""Designs, distributions and weights: what is drawn, in any order and for any range."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+from jaxmech.config.errors import StudyError
+from jaxmech.config.load import load
+from jaxmech.config.validate import plain, structure
+from jaxmech.ensemble import (
+    Correlation,
+    Discrete,
+    FromTable,
+    LogNormal,
+    Normal,
+    Sampling,
+    Scipy,
+    Study,
+    Times,
+    Triangular,
+    Uniform,
+)
+from jaxmech.ensemble.draws.designs import permuted
+from jaxmech.ensemble.draws.sampler import Sampler
+
+RULES = {
+    "m1": Normal(mean=1.0, sd=0.2, low=0.8),
+    "m2": LogNormal(median=1.0, sigma=0.2, high=1.5),
+    "l1": Triangular(0.5, 1.5, mode=0.7),
+    "l2": Scipy("gamma", {"a": 3.0, "scale": 0.3, "high": 2.0}),
+    "g": Discrete((9.7, 9.8, 9.9), (0.2, 0.5, 0.3)),
+}
+
+
+def sampler(size: int = 4000, folder: Path = Path(), rules: Any = RULES, **how: Any) -> Sampler:
+    sampling = Sampling(**how)
+    study = Study(
+        model="double_pendulum", size=size, times=Times(end=1.0), parameters=rules,
+        sampling=sampling,
+    )  # fmt: skip
+    return Sampler(study, load("double_pendulum", {}), folder)
+
+
+def columns(size: int = 4000, **how: Any) -> dict[str, np.ndarray]:
+    found = sampler(size, **how).columns(0, size)
+    return {key.partition(".")[2]: x for key, x in found.items()}
+
+
+@pytest.mark.parametrize("design", ["random", "latin-hypercube", "sobol"])
+def test_every_design_draws_the_distributions(design) -> None:
+    found = columns(design=design)
+    gamma = stats.gamma(3.0, scale=0.3)
+    exact = {
+        "m1": stats.truncnorm(-1.0, np.inf, loc=1.0, scale=0.2).cdf,
+        "m2": lambda x: stats.norm.cdf(np.log(x) / 0.2) / stats.norm.cdf(np.log(1.5) / 0.2),
+        "l1": stats.triang(0.2, loc=0.5).cdf,
+        "l2": lambda x: gamma.cdf(x) / gamma.cdf(2.0),
+    }
+    for name, cdf in exact.items():
+        assert stats.kstest(found[name], cdf).pvalue > 1e-3, name
+    shares = [np.mean(found["g"] == x) for x in (9.7, 9.8, 9.9)]
+    assert shares == pytest.approx([0.2, 0.5, 0.3], abs=0.03)
+    assert np.abs(np.corrcoef(np.stack([*found.values()])) - np.eye(5)).max() < 0.06
+
+
+@pytest.mark.parametrize("design", ["random", "latin-hypercube", "sobol", "saltelli"])
+def test_a_range_is_that_part_of_the_whole(design) -> None:
+    some = sampler(700, design=design, correlation=())
+    whole = some.columns(0, 700)
+    for first, last in ((0, 7), (650, 700), (123, 400), (401, 402), (400, 401)):
+        part = some.columns(first, last)
+        assert all(np.array_equal(part[key], whole[key][first:last]) for key in whole)
+
+
+def test_a_trillion_trajectories_take_no_memory() -> None:
+    some = sampler(10**12, design="latin-hypercube")
+    found = some.columns(10**12 - 5, 10**12)
+    assert all(len(x) == 5 and np.isfinite(x).all() for x in found.values())
+    sobol = sampler(10**9, design="random").columns(10**9 - 3, 10**9)
+    assert all(len(x) == 3 for x in sobol.values())
+
+
+def test_a_latin_hypercube_has_one_point_in_each_interval() -> None:
+    rules = {"m1": Uniform(0.0, 1.0), "m2": Uniform(0.0, 1.0)}
+    found = columns(1000, rules=rules, design="latin-hypercube")
+    for x in found.values():
+        assert np.array_equal(np.sort(np.floor(1000 * x)), np.arange(1000))
+    assert abs(np.corrcoef(found["m1"], found["m2"])[0, 1]) < 0.1
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 17, 64, 1000])
+def test_permutations_are_whole_and_differ(size) -> None:
+    found = [permuted(np.arange(size), size, seed, "m1") for seed in (0, 1)]
+    assert all(np.array_equal(np.sort(x), np.arange(size)) for x in found)
+    assert size < 17 or not np.array_equal(*found)
+    if size == 1000:  # no pattern of neighbors
+        assert abs(np.corrcoef(found[0][1:], found[0][:-1])[0, 1]) < 0.1
+
+
+def test_saltelli_points_come_in_groups() -> None:
+    found = columns(7 * 64, design="saltelli")
+    keys = sampler(7, design="saltelli").points.keys
+    x = np.stack([found[key.partition(".")[2]] for key in keys]).reshape(5, 64, 7)
+    a, b = x[..., 0], x[..., 1]
+    assert np.all(np.sum(a != b, axis=1)[:4] > 60)
+    for k in range(5):
+        mixed = a.copy()
+        mixed[k] = b[k]
+        assert np.array_equal(x[..., k + 2], mixed)
+
+
+def test_correlations_are_those_of_the_copula() -> None:
+    pairs = (Correlation(("m1", "l1"), 0.8), Correlation(("parameters.m2", "l2"), -0.5))
+    rules = dict.fromkeys(("m1", "m2", "l1", "l2"), Normal(mean=1.0, sd=0.1))
+    found = columns(20_000, rules=rules, correlation=pairs)
+    matrix = np.corrcoef(np.stack([found[name] for name in ("m1", "l1", "m2", "l2")]))
+    exact = np.eye(4)
+    exact[0, 1] = exact[1, 0] = 0.8
+    exact[2, 3] = exact[3, 2] = -0.5
+    assert matrix == pytest.approx(exact, abs=0.03)
+    skewed = columns(20_000, correlation=pairs)
+    rank = stats.spearmanr(skewed["m1"], skewed["l1"]).statistic
+    assert rank == pytest.approx(6 / np.pi * np.arcsin(0.4), abs=0.02)  # of a Gaussian copula
+    assert stats.kstest(skewed["l1"], stats.triang(0.2, loc=0.5).cdf).pvalue > 1e-3
+
+
+def test_weights_are_ratios_of_densities() -> None:
+    rules = {"m1": Normal(mean=1.0, sd=0.1), "m2": Uniform(0.5, 1.5)}
+    proposal = {"m1": Normal(mean=1.3, sd=0.1), "m2": Triangular(0.5, 1.5, mode=1.0)}
+    some = sampler(50_000, rules=rules, proposal=proposal)
+    x, w = some.columns(0, 50_000), some.weights(0, 50_000)
+    exact = stats.norm(1.0, 0.1).pdf(x["parameters.m1"])
+    exact /= stats.norm(1.3, 0.1).pdf(x["parameters.m1"])
+    exact /= stats.triang(0.5, loc=0.5).pdf(x["parameters.m2"])
+    assert w == pytest.approx(exact, rel=1e-9)
+    rare = np.mean(w * (x["parameters.m1"] > 1.3))
+    assert rare == pytest.approx(stats.norm.sf(3.0), rel=0.05)
+
+
+def table(folder: Path, text: str) -> dict[str, Any]:
+    (folder / "draws.csv").write_text(text)
+    return {"folder": folder, "table": "draws.csv"}
+
+
+def test_draws_come_from_a_table(tmp_path) -> None:
+    how = table(tmp_path, "m1, mass,w\n1,4,1\n2,5,1\n3,6,2\n")
+    rules = {"m1": FromTable(), "m2": FromTable("mass"), "l1": Uniform(0.5, 1.0)}
+    some = sampler(3, rules=rules, weight="w", **how)
+    found = some.columns(1, 3)
+    assert found["parameters.m1"].tolist() == [2.0, 3.0]
+    assert found["parameters.m2"].tolist() == [5.0, 6.0]
+    assert some.weights(0, 3) == pytest.approx([0.75, 0.75, 1.5])
+
+
+def test_draws_come_from_a_parquet_file(tmp_path) -> None:
+    columns = {"m1": [1.0, 2.0, 3.0], "mass": [4, 5, 6]}
+    pl.DataFrame(columns).write_parquet(tmp_path / "draws.parquet")
+    rules = {"m1": FromTable(), "m2": FromTable("mass")}
+    drawn = sampler(3, rules=rules, folder=tmp_path, table="draws.parquet")
+    found = drawn.columns(0, 3)
+    np.testing.assert_array_equal(found["parameters.m1"], columns["m1"])
+    np.testing.assert_array_equal(found["parameters.m2"], columns["mass"])
+    with pytest.raises(StudyError, match=r"at most 3, the number of rows of draws.parquet"):
+        sampler(4, rules=rules, folder=tmp_path, table="draws.parquet")
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "weight", "key", "message"),
+    [
+        ("m2\n1\n2\n", 2, None, "parameters.m1", "is not a column of it; did you mean `m2`"),
+        ("m1\n1\n", 2, None, "size", "must be at most 1, the number of rows of draws.csv"),
+        (
+            "m1\n1\nx\n",
+            2,
+            None,
+            "sampling.table",
+            "csv:3: column `m1` must hold numbers",
+        ),
+        ("m1\n1\nnan\n", 2, None, "sampling.table", "draws.csv:3: column `m1` has no number"),
+        ("m1,m1\n1,2\n", 1, None, "sampling.table", "draws.csv:1: column 'm1' appears twice"),
+        ("m1,w\n1,-1\n", 1, "w", "sampling.weight", "at least 0 and not all 0"),
+        ("m1,w\n1,1\n", 1, "ww", "sampling.weight", "did you mean `w`"),
+    ],
+)
+def test_tables_that_do_not_fit_are_refused(tmp_path, text, size, weight, key, message) -> None:
+    how = table(tmp_path, text)
+    with pytest.raises(StudyError) as caught:
+        sampler(size, rules={"m1": FromTable()}, weight=weight, **how)
+    (problem,) = caught.value.problems
+    assert ".".join(problem.key) == key
+    assert message in problem.message
+
+
+IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
+    (
+        {"distribution": "gama", "a": 1.0},
+        "distribution` is not a distribution of jaxmech",
+    ),
+    ({"distribution": "gamma"}, "`a` must be given, but is missing"),
+    ({"distribution": "gamma", "b": 1.0, "a": 1.0}, "`b` is not a parameter of scipy.stats.gamma"),
+    ({"distribution": "gamma", "a": -1.0}, "must have valid parameters, but has a = -1.0"),
+    ({"distribution": "gamma", "a": "big"}, "`a` must be a number"),
+    ({"distribution": "normal", "sd": 1.0, "low": 2.0, "high": 1.0}, "`low` must be below `high`"),
+    ({"distribution": "choice", "values": [1.0], "probabilities": [0.5]}, "and sum to 1"),
+    ({"distribution": "triangular", "low": 0.0, "high": 1.0, "mode": 2.0}, "`mode` must lie"),
+]
+
+
+@pytest.mark.parametrize(("data", "message"), IMPOSSIBLE)
+def test_impossible_distributions_are_refused(data, message) -> None:
+    given = {"model": "pendulum", "size": 2, "times": {"end": 1.0}, "parameters": {"m": data}}
+    with pytest.raises(StudyError, match=message.replace("`", ".*")):
+        structure(given, Study)
+
+
+def test_any_distribution_of_scipy_is_stored_as_it_was_given() -> None:
+    data = {"distribution": "weibull_min", "c": 1.5, "scale": 2.0}
+    given = {"model": "pendulum", "size": 2, "times": {"end": 1.0}, "parameters": {"m": data}}
+    study = structure(given, Study)
+    assert study.parameters["m"] == Scipy("weibull_min", {"c": 1.5, "scale": 2.0})
+    assert plain(study)["parameters"]["m"] == data
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"correlation": (Correlation(("m1", "m9"), 0.5),)}, "m9 is not a variable that is drawn"),
+        (
+            {
+                "correlation": (
+                    Correlation(("m1", "m2"), 0.9),
+                    Correlation(("m2", "l1"), 0.9),
+                    Correlation(("m1", "l1"), -0.9),
+                )
+            },
+            "must be consistent",
+        ),
+        (
+            {"correlation": (Correlation(("m1", "m2"), 0.5), Correlation(("m2", "m1"), -0.5))},
+            r"correlation\[1\].of` must name another pair: correlation\[0\] is already that of",
+        ),
+        (
+            {"correlation": (Correlation(("m1", "m2"), 0.5),) * 2},
+            "must name another pair",
+        ),
+        ({"correlation": (Correlation(("m1", "parameters.m1"), 0.5),)}, "two different variables"),
+        ({"proposal": {"m9": Normal(mean=1.0, sd=1.0)}}, "m9 is not a variable"),
+        ({"proposal": {"m1": Normal(sd=1.0)}}, "must have a `mean`"),
+        ({"design": "saltelli"}, "`size` must be a multiple of 7.*such as 3997"),
+    ],
+)
+def test_sampling_that_does_not_fit_is_refused(how, message) -> None:
+    with pytest.raises(StudyError, match=message):
+        sampler(**how)
+
+
+def test_sampling_that_contradicts_itself_is_refused() -> None:
+    with pytest.raises(StudyError, match="must be left out without `table`"):
+        Sampling(weight="w")
+    with pytest.raises(StudyError, match='left out with the design "saltelli"'):
+        Sampling(design="saltelli", correlation=(Correlation(("a", "b"), 0.1),))
+    with pytest.raises(StudyError, match="two different names"):
+        Correlation(("a", "a"), 0.1)
