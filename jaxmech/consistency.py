@@ -60,7 +60,7 @@ def without_mass(system: System, q: Array, v: Array, t: Array, params: Params) -
 
     Also with a negative one, by negative masses or inertias.
     """
-    eom = system.equations(q, v, t, params)
+    eom = system.dynamics.at(q, v, t, params)
     M, A = (np.asarray(x, float) for x in (eom.M, eom.A))
     if not (np.isfinite(M).all() and np.isfinite(A).all()):
         return ()
@@ -231,7 +231,6 @@ def finite_extents(
     """The extents, and whether the masses and units that they depend on are finite."""
     q, v, t, params = jax.lax.stop_gradient((q, v, t, params))
     system, v = system.plain, system.dynamics.speeds(q, v, t, params)
-    states = len(system.states)
     constraints = [c for c in system.constraints if isinstance(c, Holonomic | Nonholonomic)]
     if not constraints:
         return jnp.ones_like(q), jnp.asarray(True)
@@ -253,10 +252,9 @@ def finite_extents(
     units = coordinate_units(M, jnp.concatenate(rows))
     is_finite = jnp.isfinite(jnp.trace(M) + units.sum())
     extents = _extents(row_products, rows, units, q)
-    if states:
-        # Nothing that states do turns a row of A.
-        extents = jnp.concatenate([extents[:-states], jnp.full(states, _ANY, q.dtype)])
-    return extents, is_finite
+    # Nothing that states do turns a row of A.
+    is_of_state = np.arange(system.n) >= system.dynamics.mechanical
+    return jnp.where(is_of_state, _ANY, extents) if is_of_state.any() else extents, is_finite
 
 
 def extents_of_level(

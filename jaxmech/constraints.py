@@ -229,7 +229,7 @@ class Acceleration(AbstractConstraint):
         # Over several magnitudes, so that abs, clip and the like are detected.
         scales = np.array([-1e3, -1.0, -1e-3, 1e-3, 1.0, 1e3])
         q, v, t, params = state
-        points = jnp.zeros((scales.size, *q.shape), q.dtype)
+        points = jnp.zeros((scales.size, *v.shape), q.dtype)
         slopes_at_points = concrete(slopes, *generic((points, q, v, t, params), seed=1))
         if slopes_at_points is None:
             return

@@ -24,7 +24,7 @@ from jaxmech.compiler import jacobian
 from jaxmech.constraints import AbstractConstraint, Holonomic, Nonholonomic
 from jaxmech.first_order import moved_rows, padded, with_unit_mass, without_states
 from jaxmech.quasi_velocities import Rates
-from jaxmech.utils.checks import naming_missing
+from jaxmech.utils.checks import naming_missing, with_standard_promotion
 from jaxmech.utils.jit_cache import traced_once
 from jaxmech.utils.shapes import stacked, with_shape
 
@@ -107,6 +107,17 @@ class Dynamics:
     constraints: tuple[AbstractConstraint, ...]
     singular_mass: SingularMass
 
+    @property
+    def mechanical(self) -> int:
+        """The number of coordinates that are no integrals of states, which come after them."""
+        return self.n - len(self.states)
+
+    @property
+    def mechanical_velocities(self) -> int:
+        """The number of velocities that are no states, which come after them."""
+        return self.n_velocities - len(self.states)
+
+    @with_standard_promotion
     def at(self, q: Array, v: Array, t: Array, params: Any) -> EquationsOfMotion:
         """M, Q, A and b at a state."""
         Q = self.conservative_force(q, v, t, params)
@@ -136,10 +147,9 @@ class Dynamics:
         """The mass matrix M = d2L/dv2 at a state, (n, n); with quasi-velocities T^T M T (k, k)."""
         if self._has_recursion:
             return self._mass_and_force(q, v, t, params)[0]
-        mechanical = self.n_velocities - len(self.states)
         M = mass_matrix(lambda *state: self.slopes(*state, params), q, v, t)
         M = self.kinematics.forces(M, q, t, params)
-        M = M[:mechanical, :mechanical]
+        M = M[: self.mechanical_velocities, : self.mechanical_velocities]
         return with_unit_mass(M, len(self.states))
 
     @traced_once
@@ -158,7 +168,7 @@ class Dynamics:
         if not self.states:
             Q = generalized_force(slopes, q, v, t, speeds=speeds)
             return self.kinematics.forces(Q, q, t, params)
-        rates, mechanical = self.state_rates(q, v, t, params), self.n_velocities - len(self.states)
+        rates, mechanical = self.state_rates(q, v, t, params), self.mechanical_velocities
         change = jnp.concatenate([jnp.zeros(mechanical, q.dtype), rates])
         Q = generalized_force(slopes, q, v, t, change, speeds)
         Q = self.kinematics.forces(Q, q, t, params)
@@ -229,6 +239,13 @@ class Dynamics:
 
         return _matrix([rows_of(c) for c in self.constraints], v)
 
+    def rows_of(
+        self, constraint: AbstractConstraint, q: Array, v: Array, t: Array, params: Any
+    ) -> tuple[Array, Array]:
+        """A (k, n) and b (k,) of a constraint that need not be one of the system."""
+        A, b = constraint.with_kinematics(self.kinematics).rows(q, v, t, params)
+        return moved_rows(A, b, self.state_rates(q, v, t, params)) if self.states else (A, b)
+
     def sizes(self, q: Array, v: Array, t: Array, params: Any) -> tuple[int, ...]:
         """The number of equations of each constraint."""
         residuals = jax.eval_shape(
@@ -269,7 +286,7 @@ class Dynamics:
 
     def _forces(self, source: str, value: Any) -> Array:
         """Check the shape of generalized forces, and add zeros for the states."""
-        shape = (self.n - len(self.states),)
+        shape = (self.mechanical,)
         if self.states and np.shape(value) == (self.n,):
             raise ValueError(
                 f"{source} must have shape {shape}, without the states {', '.join(self.states)}, "
@@ -281,14 +298,25 @@ class Dynamics:
     def _mass_and_force(self, q: Array, v: Array, t: Array, params: Any) -> tuple[Array, Array]:
         """M and Q by the functions of them, with the unit masses and the rates of states."""
         if self.quasi_mass_and_force is not None:
-            fn, size = self.quasi_mass_and_force, self.n_velocities - len(self.states)
+            fn, size = self.quasi_mass_and_force, self.mechanical_velocities
             M, Q = _mass_and_force_of(fn, "`quasi_mass_and_force`", size, q, v, t, params)
-        else:
-            assert self.mass_and_force is not None
-            speeds, size = self.speeds(q, v, t, params), self.n - len(self.states)
-            state = q, speeds, t, params
-            M, Q = _mass_and_force_of(self.mass_and_force, "`mass_and_force`", size, *state)
-            M, Q = self.kinematics.mass_and_force(M, Q, q, v, t, params)
+            return self._with_states(M, Q, q, v, t, params)
+        assert self.mass_and_force is not None
+        state = q, self.speeds(q, v, t, params), t, params
+        M, Q = _mass_and_force_of(self.mass_and_force, "`mass_and_force`", self.mechanical, *state)
+        return self.of_velocities(M, Q, q, v, t, params)
+
+    def of_velocities(
+        self, M: Array, Q: Array, q: Array, v: Array, t: Array, params: Any
+    ) -> tuple[Array, Array]:
+        """M and Q of the coordinates that are no integrals of states as those of v."""
+        M, Q = self.kinematics.mass_and_force(M, Q, q, v, t, params)
+        return self._with_states(M, Q, q, v, t, params)
+
+    def _with_states(
+        self, M: Array, Q: Array, q: Array, v: Array, t: Array, params: Any
+    ) -> tuple[Array, Array]:
+        """M and Q with the unit masses and the rates of states."""
         if self.states:
             M = with_unit_mass(M, len(self.states))
             Q = jnp.concatenate([Q, self.state_rates(q, v, t, params)])
@@ -310,6 +338,24 @@ class Dynamics:
         with naming_missing("`lagrangian`", params):
             value = with_shape("The value of `lagrangian`", self.lagrangian(q, v, t, params), ())
         return value.astype(q.dtype)
+
+    def mechanical_lagrangian(
+        self, q: Array, v: Array, t: Array, params: Any
+    ) -> Callable[[Array, Array, Array], Array]:
+        """L(q, dq/dt, t) of the coordinates that are no integrals of states.
+
+        The states and their integrals are functions of time there, with their rates at this state.
+        """
+        first, states = self.mechanical, v[self.mechanical_velocities :]
+        rates, integrals = self.state_rates(q, v, t, params), q[first:]
+
+        def lagrangian(x: Array, speeds: Array, time: Array) -> Array:
+            ahead = time - t
+            x = jnp.concatenate([x, integrals + ahead * states])
+            speeds = jnp.concatenate([speeds, states + ahead * rates])
+            return self.lagrangian_value(x, speeds, time, params)
+
+        return lagrangian
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}

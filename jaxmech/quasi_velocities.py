@@ -58,6 +58,10 @@ class Rates:
         """Rows for the rates of the coordinates as rows for v, A T."""
         return A
 
+    def rows_of_speeds(self, A: Float[Array, " m k"], q: Array, t: Array, params: Any) -> Array:
+        """Rows for v as rows for the rates of the coordinates, the shortest ones."""
+        return A
+
     def forces(self, Q: Float[Array, " n *m"], q: Array, t: Array, params: Any) -> Array:
         """Forces on the coordinates as forces on v, T^T Q."""
         return Q
@@ -123,6 +127,12 @@ class QuasiVelocities(Rates):
     def rows(self, A: Float[Array, " m n"], q: Array, t: Array, params: Any) -> Array:
         """Rows for the rates of the coordinates as rows for u, A T."""
         return A @ self.matrix(q, t, params)
+
+    def rows_of_speeds(self, A: Float[Array, " m k"], q: Array, t: Array, params: Any) -> Array:
+        """Rows for u as rows for the rates of the coordinates, A T^+."""
+        T = self.matrix(q, t, params)
+        factor = cholesky(T.T @ T)
+        return factor.lower(A.T).T @ factor.lower(T.T)
 
     def forces(self, Q: Float[Array, " n *m"], q: Array, t: Array, params: Any) -> Array:
         """Forces on the coordinates as forces on u, T^T Q."""

@@ -287,7 +287,7 @@ def metric_mass(system: System, q: Array, v: Array, t: Array, params: Params) ->
     """The mass matrix, made definite as in `regular` if it is singular, (n, n) or (k, k)."""
     if not system.singular_mass:
         return system.dynamics.mass(q, v, t, params)
-    return regular(system.equations(q, v, t, params))[0]
+    return regular(system.dynamics.at(q, v, t, params))[0]
 
 
 def coordinate_metric(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
@@ -304,5 +304,5 @@ def coordinate_metric(system: System, q: Array, v: Array, t: Array, params: Para
     T = system.dynamics.kinematics.matrix(q, t, params)
     directions = cholesky(T.T @ T).lower(T.T)  # orthonormal rows
     across = jnp.eye(q.size, dtype=q.dtype) - directions.T @ directions
-    mechanical = system.n - len(system.states)
+    mechanical = system.dynamics.mechanical
     return M + jnp.trace(M[:mechanical, :mechanical]) / mechanical * across

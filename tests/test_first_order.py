@@ -371,15 +371,10 @@ def test_starts_without_the_state_are_refused() -> None:
     "call",
     [
         lambda: jm.simulate(MOTOR, ZERO, ZERO, TS, P, method=jm.RATTLE(), steps=jm.FixedSteps(1)),
-        lambda: jm.acceleration(MOTOR, ZERO, ZERO, 0.0, P, formulation=jm.laws.Contravariant()),
         lambda: jm.laws.christoffel_symbols(MOTOR, ZERO, 0.0, P),
-        lambda: jm.analysis.symmetries(MOTOR, ZERO, ZERO, 0.0, P),
-        lambda: jm.analysis.conserved(MOTOR, ZERO, ZERO, P),
-        lambda: jm.analysis.equilibrium(MOTOR, ZERO, P, v={"angle": 1.0}),
         lambda: jm.control.inverse_dynamics(
             MOTOR, lambda t, p: jnp.zeros(2), TS, P, actuators=["angle"]
         ),
-        lambda: jm.control.Servo(MOTOR, jm.Acceleration(lambda q, v, a, t, p: a[0]), ["angle"]),
     ],
 )
 def test_what_does_not_take_states_says_so(call: Any) -> None:

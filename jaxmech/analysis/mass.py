@@ -25,7 +25,7 @@ def mass_and_force_findings(system: System, state: State) -> list[Finding]:
     """A finding on the coordinates whose equations of motion are not those of the Lagrangian."""
     if system.mass_and_force is None or isinstance(system.mass_and_force, MassAndForce):
         return []  # The recursions of `parts` are tested, and a comparison takes long to compile.
-    mechanical = system.n - len(system.states)
+    mechanical = system.dynamics.mechanical
     draw = np.random.default_rng(31).normal(size=(ACCELERATIONS, mechanical))
     accelerations = jnp.asarray(np.vstack([np.zeros(mechanical), draw]), state.q.dtype)
     residual, expected, size = map(np.asarray, _equations(system, accelerations, *state))

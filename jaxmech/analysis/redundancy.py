@@ -137,7 +137,7 @@ def _freedoms(
     of_velocity = of_position | (kinds == Nonholonomic.__name__)
 
     def freedom(chosen: NDArray[np.bool_]) -> int:
-        return system.n - len(system.states) - independence(rows[chosen], tolerance).rank
+        return system.dynamics.mechanical - independence(rows[chosen], tolerance).rank
 
     return freedom(of_position), freedom(of_velocity)
 

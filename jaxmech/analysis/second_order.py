@@ -50,12 +50,12 @@ def second_order(
     usual = np.max([unit(p.A_position / scale)[1] for p in generic_poses], axis=0)
     used = lengths > tolerance * usual  # others, as those of a square, have findings of their own
     rank = independence(rows[used], tolerance).rank
-    mechanical = system.n - len(system.states)
+    mechanical = system.dynamics.mechanical
     if rank == used.sum() or rank == mechanical:
         return SecondOrder()
     U, _, V = np.linalg.svd(rows[used][:, :mechanical])
     stresses, directions = U[:, rank:], (V[rank:] / scale[:mechanical]).T
-    directions = np.concatenate([directions, np.zeros((len(system.states), directions.shape[1]))])
+    directions = np.vstack([directions, np.zeros((system.n - mechanical, directions.shape[1]))])
     q, _, t, params = pose.state
     bent = np.asarray(_bent(system, directions.astype(q.dtype), q, t, params), float)
     bent = bent[used] / lengths[used, None, None]

@@ -105,7 +105,7 @@ def _equations(system: System, q: Array, v: Array, t: Array, params: Params) -> 
 
 
 def _equations_at(system: System, q: Array, v: Array, t: Array, params: Params) -> dict[str, Array]:
-    eom = system.equations(q, v, t, params)
+    eom = system.dynamics.at(q, v, t, params)
     A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
     return {
         "M": eom.M,

@@ -42,7 +42,7 @@ def unused_parameters(
             inequality.values(q, speeds, t, params) for inequality in system.unilateral
         ]
         more += [system.sampled(q, v, t, params), extra]
-        return system.equations(q, v, t, params), levels, forces, value, more
+        return system.dynamics.at(q, v, t, params), levels, forces, value, more
 
     ones = jnp.ones(sum(system.dynamics.sizes(*state)), state.q.dtype)
     return unread(everything, state.params)

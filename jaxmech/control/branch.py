@@ -288,6 +288,6 @@ def forces(
     extents: Array,
 ) -> Float[Array, " m"]:
     """The multipliers of all rows J, of minimum norm: J^T lambda = M qdd - Q."""
-    eom = system.equations(pose.q, v, pose.t, params)
+    eom = system.dynamics.at(pose.q, v, pose.t, params)
     need = matvec(eom.M, qdd) - eom.Q
     return min_norm_solve(extents[:, None] * rows.A.T, extents * need)

@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmech.consistency import extents_at, near_rates, on_constraints, violations
 from jaxmech.control.servo import Actuators, checked_actuators, directions, require_ideal
+from jaxmech.first_order import require_no_states
 from jaxmech.linalg import QR, cholesky, matvec, min_norm_solve
 from jaxmech.properties import with_mass_rank
 from jaxmech.rates import in_rates
@@ -122,6 +123,7 @@ def inverse_dynamics(
     system, params = with_params(system, params)
     system = in_rates(system, params)
     require_ideal("system", system)
+    require_no_states(system.states, "Argument `system`", "their rates do not follow from a path")
     require_function("path", path)
     actuators = checked_actuators(system, actuators)
     ts = jnp.asarray(ts, float)
@@ -154,7 +156,7 @@ def _at(
 
     v, qdd = jax.jvp(speed, (t,), (jnp.ones_like(t),))
     q, v, t, params = system.arguments(pose_at(t), v, t, params)
-    eom = system.equations(q, v, t, params)
+    eom = system.dynamics.at(q, v, t, params)
     B = directions(system, actuators, q, t, params)
     root = cholesky(metric_mass(with_mass_rank(system, q, v, t, params), q, v, t, params))
     need = matvec(eom.M, qdd) - eom.Q

@@ -34,6 +34,7 @@ from jaxmech.control.branch import (
 from jaxmech.control.kinematics_result import Kinematics, KinematicStatus
 from jaxmech.control.servo import require_ideal
 from jaxmech.control.unreached import require_reached
+from jaxmech.first_order import require_no_states
 from jaxmech.rates import in_rates
 from jaxmech.subjects import Subject, with_params
 from jaxmech.system import Params, System
@@ -128,6 +129,7 @@ def kinematics(
     system, params = with_params(system, params)
     system = in_rates(system, params)
     require_ideal("system", system)
+    require_no_states(system.states, "Argument `system`", "take the system without them")
     _require_positions(system)
     driven = _driven(system, driver)
     at_rest = jnp.zeros_like(jnp.asarray(start))

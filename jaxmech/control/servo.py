@@ -19,11 +19,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import AbstractConstraint
-from jaxmech.first_order import require_no_states
+from jaxmech.first_order import padded
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.linalg import matvec, min_norm_solve
 from jaxmech.properties import with_mass_rank
-from jaxmech.quasi_velocities import IN_RATES, require_plain_velocities
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import coordinate_indices, is_known, require_kind
 from jaxmech.utils.jit_cache import jit_of
@@ -43,7 +42,8 @@ class Servo:
         plant: the driven system, with its ideal constraints.
         constraint: the constraint to enforce, which is not one of the plant.
         actuators: names of the coordinates on which one generalized force each acts, or a function
-            `B(q, t, params)`: the directions of the forces as columns, shape (n, k).
+            `B(q, t, params)`: the directions of the forces as columns, shape (n, k), without the
+            rows of states.
 
     Raises:
         TypeError: if `plant` is not a `System`, `constraint` not a constraint, or `actuators` not a
@@ -78,9 +78,14 @@ class Servo:
         return replace(self.plant, force=self)
 
     def __call__(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The non-conservative force on the driven plant, including B u, shape (n,)."""
+        """The non-conservative force on the driven plant, for the rates v of its coordinates.
+
+        It includes B u, and has the shape (n,) without states of first order.
+        """
+        plant = self.plant.dynamics
         B = directions(self.plant, self.actuators, q, t, params)
-        force = matvec(B, self.solved(q, v, t, params)[0])
+        u = self.solved(q, plant.from_speeds(q, v, t, params), t, params)[0]
+        force = matvec(B, u)[: plant.mechanical]
         return force if self.plant.force is None else force + self.plant.force(q, v, t, params)
 
     def inputs(self, q: Any, v: Any, t: Any = 0.0, params: Params = None) -> Float[Array, " k"]:
@@ -88,7 +93,7 @@ class Servo:
 
         Args:
             q: coordinates, shape (n,).
-            v: velocities, shape (n,).
+            v: velocities of the plant, shape (n,), or its quasi-velocities.
             t: time [s].
             params: parameters.
 
@@ -113,9 +118,11 @@ class Servo:
 
     def solved(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array, Array]:
         """Solve for u (k,); also the error S qdd - s and the required change s - S qdd_0."""
-        eom = with_mass_rank(self.plant, q, v, t, params).equations(q, v, t, params)
+        plant = self.plant.dynamics
+        eom = with_mass_rank(self.plant, q, v, t, params).dynamics.at(q, v, t, params)
         B = directions(self.plant, self.actuators, q, t, params)
-        S, s = self.constraint.rows(q, v, t, params)
+        B = plant.kinematics.forces(B, q, t, params)
+        S, s = plant.rows_of(self.constraint, q, v, t, params)
 
         def accelerations(u: Array) -> Array:
             driven = replace(eom, Q=eom.Q + matvec(B, u))
@@ -143,9 +150,7 @@ def _without_noise(S: Array, G: Array) -> Array:
 
 
 def require_ideal(argument: str, system: System) -> None:
-    """Raise a ValueError for what a servo cannot have, such as a `nonideal` force."""
-    require_no_states(system.states, f"Argument `{argument}`", "write the controller as `force`")
-    require_plain_velocities(system.velocities, f"Argument `{argument}`", IN_RATES)
+    """Raise a ValueError for a `nonideal` force."""
     if system.nonideal is not None:
         raise ValueError(
             f"Argument `{argument}` must have ideal constraints, but has a `nonideal` force; write "
@@ -162,21 +167,22 @@ def checked_actuators(plant: System, actuators: Any) -> Actuators:
             "Argument `actuators` must be a sequence of coordinates or a function B(q, t, params), "
             f"but is {actuators!r}; write [name] for a single coordinate."
         )
-    coordinate_indices("actuators", actuators, plant.coordinates)
+    coordinate_indices("actuators", actuators, plant.coordinates[: plant.dynamics.mechanical])
     return tuple(actuators)
 
 
 def directions(
     plant: System, actuators: Actuators, q: Array, t: Array, params: Params
 ) -> Float[Array, " n k"]:
-    """The matrix B, whose columns are the directions of the actuators."""
+    """The matrix B, whose columns are the directions of the actuators; zero for states."""
+    mechanical = plant.dynamics.mechanical
     if not callable(actuators):
         columns = coordinate_indices("actuators", actuators, plant.coordinates)
         return jnp.asarray(np.eye(plant.n)[:, columns], q.dtype)
     B = jnp.asarray(actuators(q, t, params))
-    if B.ndim != 2 or B.shape[0] != plant.n:
+    if B.ndim != 2 or B.shape[0] != mechanical:
         raise ValueError(
-            f"The value of `actuators` must have shape ({plant.n}, k), one column per actuator, "
+            f"The value of `actuators` must have shape ({mechanical}, k), one column per actuator, "
             f"but has shape {B.shape}."
         )
-    return B.astype(q.dtype)
+    return padded(B.T, plant.n - mechanical).T.astype(q.dtype)

@@ -31,19 +31,24 @@ class Partition(eqx.Module):
         self, system: System, q: Array, v: Array, t: Array, params: Params
     ) -> tuple[Array, Array, Bool[Array, ""]]:
         """The state with dependent q and v computed from the independent ones."""
+        dynamics = system.dynamics
 
         def positions(q: Array) -> Array:
-            return system.dynamics.position_level(q, t, params)
+            return system.plain.dynamics.position_level(q, t, params)  # invariants too
 
         def velocities(v: Array) -> Array:
-            return system.dynamics.velocity_level(q, v, t, params)
+            return dynamics.velocity_level(q, v, t, params)
 
         # The residual may be that of sqrt(eps) of the extents, before a last correction.
         size = {"extents": self.extents, "share": float(jnp.finfo(q.dtype).eps) ** 0.5}
         holds = partial(near, **size)
         q, q_found = self._root(positions, q, self.positions, self.iterations, holds)
-        holds = partial(near_rates, q=q, **size)
-        v, v_found = self._root(velocities, v, self.velocities, self.velocity_iterations, holds)
+
+        def hold(level: Array, A: Array, v: Array) -> Array:
+            A = dynamics.kinematics.rows_of_speeds(A, q, t, params)
+            return near_rates(level, A, dynamics.speeds(q, v, t, params), q, **size)
+
+        v, v_found = self._root(velocities, v, self.velocities, self.velocity_iterations, hold)
         return q, v, q_found & v_found
 
     def _root(
@@ -103,7 +108,7 @@ class AbstractFormulation(abc.ABC):
     ) -> EquationsOfMotion:
         """M, Q, A and b at a state."""
         require_no_gaps(system)
-        return system.equations(q, v, t, params)
+        return system.dynamics.at(q, v, t, params)
 
     def chart(
         self, system: System, q: Array, v: Array, t: Array, params: Params,

@@ -18,7 +18,8 @@ total mass included in g)
 The terms with a = 0 or b = 0 are those of a non-stationary basis.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -28,10 +29,11 @@ from jaxtyping import Array, Float
 
 from jaxmech.first_order import require_no_states
 from jaxmech.linalg import cholesky
-from jaxmech.quasi_velocities import IN_RATES, require_plain_velocities
 from jaxmech.subjects import Subject, with_params
 from jaxmech.system import Params, System
 from jaxmech.utils.probing import concrete, generic
+
+Lagrangian: TypeAlias = Callable[[Array, Array, Array], Array]  # of q, v and t
 
 
 class Christoffel(eqx.Module):
@@ -71,8 +73,8 @@ def metric_tensor(
          [0. 1. 0.]
          [2. 0. 4.]]
     """
-    system, q, t, params = _arguments(system, q, t, params)
-    return _metric(system, jnp.concatenate([t[None], q]), params)
+    lagrangian, q, t = _arguments(system, q, t, params)
+    return metric(lagrangian, q, t)
 
 
 def christoffel_symbols(
@@ -99,42 +101,37 @@ def christoffel_symbols(
         >>> print(symbols.second[0, 2, 2], symbols.second[1, 1, 2])  # -r and 1 / r
         -2.0 0.5
     """
-    system, q, t, params = _arguments(system, q, t, params)
-    first = first_kind(system, q, t, params)
-    mass = cholesky(_metric(system, jnp.concatenate([t[None], q]), params)[1:, 1:])
+    lagrangian, q, t = _arguments(system, q, t, params)
+    first = first_kind(lagrangian, q, t)
+    mass = cholesky(metric(lagrangian, q, t)[1:, 1:])
     root = mass.lower(jnp.eye(q.size, dtype=q.dtype))
     # g^-1 = L^-T L^-1 raises the first index.
     second = jnp.einsum("ks,kr,rab->sab", root, root, first)
     return Christoffel(first, jnp.where(mass.definite, second, jnp.nan))
 
 
-def first_kind(system: System, q: Array, t: Array, params: Params) -> Float[Array, " n k k"]:
+def first_kind(lagrangian: Lagrangian, q: Array, t: Array) -> Float[Array, " n k k"]:
     """Gamma_r,ab for arguments that are arrays."""
     extended = jnp.concatenate([t[None], q])
-    slope = jax.jacfwd(lambda x: _metric(system, x, params))(extended)  # [a, b, c]: dg_ab/dq^c
+    slope = jax.jacfwd(lambda x: metric(lagrangian, x[1:], x[0]))(extended)  # [a, b, c]: dg_ab/dq^c
     twice = slope + slope.transpose(0, 2, 1) - slope.transpose(2, 0, 1)
     return twice[1:] / 2
 
 
-def potential_force(system: System, q: Array, t: Array, params: Params) -> Float[Array, " n"]:
+def potential_force(lagrangian: Lagrangian, q: Array, t: Array) -> Float[Array, " n"]:
     """dU/dq, where U is the part of the Lagrangian independent of velocities."""
-
-    def at_rest(q: Array) -> Array:
-        value = system.lagrangian(q, jnp.zeros_like(q), t, params)
-        return jnp.asarray(value).astype(q.dtype)
-
-    return jax.grad(at_rest)(q)
+    return jax.grad(lambda q: lagrangian(q, jnp.zeros_like(q), t))(q)
 
 
-def require_quadratic(system: System, q: Array, t: Array, params: Params) -> None:
+def require_quadratic(system: System, q: Array, v: Array, t: Array, params: Params) -> None:
     """Raise a ValueError if the mass matrix depends on the velocities, at generic arguments."""
 
     def masses(q: Array, v: Array, t: Array, params: Params) -> Array:
-        return jnp.stack(
-            [system.dynamics.mass(q, scale * v, t, params) for scale in (0.0, 0.1, 1.0)]
-        )
+        is_moved = jnp.arange(v.size) < system.dynamics.mechanical_velocities
+        scaled = [jnp.where(is_moved, scale * v, v) for scale in (0.0, 0.1, 1.0)]
+        return jnp.stack([system.dynamics.mass(q, v, t, params) for v in scaled])
 
-    difference = concrete(masses, *generic((q, q, t, params), seed=21))
+    difference = concrete(masses, *generic((q, v, t, params), seed=21))
     if difference is None:
         return
     size = np.abs(difference).max(initial=0.0)
@@ -145,14 +142,9 @@ def require_quadratic(system: System, q: Array, t: Array, params: Params) -> Non
         )
 
 
-def _metric(system: System, extended: Array, params: Params) -> Array:
-    """g_ab as a function of (t, q): the Hessian of L at rest, bordered by its gradient."""
-    t, q = extended[0], extended[1:]
-
-    def lagrangian(v: Array) -> Array:
-        return jnp.asarray(system.lagrangian(q, v, t, params)).astype(q.dtype)
-
-    momentum = jax.grad(lagrangian)
+def metric(lagrangian: Lagrangian, q: Array, t: Array) -> Float[Array, " k k"]:
+    """g_ab: the Hessian of L at rest, bordered by its gradient."""
+    momentum = jax.grad(lambda v: lagrangian(q, v, t))
     zeros = jnp.zeros_like(q)
     border = momentum(zeros)
     # The corner g_00 is zero here, because U holds all terms of L without a velocity.
@@ -160,12 +152,9 @@ def _metric(system: System, extended: Array, params: Params) -> Array:
     return jnp.block([[corner, border[None]], [border[:, None], jax.jacfwd(momentum)(zeros)]])
 
 
-def _arguments(
-    system: Subject, q: Any, t: Any, params: Params
-) -> tuple[System, Array, Array, Params]:
+def _arguments(system: Subject, q: Any, t: Any, params: Params) -> tuple[Lagrangian, Array, Array]:
     system, params = with_params(system, params)
     require_no_states(system.states, "Argument `system`", "take the system without them")
-    require_plain_velocities(system.velocities, "Argument `system`", IN_RATES)
-    q, _, t, params = system.arguments(q, q, t, params)
-    require_quadratic(system, q, t, params)
-    return system, q, t, params
+    q, v, t, params = system.plain.arguments(q, q, t, params)
+    require_quadratic(system.plain, q, v, t, params)
+    return system.dynamics.mechanical_lagrangian(q, v, t, params), q, t

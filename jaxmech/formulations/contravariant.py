@@ -28,12 +28,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.equations import EquationsOfMotion
-from jaxmech.first_order import require_no_states
 from jaxmech.formulations.base import AbstractFormulation, Law
-from jaxmech.formulations.christoffel import first_kind, metric_tensor, potential_force
+from jaxmech.formulations.christoffel import (
+    first_kind,
+    metric,
+    potential_force,
+    require_quadratic,
+)
 from jaxmech.formulations.regular import without_units
 from jaxmech.linalg import QR, Cholesky, cholesky, matvec, row_weights, weighted_gram
-from jaxmech.quasi_velocities import require_plain_velocities
 from jaxmech.system import Params, System
 
 
@@ -62,18 +65,22 @@ class Contravariant(AbstractFormulation):
     def equations(
         self, system: System, q: Array, v: Array, t: Array, params: Params
     ) -> EquationsOfMotion:
-        """M = g and Q_r - Gamma_r,ab q'^a q'^b from the metric, with the usual A and b."""
-        require_no_states(system.states, "`Contravariant()`", "use `UdwadiaKalaba()`")
-        require_plain_velocities(system.velocities, "`Contravariant()`", "use `UdwadiaKalaba()`")
-        eom = system.equations(q, v, t, params)
-        rate = jnp.concatenate([jnp.ones_like(v[:1]), v])
-        inertia = (first_kind(system, q, t, params) * (rate[:, None] * rate[None, :])[None]).sum(
-            (1, 2)
-        )
-        Q = potential_force(system, q, t, params) - inertia
+        """M = g and Q_r - Gamma_r,ab q'^a q'^b from the metric, with the usual A and b.
+
+        With quasi-velocities both are projected on them, as is any M and Q.
+        """
+        dynamics = system.dynamics
+        eom = dynamics.at(q, v, t, params)
+        require_quadratic(system, q, v, t, params)
+        lagrangian = dynamics.mechanical_lagrangian(q, v, t, params)
+        x, speeds = (y[: dynamics.mechanical] for y in (q, dynamics.speeds(q, v, t, params)))
+        rate = jnp.concatenate([jnp.ones_like(v[:1]), speeds])
+        inertia = (first_kind(lagrangian, x, t) * (rate[:, None] * rate[None, :])[None]).sum((1, 2))
+        Q = potential_force(lagrangian, x, t) - inertia
+        M, Q = dynamics.of_velocities(metric(lagrangian, x, t)[1:, 1:], Q, q, v, t, params)
         if system.force is not None:
-            Q = Q + system.force(q, v, t, params).astype(q.dtype)
-        return replace(eom, M=metric_tensor(system, q, t, params)[1:, 1:], Q=Q)
+            Q = Q + dynamics.applied_force(q, v, t, params)
+        return replace(eom, M=M, Q=Q)
 
     def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"]:
         """A g^-1 A^T (m, m) of (4.1), or the completed E (n, n) of (4.3)."""

@@ -36,7 +36,6 @@ from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law, Partition
 from jaxmech.formulations.regular import free_acceleration, without_units
 from jaxmech.linalg import LDL, Pivots, coordinate_units, matvec, metric, pivots
-from jaxmech.quasi_velocities import require_plain_velocities
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive_integer
 
@@ -87,19 +86,18 @@ class CoordinatePartition(AbstractFormulation):
         extents: Float[Array, " n"] | None = None,
     ) -> Partition | None:  # fmt: skip
         """The choice of dependent coordinates and velocities at the start of a step."""
-        require_plain_velocities(
-            system.velocities, "`CoordinatePartition()`", "use `UdwadiaKalaba()`"
-        )
+        plain, speeds = system.plain.dynamics, system.dynamics.speeds(q, v, t, params)
         A = system.dynamics.velocity_jacobian(q, v, t, params)
-        if A.shape[0] == 0:
+        A_position = plain.position_jacobian(q, t, params)
+        if len(A) + len(A_position) == 0:
             return None
-        units = coordinate_units(system.dynamics.mass(q, v, t, params), A)[None, :]
-        positions = velocities = pivots(A * units, self.tolerance)
+        units = coordinate_units(system.dynamics.mass(q, v, t, params), A)
+        positions = velocities = pivots(A * units[None, :], self.tolerance)
         nonholonomic = any(isinstance(c, Nonholonomic) for c in system.constraints)
-        if nonholonomic:
-            positions = pivots(
-                system.dynamics.position_jacobian(q, t, params) * units, self.tolerance
-            )
+        if plain is not system.dynamics:
+            units = coordinate_units(plain.mass(q, speeds, t, params), A_position)
+        if nonholonomic or plain is not system.dynamics:
+            positions = pivots(A_position * units[None, :], self.tolerance)
         sizes = jnp.concatenate([positions.sizes, velocities.sizes])
         # Round-off is divided by a pivot in the dependent coordinates, again in their velocities
         # and again in their accelerations, and a pivot changes during a step.

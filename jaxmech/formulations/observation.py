@@ -48,7 +48,7 @@ def observed_at(
 ) -> Observation:
     """Observe accelerations, multipliers and reactions at one state, without checks."""
     q, v, t, params = system.arguments(q, v, t, params)
-    A = system.equations(q, v, t, params).A
+    A = system.dynamics.at(q, v, t, params).A
     motion = motion_at(system, formulation, q, v, t, params)
     # The force of friction that slides is that of its constraint, which is switched off.
     along = getattr(system.nonideal, "along", None)

@@ -129,7 +129,10 @@ def constrains_states(system: System, q: Array, v: Array, t: Array, params: Para
 
 def _depends_on_last(system: System, index: int, *state: Any) -> bool:
     """Whether functions depend on the entries of q (0) or v (1) that belong to states."""
-    mechanical = (system.n_velocities if index else system.n) - len(system.states)
+    dynamics = system.dynamics
+    mechanical = dynamics.mechanical_velocities if index else dynamics.mechanical
+    if state[index].size == mechanical:
+        return False
 
     def effects(*state: Any) -> Array:
         def values(last: Array) -> Array:
@@ -138,11 +141,11 @@ def _depends_on_last(system: System, index: int, *state: Any) -> bool:
                 v = jnp.concatenate([v[:mechanical], last])
             else:
                 q = jnp.concatenate([q[:mechanical], last])
-            level = system.dynamics.velocity_level(q, v, t, params)
+            level = dynamics.velocity_level(q, v, t, params)
             if index:
                 return level
-            eom = system.equations(q, v, t, params)
-            parts = eom.M, eom.Q, eom.A, eom.b, level, system.dynamics.position_level(q, t, params)
+            eom = system.dynamics.at(q, v, t, params)
+            parts = eom.M, eom.Q, eom.A, eom.b, level, dynamics.position_level(q, t, params)
             return jnp.concatenate([x.ravel() for x in parts])
 
         last = state[index][mechanical:]

@@ -109,7 +109,7 @@ def geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> G
 def _geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> Geometry:
     # Where nothing depends on the integrals of states of first order, they are no changes.
     reads = reads_integrals(system, q[0], v[0], ts[0], params)
-    fixed_states = 0 if reads else len(system.states)
+    first = system.n_velocities if reads else system.dynamics.mechanical_velocities
     system = with_mass_rank(system, q[0], v[0], ts[0], params)
 
     def geometry_at(q: Array, v: Array, t: Array) -> Geometry:
@@ -118,9 +118,8 @@ def _geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> 
         A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
         # Changes of q are those along the velocities.
         turn = system.dynamics.kinematics.rows(turn, q, t, params)
-        if fixed_states:
-            rows = jnp.eye(v.size, dtype=q.dtype)[v.size - fixed_states :]
-            A_position = jnp.concatenate([A_position, rows])
+        fixed = jnp.eye(v.size, dtype=q.dtype)[first:]
+        A_position = jnp.concatenate([A_position, fixed])
         return Geometry(M, A_position, A_velocity, turn)
 
     return jax.vmap(geometry_at)(q, v, ts)

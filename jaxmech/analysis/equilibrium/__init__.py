@@ -1,8 +1,7 @@
 """Equilibria and steady motions: a single one, or many.
 
-`root` solves the equations that `equilibrium` sets up, traced or known ones, with
-coordinates `held` on request, and `assessment` determines the stability of the `result`.
-`equilibria` collects those reached from many starts.
+`equilibrium` lets `root` solve the equations of `problem`, traced or known ones, and `assessment`
+determines the stability of the `result`. `equilibria` collects those reached from many starts.
 """
 
 from jaxmech.analysis.equilibrium.assessment import Stability as Stability

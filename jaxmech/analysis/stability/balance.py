@@ -33,8 +33,8 @@ def balance(
 
     The rows and multipliers of `Acceleration` constraints come last.
     """
-    states = len(system.states)
-    first = system.n - states
+    first = system.dynamics.mechanical
+    states = system.n - first
     rates, state_rates = system.dynamics.state_rates(q, v, t, params), a[first:]
     a = jnp.concatenate([a[:first], rates])
 
@@ -56,8 +56,7 @@ def balance(
         # The multipliers move with the state here, since the friction depends on them.
         multipliers_of_law = acceleration(system, q, v, t, params).multipliers
         force = force - system.dynamics.nonideal_force(q, v, multipliers_of_law, t, params)
-    if states:
-        force = jnp.concatenate([force[:first], state_rates - rates])
+    force = jnp.concatenate([force[:first], state_rates - rates])
     return Balance(force, jnp.concatenate([rate, aim]), pull, level)
 
 
@@ -91,13 +90,13 @@ def parameter_reach(force: Callable[[Params], Array], params: Params) -> Array:
 
 def acceleration_rows(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
     """The rows of the constraints on the accelerations, shape (m, n), in the order of `balance`."""
-    if system.states and constrains_states(system, q, v, t, params):
+    if constrains_states(system, q, v, t, params):
         raise ValueError(
             "Argument `system` must have constraints without states of first order to be "
             f"linearized, but one contains {' or '.join(system.states)}; write its reaction as a "
             "force, or look at a simulation."
         )
-    first = system.n - len(system.states)
+    first = system.dynamics.mechanical
     rates = system.dynamics.state_rates(q, v, t, params)
 
     def rows(a: Array) -> Array:
@@ -112,7 +111,7 @@ def held_integrals(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> Float[Array, " s n"]:
     """Rows that hold the integrals of states of first order, where nothing depends on them."""
-    rows = jnp.eye(system.n, dtype=q.dtype)[system.n - len(system.states) :]
+    rows = jnp.eye(system.n, dtype=q.dtype)[system.dynamics.mechanical :]
     return rows[:0] if reads_integrals(system, q, v, t, params) else rows
 
 

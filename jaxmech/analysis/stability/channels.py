@@ -63,7 +63,7 @@ def named_outputs(system: System, outputs: Channels) -> Named:
         names = (*system.coordinates, *system.states)
         index = coordinate_indices("outputs", (name,), names, hint)[0]
         # Those of states follow the indices of all coordinates but their integrals.
-        return index + (system.n - len(system.states) if index >= system.n else 0)
+        return index + (system.dynamics.mechanical if index >= system.n else 0)
 
     return _named("outputs", outputs, resolve)
 

@@ -202,7 +202,7 @@ def _closure(system: System, sol: Solution, params: Params, advance: Mapping[str
     q, v = np.asarray(sol.q), np.asarray(sol.v)
     missed = np.stack([_missed(q, turns), _missed(v, 0.0)])
     if not reads_integrals(system, sol.q[0], sol.v[0], sol.ts[0], params):
-        missed[0, system.n - len(system.states) :] = 0.0
+        missed[0, system.dynamics.mechanical :] = 0.0
     closure = float(missed.max())
     if not closure <= PERIODIC:
         name = system.coordinates[int(np.argmax(missed.max(0)))]

@@ -81,7 +81,7 @@ def _rows(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple
 def _rows_at(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, ...]:
     """The rows of the constraints on positions, velocities and accelerations."""
     A_p, A_v = constraint_jacobians(system, q, v, t, params)
-    A_p = jnp.concatenate([A_p, held_integrals(system, q, v, t, params)]) if system.states else A_p
+    A_p = jnp.concatenate([A_p, held_integrals(system, q, v, t, params)])
     servo = [c.rows(q, v, t, params)[0] for c in system.constraints if isinstance(c, Acceleration)]
     return A_p, A_v, jnp.concatenate([A_v, *servo])
 

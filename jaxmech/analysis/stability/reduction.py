@@ -203,8 +203,7 @@ def derivatives(system: System, state: State, a: Array, multipliers: Array) -> D
         drift, change = jnp.zeros_like(q), jnp.zeros_like(t)
     if not any(isinstance(c, Nonholonomic) for c in system.constraints):
         A_p = by_v.speed
-    if system.states:
-        A_p = jnp.concatenate([A_p, held_integrals(system, q, v, t, params)])
+    A_p = jnp.concatenate([A_p, held_integrals(system, q, v, t, params)])
 
     def force(params: Any) -> Array:
         return balance(system, q, v, t, params, a, multipliers).force

@@ -7,7 +7,8 @@ Noether's theorem: a velocity field xi(q) and a shift of time s have the quantit
 It is conserved if its rate along the motion, dJ/dt = J_q v + J_v qdd + J_t with the accelerations
 of the constrained system, vanishes at random states on the constraints. J is linear in (c, W, s)
 of an affine field xi = c + W q, so all such integrals are a null space. A constraint or a force
-that does work along xi is thus accounted for; a symmetry of L alone is not enough.
+that does work along xi is thus accounted for; a symmetry of L alone is not enough. States of first
+order are functions of time here, with their rates.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmech.analysis.states import checked_state
+from jaxmech.analysis.states import checked_in_rates
 from jaxmech.analysis.symmetry.symmetries import (
     Symmetries,
     generic_states,
@@ -27,7 +28,7 @@ from jaxmech.analysis.symmetry.symmetries import (
     null_vectors,
     outside_span,
 )
-from jaxmech.first_order import require_no_states
+from jaxmech.first_order import without_states
 from jaxmech.formulations import acceleration
 from jaxmech.properties import with_mass_rank
 from jaxmech.solution import Solution
@@ -75,11 +76,11 @@ class Conserved:
 
         Args:
             q: coordinates, shape (n,).
-            v: velocities, shape (n,).
+            v: velocities, shape (n,), or quasi-velocities.
             t: time [s].
         """
         q, v, t, params = self.system.arguments(q, v, t, self.params)
-        state = q, v, t, params
+        state = q, self.system.dynamics.speeds(q, v, t, params), t, params
         return {x.name: _momentum(self.system, x.field, *state)[0] for x in self.quantities}
 
     def drift(self, solution: Solution) -> dict[str, float]:
@@ -122,7 +123,7 @@ def conserved(
     Args:
         system: the system, with n coordinates.
         q: coordinates around which states are drawn, shape (n,).
-        v: velocities around which states are drawn, shape (n,).
+        v: velocities around which states are drawn, shape (n,), or quasi-velocities.
         params: the parameters.
         t: time [s].
         fields: symmetries to try, by name, each xi(q, t, params) of shape (n,).
@@ -144,33 +145,30 @@ def conserved(
         >>> print(found.values([1.0, 0.0], [0.0, 1.1])["momentum of x: y, y: -x"])
         -1.1
     """
-    system, params = with_params(system, params)
-    q, v, t, params = checked_state(system, q, v, t, params)
-    require_no_states(system.states, "Argument `system`", "look at the system without them")
+    subject, _ = with_params(system, params)
+    system, (q, v, t, params) = checked_in_rates(system, q, v, t, params)
     for name, field in (fields or {}).items():
         require_function(f"fields[{name!r}]", field)
     n = system.n
     qs, vs, _, ts = generic_states(system, q, v, t, params, 3 * n + 12 + 2 * n * n)
     rates, sizes, values = (np.asarray(x) for x in _basis_rates(system, qs, vs, ts, params))
     good = np.isfinite(rates).all(1) & np.isfinite(values).all((1, 2))
-    basis = _integrals(rates[good], sizes[good], values[good], n)
+    basis = _integrals(rates[good], sizes[good], values[good], system)
     symmetries = Symmetries.of(basis, system.coordinates, q.dtype)
     quantities = [_quantity(symmetries, k, name) for k, name in enumerate(_names(symmetries))]
     user_quantities = [
         _tested(system, name, field, qs, vs, ts, params) for name, field in (fields or {}).items()
     ]
-    return Conserved(system, (*quantities, *user_quantities), params)
+    return Conserved(subject, (*quantities, *user_quantities), params)
 
 
 def _momentum(
     system: System, field: Any, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Array, Array]:
-    """J, and the sum of the absolute values of its terms."""
-
-    def lagrangian(v: Array) -> Array:
-        return jnp.asarray(system.lagrangian(q, v, t, params)).astype(q.dtype)
-
-    L, p = jax.value_and_grad(lagrangian)(v)
+    """J for the rates v of the coordinates, and the sum of the absolute values of its terms."""
+    dynamics = system.dynamics
+    L, p = jax.value_and_grad(lambda v: dynamics.lagrangian_value(q, v, t, params))(v)
+    p = without_states(p, dynamics.n - dynamics.mechanical)
     xi, s = field(q, t, params)
     size = jnp.abs(p) @ jnp.abs(xi) + jnp.abs(s) * (jnp.abs(v) @ jnp.abs(p) + jnp.abs(L))
     return p @ xi - s * (v @ p - L), size
@@ -207,14 +205,16 @@ def _basis_rates(
     return jax.jit(jax.vmap(rates_at))(q, v, t)
 
 
-def _integrals(rates: HostArray, sizes: HostArray, values: HostArray, n: int) -> HostArray:
+def _integrals(rates: HostArray, sizes: HostArray, values: HostArray, system: System) -> HostArray:
     """(c, W, s) of independent conserved quantities: energy, constant fields, then the rest."""
     scale = np.maximum(sizes.max(1, keepdims=True), np.finfo(rates.dtype).tiny)
     rows, largest = rates / scale, (sizes / scale).max(0)
     largest = np.where(largest > 0, largest, 1.0)
     integrals: HostArray = np.zeros((0, rates.shape[1]), rates.dtype)
     identity = np.eye(rates.shape[1], dtype=rates.dtype)
-    for part in (identity[-1:], identity[:n], identity):
+    moves = np.arange(system.n) < system.dynamics.mechanical  # without integrals of states
+    fields = identity[np.concatenate([moves, np.outer(moves, moves).ravel(), [True]])]
+    for part in (identity[-1:], fields[: moves.sum()], fields):
         null = null_vectors(rows @ part.T, part @ largest) @ part
         if len(null):
             integrals = np.concatenate([integrals, _nontrivial(null, integrals, values)])

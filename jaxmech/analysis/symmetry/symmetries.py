@@ -10,6 +10,10 @@ These are linear in c, W and s, so all such fields are the null space of one mat
 the conditions at many states on the constraints. Translations and turns about an axis are of this
 form in Cartesian coordinates, angles and quaternions alike. Noether: dL/dv . xi - s (v . dL/dv - L)
 is conserved where no force and no constraint does work along xi.
+
+States of first order z with dz/dt = r may turn into each other, at the rate W_z z with
+
+    dr/dq . xi + dr/dv . W v + s dr/dt = W_z r.
 """
 
 from collections.abc import Sequence
@@ -21,12 +25,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmech.analysis.states import checked_state
+from jaxmech.analysis.states import checked_in_rates
 from jaxmech.consistency import constraint_jacobians, reach
 from jaxmech.constraints import Acceleration
-from jaxmech.first_order import require_no_states
 from jaxmech.linalg import min_norm_solve, unit
-from jaxmech.subjects import Subject, with_params
+from jaxmech.properties import reads_integrals
+from jaxmech.subjects import Subject
 from jaxmech.system import Params, System
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import is_known
@@ -114,7 +118,7 @@ def symmetries(
     Args:
         system: the system, with n coordinates.
         q: coordinates around which states are drawn, shape (n,).
-        v: velocities around which states are drawn, shape (n,).
+        v: velocities around which states are drawn, shape (n,), or quasi-velocities.
         t: time [s].
         params: the parameters; a symmetry may depend on their values, such as equal moments of
             inertia.
@@ -140,9 +144,7 @@ def symmetries(
           time: 1
           x: y, y: -x
     """
-    system, params = with_params(system, params)
-    q, v, t, params = checked_state(system, q, v, t, params)
-    require_no_states(system.states, "Argument `system`", "look at the system without them")
+    system, (q, v, t, params) = checked_in_rates(system, q, v, t, params)
     n = system.n
     states = generic_states(system, q, v, t, params, 12 + (n if linear else 0))
     conditions = _conditions(system, *states, params)
@@ -153,11 +155,24 @@ def symmetries(
     sizes = sizes.astype(rows.dtype)
     rows, lengths = unit(rows[np.isfinite(rows).all(1)] / sizes)
     rows = rows[lengths > 0] * sizes
-    constant = np.eye(n + n * n + 1, dtype=rows.dtype)[np.r_[np.arange(n), n + n * n]]
+    units = np.eye(n + n * n + 1, dtype=rows.dtype)
+    fields = units[_is_of_symmetry(system, reads_integrals(system, q, v, t, params))]
+    constant = fields[(fields[:, n:-1] == 0).all(1)]
     vectors = null_vectors(rows @ constant.T, constant @ sizes) @ constant
     if linear:
-        vectors = np.concatenate([vectors, outside_span(null_vectors(rows, sizes), vectors)])
+        found = null_vectors(rows @ fields.T, fields @ sizes) @ fields
+        vectors = np.concatenate([vectors, outside_span(found, vectors)])
     return Symmetries.of(vectors, system.coordinates, q.dtype)
+
+
+def _is_of_symmetry(system: System, reads_integrals: bool) -> HostArray:
+    """Which of the numbers (c, W, s) a symmetry may have, shape (n + n^2 + 1,).
+
+    Coordinates and states do not turn into each other. Integrals that nothing reads do not move.
+    """
+    is_state = np.arange(system.n) >= system.dynamics.mechanical
+    blocks = is_state[:, None] == is_state[None]
+    return np.concatenate([~is_state | reads_integrals, blocks.ravel(), [True]])
 
 
 def negligible(dtype: Any) -> float:
@@ -211,19 +226,28 @@ def _conditions(
     system: System, q: Array, v: Array, wild: Array, t: Array, params: Params
 ) -> list[Array]:
     """The rows on (c, W, s) by L, the forces and the constraints, (N, k, n + n^2 + 1) each."""
+    dynamics = system.dynamics
 
     def lagrangian(q: Array, v: Array, t: Array) -> Array:
-        return jnp.asarray(system.lagrangian(q, v, t, params))[None].astype(q.dtype)
+        return dynamics.lagrangian_value(q, v, t, params)[None]
+
+    def rates(q: Array, v: Array, t: Array) -> Array:
+        return dynamics.state_rates(q, v, t, params)
 
     def conditions_at(q: Array, v: Array, wild: Array, t: Array) -> list[Array]:
         rows = [_rows(lagrangian, q, wild, t)]
         # d/dv of dL/dv . W v is W^T dL/dv beside the change of dL/dv, as for a force.
-        momentum = jax.jacfwd(lambda q, v, t: system.lagrangian(q, v, t, params), 1)
+        momentum = jax.jacfwd(lambda q, v, t: dynamics.lagrangian_value(q, v, t, params), 1)
         for force in (momentum, *_forces(system, q, wild, params)):
             by_turn = jnp.eye(q.size)[:, None, :] * force(q, wild, t)[None, :, None]
             rows.append(_rows(force, q, wild, t, by_turn))
-        rows.append(_rows(lambda q, v, t: system.dynamics.position_level(q, t, params), q, v, t))
-        rows.append(_rows(lambda q, v, t: system.dynamics.velocity_level(q, v, t, params), q, v, t))
+        turned = jnp.zeros_like(q).at[dynamics.mechanical :].set(rates(q, wild, t))
+        by_turn = (
+            -jnp.eye(q.size, dtype=q.dtype)[dynamics.mechanical :, :, None] * turned[None, None]
+        )
+        rows.append(_rows(rates, q, wild, t, by_turn))
+        rows.append(_rows(lambda q, v, t: dynamics.position_level(q, t, params), q, v, t))
+        rows.append(_rows(lambda q, v, t: dynamics.velocity_level(q, v, t, params), q, v, t))
         for c in system.constraints:
             if isinstance(c, Acceleration):
                 A, b = c.rows(q, v, t, params)
@@ -247,8 +271,8 @@ def _rows(fn: Any, q: Array, v: Array, t: Array, by_turn: Array | float = 0.0) -
 
 def _forces(system: System, q: Array, v: Array, params: Params) -> list[Any]:
     forces: list[Any] = []
-    if (force_of_user := system.force) is not None:
-        forces.append(lambda q, v, t: jnp.asarray(force_of_user(q, v, t, params)).astype(q.dtype))
+    if system.force is not None:
+        forces.append(lambda q, v, t: system.dynamics.applied_force(q, v, t, params))
     if system.nonideal is not None:
         count = sum(system.dynamics.sizes(q, v, jnp.zeros((), q.dtype), params))
         # Friction must be invariant for any multipliers, so generic ones are used.

@@ -28,7 +28,7 @@ def project(scheme: Scheme, t: Any, y: State, params: Params) -> State:
 
 @dataclass(frozen=True)
 class Rate:
-    """The rate (v, qdd) at a state (q, v), NaN where M is singular; `args` are the parameters."""
+    """The rate of a state (q, v), NaN where M is singular; `args` are the parameters."""
 
     scheme: Scheme
 
@@ -39,7 +39,8 @@ class Rate:
         q, v = y
         q, v, t, params = system.arguments(q, v, t, args)
         _, law = self.scheme.at(q, v, t, params).law(q, v, t, params)
-        return v, jnp.where(law.definite, law.qdd, jnp.nan)
+        speeds = system.dynamics.speeds(q, v, t, params)
+        return speeds, jnp.where(law.definite, law.qdd, jnp.nan)
 
 
 class ProjectedInterpolation(diffrax.AbstractLocalInterpolation):  # type: ignore[misc]
@@ -133,16 +134,16 @@ class ProjectedSolver(diffrax.AbstractWrappedSolver):  # type: ignore[misc]
         return y1, error, {**info, "params": args}, (inner, consistent), result
 
     def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
-        """Evaluate (v, qdd) at a state."""
+        """Evaluate the rate of a state."""
         return self.solver.func(terms, t0, y0, args)
 
 
 def _require_state(system: System, y: Any) -> None:
-    n = system.n
+    needed = (system.n,), (system.n_velocities,)
     shapes = [jnp.shape(x) for x in y] if isinstance(y, tuple) and len(y) == 2 else None
-    if shapes != [(n,), (n,)]:
+    if shapes != list(needed):
         raise ValueError(
-            f"Argument `y0` must be a tuple (q, v) of shapes ({n},) each, but has the shapes "
+            f"Argument `y0` must be a tuple (q, v) of shapes {needed}, but has the shapes "
             f"{jax.tree.map(jnp.shape, y)}. `diffrax.BacksolveAdjoint` integrates a "
             "different state backwards and ignores the projection: use "
             "`diffrax.RecursiveCheckpointAdjoint()`, the default of diffrax."

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import Scheme
-from jaxmech.quasi_velocities import require_plain_velocities
 from jaxmech.stabilization import Projection
 from jaxmech.subjects import Subject, system_of
 from jaxmech.utils.checks import require_kind
@@ -82,8 +81,6 @@ def to_diffrax(
     from jaxmech.interop.diffrax.solver import ProjectedSolver, Rate
 
     system = system_of(system)
-    remedy = "use `jm.simulate` with `jm.Adaptive()` steps"
-    require_plain_velocities(system.velocities, "Argument `system`", remedy)
     require_kind("formulation", formulation, AbstractFormulation, "UdwadiaKalaba()")
     solver = diffrax.Tsit5() if solver is None else solver
     require_kind("solver", solver, diffrax.AbstractSolver, "diffrax.Tsit5()")

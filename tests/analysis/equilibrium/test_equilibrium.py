@@ -10,7 +10,8 @@ import pytest
 import jaxmech as jm
 import jaxmech.parts as jp
 from jaxmech.analysis import equilibrium, symmetries
-from jaxmech.analysis.equilibrium.equilibrium import prepared, problem, solve
+from jaxmech.analysis.equilibrium.equilibrium import solve
+from jaxmech.analysis.equilibrium.problem import prepared, problem
 from jaxmech.analysis.equilibrium.result import EquilibriumStatus
 from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.compiler.platforms import finite_arguments

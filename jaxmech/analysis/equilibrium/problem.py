@@ -1,0 +1,297 @@
+"""The equations of an equilibrium or a steady motion, with coordinates that are held.
+
+The unknowns are q, the multipliers and, for a steady motion, the rates alpha of the symmetries that
+it follows: v = xi(q) = c + W q and a = W v, where alpha combines c and W of `symmetries`. The
+equations are the balance of forces, M a = Q + A^T lambda, the constraints at all levels and the
+given rates.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.analysis.equilibrium.result import EquilibriumStatus
+from jaxmech.analysis.stability.balance import (
+    acceleration_rows,
+    balance,
+    parameter_reach,
+    row_order,
+)
+from jaxmech.analysis.symmetry.symmetries import Symmetries
+from jaxmech.analysis.symmetry.symmetries import symmetries as find
+from jaxmech.consistency import reach
+from jaxmech.constraints import Holonomic
+from jaxmech.first_order import padded
+from jaxmech.linalg import column_space_projector, matvec, unit_rows
+from jaxmech.properties import reads_integrals
+from jaxmech.quasi_velocities import Rates
+from jaxmech.rates import in_rates
+from jaxmech.system import Params, System
+from jaxmech.utils.checks import (
+    coordinate_indices,
+    is_known,
+    require_finite,
+    require_kind,
+)
+from jaxmech.utils.trees import ByName
+
+EASY = 1e3  # ratio of the scale of multipliers to that of coordinates
+
+
+class Setup(NamedTuple):
+    """What does not change while equilibria are sought."""
+
+    system: System  # with held coordinates as constraints
+    kept: "Kept"  # the velocities with given values
+    moving: bool  # whether to solve for a steady motion
+    seeks_states: bool  # whether to solve for states of first order in place of their integrals
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Some velocities of the system, from the rates of its coordinates."""
+
+    kinematics: Rates
+    entries: tuple[int, ...]
+
+    def __call__(self, q: Array, speeds: Array, t: Array, params: Params) -> Array:
+        """Their values at a state."""
+        velocities = self.kinematics.from_speeds(q, speeds, t, params)
+        return velocities[np.array(self.entries, dtype=int)]
+
+
+class Case(NamedTuple):
+    """The arguments of `solve`."""
+
+    setup: Setup
+    q: Any  # guess, shape (n,)
+    v: Any  # guess, shape (n,)
+    theta: Any  # params, the rates, t and the symmetries
+
+
+def prepared(
+    system: System, q: Any, params: Params, t: Any, fixed: Sequence[str], v: Any,
+    symmetries: Symmetries | None,
+) -> Case:  # fmt: skip
+    """The checked arguments of `equilibrium`."""
+    require_kind("system", system, System, "System(...)")
+    velocities, guess = _rates(system, v)
+    q, guess, t, params = system.arguments(q, guess, t, params)
+    indices = coordinate_indices("fixed", fixed, system.coordinates)
+    require_finite(q=q, v=(guess, velocities), t=t, params=params)
+    if fixed:
+        system, params = held(system, fixed), (params, q[np.array(indices)])
+    kept = Kept(system.dynamics.kinematics, tuple(map(system.velocity_names.index, velocities)))
+    guess = system.dynamics.speeds(q, guess, t, params)
+    system = in_rates(system, params)
+    seeks_motion = v is not None
+    if system.states:  # which alone may have been given
+        moving = np.asarray(guess)[: system.dynamics.mechanical] if is_known(guess) else 1.0
+        is_of_states = isinstance(v, Mapping) and not velocities
+        seeks_motion = seeks_motion and bool(np.any(moving)) and not is_of_states
+    if not seeks_motion:
+        no_symmetries = np.zeros((0, system.n + system.n**2 + 1))
+        symmetries = Symmetries.of(no_symmetries, system.coordinates, q.dtype)
+    elif symmetries is None:
+        if not is_known((q, guess, velocities, t, params)):
+            raise ValueError(
+                "Argument `symmetries` must be given for a steady motion under `jit` or `vmap`; "
+                "find them outside by `symmetries(system, q, v, t, params)`."
+            )
+        symmetries = find(system, q, guess, t, params)
+    rates = (
+        jnp.stack([jnp.asarray(x, q.dtype) for x in velocities.values()]) if velocities else q[:0]
+    )
+    seeks = bool(system.states) and not reads_integrals(system, q, guess, t, params)
+    setup = Setup(system, kept, seeks_motion, seeks)
+    return Case(setup, q, guess, (params, rates, t, symmetries))
+
+
+def _rates(system: System, v: Any) -> tuple[dict[str, Any], Any]:
+    if v is None:
+        return {}, np.zeros(system.n_velocities)
+    if not isinstance(v, Mapping):
+        return {}, v
+    names = system.velocity_names
+    coordinate_indices("v", v, names)
+    rates = {name: rate for name, rate in v.items() if name not in system.states}
+    return rates, jnp.stack([1.0 * jnp.asarray(v.get(name, 0.0)) for name in names])
+
+
+class Balanced(NamedTuple):
+    """A solution of the equations of equilibrium, before its stability is assessed."""
+
+    q: Any
+    v: Any
+    multipliers: dict[str, Any]  # by constraint name
+    reactions: dict[str, Any]  # by constraint name, shape (n,) each
+    residual: Any  # the largest of the scaled equations
+    W: Any  # derivative of the velocity field of the symmetry, shape (n, n)
+    status: Any  # an `EquilibriumStatus`
+
+
+@dataclass(frozen=True)
+class ScaledProblem:
+    """The scaled equations of equilibrium at a guess."""
+
+    setup: Setup
+    scales: tuple[Array, Array, Array]  # of forces, of the rows on velocities and on positions
+
+    def scaled(self, x: Array) -> Array:
+        """The scaled unknowns."""
+        return x / self._factors(x)
+
+    def unknowns(self, z: Array) -> Array:
+        """The unknowns in their own units: q, the multipliers, the rates of the symmetries."""
+        return z * self._factors(z)
+
+    def _factors(self, z: Array) -> Array:
+        (size, row, _), ones = self.scales, jnp.ones_like(z)
+        n = self.setup.system.n
+        return jnp.concatenate([ones[:n], EASY * size * row, ones[n + row.size :]])
+
+    def state(self, z: Array, symmetries: Symmetries) -> tuple[Array, ...]:
+        """Unpack the scaled unknowns: q, v, W, the multipliers, the rates of the symmetries."""
+        system, count = self.setup.system, self.scales[1].size
+        q, multipliers, alpha = jnp.split(self.unknowns(z), np.cumsum([system.n, count]))
+        states = None
+        if self.setup.seeks_states:
+            mechanical = system.dynamics.mechanical
+            # States are sought in place of their integrals, which have no effect.
+            q, states = (
+                padded(q[:mechanical], q.size - mechanical),
+                jnp.zeros_like(q).at[mechanical:].set(q[mechanical:]),
+            )
+        W = jnp.tensordot(alpha, symmetries.W, 1)
+        v = jnp.tensordot(alpha, symmetries.c, 1) + W @ q
+        return q, v if states is None else v + states, W, multipliers, alpha
+
+    def equations(self, z: Array, theta: Any) -> Array:
+        """The residuals of the equations, the balance of forces first."""
+        params, rates, t, symmetries = theta
+        system, kept, seeks_motion, _ = self.setup
+        size, row, row_p = self.scales
+        q, v, W, multipliers, alpha = self.state(z, symmetries)
+        balances = balance(system, q, v, t, params, W @ v, multipliers)
+        count = balances.speed.size
+        parts = [balances.force / size, row_p * system.dynamics.position_level(q, t, params)]
+        parts += [row[:count] * balances.speed, row[count:] * balances.rows[count:]]
+        if seeks_motion:
+            parts += [kept(q, v, t, params) - rates, (alpha @ symmetries.s)[None] - 1]
+        return jnp.concatenate(parts)
+
+    def solved(self, z: Array, theta: Any) -> Balanced:
+        """The state, multipliers, reactions and status at a zero of the equations."""
+        return self.balanced(z, theta, self.rows(z, theta), self.equations(z, theta))
+
+    def rows(self, z: Array, theta: Any) -> Array:
+        """The rows of the constraints on accelerations, shape (m, n)."""
+        params, _, t, symmetries = theta
+        q, v, *_ = self.state(z, symmetries)
+        return acceleration_rows(self.setup.system, q, v, t, params)
+
+    def balanced(self, z: Array, theta: Any, A: Array, missed: Array) -> Balanced:
+        """`solved` for the values of `rows` and `equations`."""
+        params, _, t, symmetries = theta
+        q, v, W, multipliers, _ = self.state(z, symmetries)
+        system, sizes = self.setup.system, self.setup.system.dynamics.sizes(q, v, t, params)
+        multipliers = matvec(column_space_projector(A), multipliers)
+        back = np.argsort(row_order(system, sizes))
+        of_names = np.split(back, np.cumsum(sizes)[:-1])
+        rows = dict(zip((c.name for c in system.constraints), of_names, strict=False))
+        missed = jax.lax.stop_gradient(missed)
+        return Balanced(
+            q=q,
+            v=v,
+            multipliers={name: multipliers[k] for name, k in rows.items()},
+            reactions=ByName({name: A[k].T @ multipliers[k] for name, k in rows.items()}),
+            residual=jnp.max(jnp.abs(missed)),
+            W=W,
+            status=_status(missed, system.n),
+        )
+
+
+def problem(setup: Setup, q: Array, guess: Array, theta: Any) -> tuple[ScaledProblem, Array]:
+    """The equations and the vector of unknowns at a guess of q and v."""
+    symmetries = theta[-1]
+    scaled = scaled_at(setup, q, guess, theta)
+    no_multipliers = jnp.zeros(scaled.scales[1].size, q.dtype)
+    mechanical = setup.system.dynamics.mechanical
+    alpha = symmetries.along(q, padded(guess[:mechanical], q.size - mechanical))
+    if setup.seeks_states:
+        q = jnp.concatenate([q[:mechanical], guess[mechanical:]])
+    return scaled, jnp.concatenate([q, no_multipliers, alpha])
+
+
+def scaled_at(setup: Setup, q: Array, v: Array, theta: Any, otherwise: Any = 1.0) -> ScaledProblem:
+    """The equations, measured by the forces at a state, or `otherwise` if there are none."""
+    (params, _, t, _), system, at_rest = theta, setup.system, jnp.zeros_like(q)
+    A = acceleration_rows(system, q, v, t, params)
+    no_multipliers = jnp.zeros(len(A), q.dtype)
+
+    def force(q: Array, params: Params) -> Array:
+        return balance(system, q, v, t, params, at_rest, no_multipliers).force
+
+    # Effects of relative changes of q and the parameters on forces, which themselves vanish at an
+    # equilibrium.
+    effects = reach(jax.jacfwd(force)(q, params), q) + parameter_reach(partial(force, q), params)
+    largest = jnp.max(jnp.abs(force(q, params)) + effects)
+    A_p = system.dynamics.position_jacobian(q, t, params)
+    row, row_p = (jnp.where(x > 0, x, 1.0) for x in (unit_rows(A)[1], unit_rows(A_p)[1]))
+    size = jnp.where((largest > 0) & jnp.isfinite(largest), largest, otherwise)
+    return ScaledProblem(setup, jax.lax.stop_gradient((size, row, row_p)))
+
+
+def _status(missed: Array, n: int) -> Array:
+    """The status by the residuals, the first n of which are the balance of forces."""
+    tolerance = 100 * jnp.finfo(missed.dtype).eps ** 0.75
+    status = jnp.where(
+        jnp.max(jnp.abs(missed[n:]), initial=0.0) > 1e3 * tolerance,
+        EquilibriumStatus.UNMET,
+        EquilibriumStatus.UNBALANCED,
+    )
+    status = jnp.where(jnp.max(jnp.abs(missed)) <= tolerance, EquilibriumStatus.FOUND, status)
+    return jnp.where(jnp.all(jnp.isfinite(missed)), status, EquilibriumStatus.NONFINITE)
+
+
+@dataclass(frozen=True)
+class _WithFirst:
+    """A function of the system applied to the first of a pair of parameters."""
+
+    fn: Callable[..., Any]
+
+    def __call__(self, *args: Any) -> Any:
+        return self.fn(*args[:-1], args[-1][0])
+
+
+@dataclass(frozen=True)
+class _Hold:
+    """The constraint q[entry] - values[number], with the values as the second of a pair."""
+
+    entry: int
+    number: int
+
+    def __call__(self, q: Array, t: Any, params: Any) -> Array:
+        return q[self.entry] - params[1][self.number]
+
+
+def held(system: System, names: Sequence[str]) -> System:
+    """The system with `fixed x` for each named coordinate x; params become (params, values).
+
+    Example:
+        >>> import jaxmech as jm
+        >>> held(jm.models.pendulum().system, ["x2"])
+        System(coordinates=('x1', 'x2'), constraints=(Holonomic('rod'), Holonomic('fixed x2')))
+    """
+    with_pair = system.with_functions(lambda fn, _: _WithFirst(fn))
+    extra = [
+        Holonomic(_Hold(system.coordinates.index(name), number), f"fixed {name}")
+        for number, name in enumerate(names)
+    ]
+    return replace(with_pair, constraints=(*with_pair.constraints, *extra))
