@@ -77,6 +77,10 @@ def frame_of(data: Any) -> "DataFrame":
     if getattr(getattr(data, "index", None), "name", None) is not None:
         data = data.reset_index()
     arrays = {str(name): np.asarray(data[name]) for name in getattr(data, "columns", data)}
+    counts = {name: array.shape[:1] for name, array in arrays.items()}
+    if len({*counts.values()}) > 1:
+        told = ", ".join(f"{name} has {count[0]}" for name, count in counts.items() if count)
+        raise TableError(f"frame: its columns must have the same number of values, but {told}")
     return DataFrame(
         {
             name: list(map(str, array)) if array.dtype == object else array

@@ -60,6 +60,7 @@ def whole() -> Fit:
     return fitted(None)
 
 
+@pytest.mark.slow
 def test_segments_that_join_give_the_fit_of_the_whole(whole: Fit) -> None:
     found = fitted(Shooting(LENGTH))
     for one in (whole, found):
@@ -73,6 +74,7 @@ def test_segments_that_join_give_the_fit_of_the_whole(whole: Fit) -> None:
     np.testing.assert_allclose(found.predicted_errors, whole.predicted_errors, rtol=0.1)
 
 
+@pytest.mark.slow
 def test_segments_that_nearly_join_agree_within_their_errors(whole: Fit) -> None:
     found = fitted(Shooting(LENGTH, continuity=1e-4))
     errors = found.uncertainty.standard_errors

@@ -104,7 +104,7 @@ def test_a_start_that_is_known() -> None:
     np.testing.assert_allclose(best.errors, 0.01 / np.linalg.norm(by_k), rtol=1e-5)
 
 
-OSCILLATOR, SHAKER = 3.0, np.arange(13) / 6
+OSCILLATOR, SHAKER = 3.0, np.arange(7) / 3
 SHAKEN = System(
     lambda q, v, t, p: 0.5 * (v @ v - OSCILLATOR**2 * q @ q),
     force=lambda q, v, t, p: p["gain"] * jnp.reshape(p["push"](t), 1),
@@ -120,13 +120,13 @@ def _shaken(x: Any, p: Any) -> Any:
 
 def _design_of_a_push(**options: Any) -> Design:
     return design(
-        SHAKEN, _shaken, np.full(12, 0.1), SHAKER, {"gain": 2.0}, bounds=(-5.0, 5.0), noise=1e-3,
+        SHAKEN, _shaken, np.full(6, 0.1), SHAKER, {"gain": 2.0}, bounds=(-5.0, 5.0), noise=1e-3,
         points=4, steps=FixedSteps(16), **options,
     )  # fmt: skip
 
 
 def _convolution() -> np.ndarray:
-    """The positions (13,) by the held numbers (12,), less what initial states explain."""
+    """The positions (7,) by the held numbers (6,), less what initial states explain."""
     since = np.maximum(SHAKER[:, None] - SHAKER, 0.0)
     steps = 2.0 * (1 - np.cos(OSCILLATOR * since)) / OSCILLATOR**2
     starts = np.stack([np.cos(OSCILLATOR * SHAKER), np.sin(OSCILLATOR * SHAKER)], axis=1)
@@ -161,7 +161,7 @@ def test_an_input_that_saturates_too() -> None:
     energy = {"type": "ineq", "fun": lambda x: 4.0 - dt * x @ x}
     end = minimize(
         lambda x: -np.sum((H @ x) ** 2), np.clip(rows[0] * np.sqrt(4.0 / dt), -1.6, 1.6),
-        bounds=[(-1.6, 1.6)] * 12, constraints=[energy], method="SLSQP",
+        bounds=[(-1.6, 1.6)] * 6, constraints=[energy], method="SLSQP",
     )  # fmt: skip
     np.testing.assert_allclose(information, -end.fun, rtol=1e-4)
     assert information < 0.99 * 4.0 / dt * sigma[0] ** 2
@@ -219,8 +219,8 @@ def test_what_a_fit_leaves_open_is_measured_next() -> None:
     truth, rng, ts = {"m": 0.5, "c": 0.3, "k": 8.0}, np.random.default_rng(0), np.arange(61) / 20
 
     def recording(start: float, push: Signal) -> Recording:
-        clean = np.asarray(simulate(system, [start], [0.0], ts, {**truth, "push": push}).q)
-        observed = clean + NOISE * rng.normal(size=clean.shape)
+        sol = simulate(system, [start], [0.0], ts, {**truth, "push": push}, steps=STEPS)
+        observed = sol.q + NOISE * rng.normal(size=sol.q.shape)
         return Recording(ts, observed, [start], [0.0], 1 / NOISE, inputs={"push": push})
 
     def pushed(x: Any, p: Any) -> Any:
@@ -228,24 +228,25 @@ def test_what_a_fit_leaves_open_is_measured_next() -> None:
 
     free = recording(0.2, Signal(ts[::6], np.zeros(11)))
     guess = {name: 1.1 * value for name, value in truth.items()}
-    known = fit(system, free, guess)
+    known = fit(system, free, guess, steps=STEPS)
     assert known.identifiability.undetermined == ("c", "k", "m")
     criterion = COptimal.undetermined(known)
     np.testing.assert_allclose(np.abs(criterion.direction), 1 / np.sqrt(3), rtol=1e-3)
     best = design(
         system, pushed, np.zeros(11), ts, known.params, bounds=(-5.0, 5.0), noise=NOISE,
-        known=known, criterion=criterion, budget=Energy("push", 2.0), points=8,
+        known=known, criterion=criterion, budget=Energy("push", 2.0), points=4,
+        steps=STEPS,
     )  # fmt: skip
     assert "not determined" in repr(best)  # without a push
     np.testing.assert_allclose(best.spent, [2.0], rtol=1e-6)
-    both = fit(system, [free, recording(0.0, Signal(ts[::6], best.x))], guess)
+    both = fit(system, [free, recording(0.0, Signal(ts[::6], best.x))], guess, steps=STEPS)
     assert both.identifiability.undetermined == ()
     errors = both.uncertainty.standard_errors
     np.testing.assert_allclose(errors, best.errors, rtol=0.25)  # assumed: values 10 % off
     assert (np.abs(both.values - [truth[name] for name in both.names]) < 3 * errors).all()
     # a steady push of the same energy tells less of what was open
     steady = recording(0.0, Signal(ts[::6], np.full(11, np.sqrt(2.0 / 3.0))))
-    plain = fit(system, [free, steady], guess)
+    plain = fit(system, [free, steady], guess, steps=STEPS)
 
     def variance(fit: Fit) -> float:
         c = np.array(criterion.direction)[0] / fit.values

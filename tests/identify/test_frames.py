@@ -65,6 +65,8 @@ def test_what_is_wrong_in_a_frame(frame) -> None:
         read_frame(frame, observed=["u"], stroke=1, dt=0.1)
     with pytest.raises(TypeError, match=r"must have named columns.* type list"):
         read_frame([1, 2], observed=["u"], dt=0.1)
+    with pytest.raises(TableError, match="same number of values, but t has 3, x has 2"):
+        read_frame({"t": [0.0, 0.1, 0.2], "x": [1.0, 2.0]}, observed=["x"], time="t")
     with pytest.raises(TableError, match=r"when were the samples taken.*Columns: run, t"):
         read_frame(frame, observed=["u"])
 

@@ -63,9 +63,10 @@ def test_the_density_of_stated_noise(found: Fit) -> None:
         logs[1] - logs[0], expected(moved) - expected(density.best), rtol=1e-6
     )
     gradient = jax.grad(found.log_density)(jnp.asarray(moved))
-    steps = 1e-6 * np.eye(6)
-    numeric = [(expected(moved + h) - expected(moved - h)) / 2e-6 for h in steps]
-    np.testing.assert_allclose(gradient, numeric, rtol=1e-4, atol=1e-3)
+    for way in np.random.default_rng(1).normal(size=(2, 6)):
+        h = 1e-6 * way
+        numeric = (expected(moved + h) - expected(moved - h)) / 2e-6
+        np.testing.assert_allclose(gradient @ way, numeric, rtol=1e-4, atol=1e-3)
 
 
 def test_other_optimizers_find_the_same_minimum(found: Fit) -> None:
@@ -115,16 +116,16 @@ def test_what_has_no_density(found: Fit, tmp_path: Any) -> None:
 def test_nearly_linear_and_far_from_linear() -> None:
     """Intervals of the fit where they are right, and the integral of the density where not."""
     near = fitted()
-    sampled = posterior(near)
+    sampled = posterior(near, chains=32, draws=200)
     assert sampled.r_hat.max() < 1.01
-    assert sampled.effective.min() > 2000
+    assert sampled.effective.min() > 1000
     assert sampled.divergences == 0
     width = np.diff(near.uncertainty.interval())
     np.testing.assert_allclose(
-        sampled.interval() / width, near.uncertainty.interval() / width, atol=0.03
+        sampled.interval() / width, near.uncertainty.interval() / width, atol=0.04
     )
     dataset = sampled.to_xarray()
-    assert dict(dataset.sizes) == {"chain": 64, "draw": 250}
+    assert dict(dataset.sizes) == {"chain": 32, "draw": 200}
     np.testing.assert_array_equal(dataset["l"], sampled.samples[..., 1])
     # hardly any friction, in 16 samples with much noise: the density ends at the bound
     system = System(
@@ -133,16 +134,16 @@ def test_nearly_linear_and_far_from_linear() -> None:
         coordinates=("x",),
     )
     ts, truth = np.linspace(0.0, 3.0, 16), {"c": 0.02}
-    clean = np.asarray(simulate(system, [1.0], [0.0], ts, truth, steps=FixedSteps(20)).q)
+    clean = np.asarray(simulate(system, [1.0], [0.0], ts, truth, steps=FixedSteps(5)).q)
     observed = clean + 0.2 * np.random.default_rng(1).normal(size=clean.shape)
     one = Recording(ts, observed, [1.0], [0.0], 5.0)
     far = fit(
-        system, one, {"c": 0.1}, bounds={"c": (0, None)}, steps=FixedSteps(20),
+        system, one, {"c": 0.1}, bounds={"c": (0, None)}, steps=FixedSteps(5),
         initial_states="fixed",
     )  # fmt: skip
-    sampled = posterior(far)
-    c = np.linspace(0.0, 1.0, 2001)
-    swing = jax.vmap(lambda c: simulate(system, [1.0], [0.0], ts, {"c": c}, steps=FixedSteps(20)).q)
+    sampled = posterior(far, chains=32)
+    c = np.linspace(0.0, 1.0, 1001)
+    swing = jax.vmap(lambda c: simulate(system, [1.0], [0.0], ts, {"c": c}, steps=FixedSteps(5)).q)
     squares = ((np.asarray(swing(jnp.asarray(c))) - observed) ** 2).sum((1, 2)) * 25
     shares = np.cumsum(np.exp(-0.5 * (squares - squares.min())))
     expected = np.interp([0.025, 0.975], shares / shares[-1], c)

@@ -84,6 +84,9 @@ def test_several_recordings_get_names() -> None:
         named([one, GIVEN], "validation")
     with pytest.raises(TypeError, match="`recordings` must hold Recording objects, but holds 3"):
         named(3, "recordings")
+    with pytest.raises(TypeError, match="but holds") as refused:
+        named([(np.arange(500.0), np.zeros((500, 1)))], "recordings")
+    assert len(str(refused.value)) < 200
 
 
 def test_of_seconds_since_1970_the_first_is_subtracted() -> None:

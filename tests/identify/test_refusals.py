@@ -62,6 +62,7 @@ def still_an_angle(q0: Any, v0: Any, p: Any) -> Any:
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no recordings": ({"recordings": []}, "`recordings` must hold at least one Recording"),
+    "no parameters": ({"params0": None, "free": None}, "`params0` must hold the initial values"),
     "no recording": ({"recordings": [FIRST.observed]}, "`recordings` must hold Recording objects"),
     "other sensors": (
         {"recordings": [FIRST, replace(FIRST, observed=np.ones((61, 2)) * TIMES[:, None])]},

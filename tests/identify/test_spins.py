@@ -37,6 +37,7 @@ def recorded(velocities: Any, sd: float = 2e-3) -> tuple[jm.System, jm.Recording
     return spinning(velocities), jm.Recording(TS, sol.q + noise, Q0, v0)
 
 
+@pytest.mark.slow
 def test_inertias_are_those_of_the_fit_in_rates() -> None:
     """With their errors and the start, and near the true ones."""
     fits = [jm.fit(*recorded(x), {"a": 0.7, "c": 1.2}, steps=STEPS) for x in ("spins", "rates")]

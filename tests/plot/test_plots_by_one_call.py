@@ -129,5 +129,5 @@ def test_pictures_have_one_style_and_leave_that_of_others_alone(motion: jm.Solut
     assert ax.lines[0].get_color() == COLORS[0]
     assert ax.xaxis.get_ticklabels()[0].get_color() == STYLE["xtick.labelcolor"]
     assert ax.xaxis.label.get_fontsize() == STYLE["axes.labelsize"]
-    with plt.style.context("jaxmech.plot.panels"):
+    with plt.style.context("jaxmech.plot.style"):
         assert plt.rcParams["axes.labelcolor"] == STYLE["axes.labelcolor"]

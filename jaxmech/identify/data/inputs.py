@@ -1,6 +1,7 @@
 """The inputs of recordings: one signal for each name, in the place of a parameter."""
 
 from collections.abc import Mapping, Sequence
+from reprlib import repr as short
 from typing import Any
 
 import equinox as eqx
@@ -26,7 +27,7 @@ def checked_inputs(inputs: Any, ts: np.ndarray, origin: float) -> dict[str, Sign
         ValueError: if an input is not a signal, or ends too early; the message says which.
     """
     if not isinstance(inputs, Mapping):
-        raise ValueError(f"signals by name, such as {{'torque': (tu, u)}}, but is {inputs!r}")
+        raise ValueError(f"signals by name, such as {{'torque': (tu, u)}}, but is {short(inputs)}")
     signals = {}
     for name, given in inputs.items():
         signals[name] = signal = _as_signal(name, given, origin)
@@ -73,7 +74,7 @@ def without_inputs(params: Params, names: Sequence[str]) -> Params:
     if not isinstance(params, Mapping):
         raise TypeError(
             "Argument `params0` must be a dictionary where recordings have inputs, which take the "
-            f"places of its entries, but is {params!r}."
+            f"places of its entries, but is {short(params)}."
         )
     return {name: value for name, value in params.items() if name not in names}
 

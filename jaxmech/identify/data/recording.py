@@ -5,6 +5,7 @@ Residuals of sensors that wrap, such as an encoder that jumps from pi to -pi, ar
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from reprlib import repr as short
 from typing import Any
 
 import jax
@@ -335,7 +336,7 @@ def named(recordings: Any, argument: str) -> tuple[Recording, ...]:
     for recording in sequence:
         if not isinstance(recording, Recording):
             raise TypeError(
-                f"Argument `{argument}` must hold Recording objects, but holds {recording!r}."
+                f"Argument `{argument}` must hold Recording objects, but holds {short(recording)}."
             )
     return tuple(
         recording if recording.name else replace(recording, name=f"recording {number}")

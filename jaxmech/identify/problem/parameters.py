@@ -144,6 +144,11 @@ def parameters(
     _require_known("free", free or (), [*able, *sorted(branches), *others])
     together = _together({x: others[x].names() for x in free or () if x in others}, names)
     chosen = [k for k in numeric if free is None or is_within(names[k], free) or k in together]
+    if not leaves:
+        raise ValueError(
+            "Argument `params0` must hold the initial values of the parameters, but holds none; a "
+            "bare System has none of its own."
+        )
     if not chosen:
         raise ValueError(
             "Argument `free` must leave at least one number to fit, but leaves none; name one, or "
