@@ -195,6 +195,18 @@ class Drawable:
         return {}
 
 
+class BetweenPoints(Drawable):
+    """A part between a point of its first body and one of its second."""
+
+    at_a: Vector
+    at_b: Vector
+
+    @property
+    def marks(self) -> tuple[tuple[int, Vector], ...]:
+        """Both points."""
+        return (0, self.at_a), (1, self.at_b)
+
+
 def directions_across(frame: Frame, axis: Vector, read: Reader) -> Array:
     """Two directions across an axis on a body, as columns."""
     return jnp.stack([jnp.asarray(frame.direction(n)) for n in across(frame, axis, read)], axis=1)

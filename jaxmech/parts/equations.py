@@ -132,29 +132,12 @@ def system_of(
     """The system of a mechanism, of whose joints those of the tree are no constraints."""
     units = [Holonomic(UnitNorm(norm.first), name=f"{norm.name}.unit") for norm in kinematics.norms]
     constraints: list[Any] = [] if spins else [*units]
-    gaps: list[Unilateral | DryFriction] = []
-    rows: list[tuple[Joint, slice]] = []  # the constraints of each joint
-    for joint in joints:
-        first = len(constraints)
-        if isinstance(joint, Gap):
-            gaps.append(joint.unilateral(kinematics))
-        elif not isinstance(joint, Joint):
-            (gaps if isinstance(joint, _INEQUALITIES) else constraints).append(joint)
-        else:
-            if joint.name not in tree:
-                constraints += joint.constraints(kinematics)
-            rows.append((joint, slice(first, len(constraints))))
+    gaps, rows = _add_constraints(constraints, kinematics, joints, tree)
     gravities = tuple(f for f in forces if isinstance(f, Gravity))
     potentials = tuple(f for f in forces if isinstance(f, AbstractPotential))
     loads = tuple(f for f in forces if isinstance(f, AbstractLoad))
     terms = tuple(f for f in forces if isinstance(f, AbstractTerm))
-    part_classes = AbstractForce | AbstractTerm | Gravity
-    state_names = tuple(states) if isinstance(states, Iterable) else ()  # checked by `System`
-    force_functions = tuple(
-        f.on(kinematics.coordinates, state_names) if isinstance(f, CoordinateForce) else f
-        for f in forces
-        if not isinstance(f, part_classes)
-    )
+    functions = _force_functions(kinematics, forces, states)
     elements = Elements(kinematics, potentials, terms)
     extra_terms = elements if potentials or terms else None
     recursions = None
@@ -169,7 +152,7 @@ def system_of(
     system = System(
         EnergyDifference(kinematics, gravities, elements),
         constraints,
-        AppliedForces(kinematics, loads, force_functions) if loads or force_functions else None,
+        AppliedForces(kinematics, loads, functions) if loads or functions else None,
         coordinates={name: _unit(name) for name in kinematics.coordinates},
         mass_and_force=recursions,
         unilateral=gaps,
@@ -182,6 +165,38 @@ def system_of(
     joints_with_names += tuple((joint, (joint.name,)) for joint in joints if isinstance(joint, Gap))
     return replace(
         system, loads=JointLoads(kinematics, joints_with_names, gravities, potentials, loads)
+    )
+
+
+def _add_constraints(
+    constraints: list[Any], kinematics: AbstractKinematics, joints: Sequence[Any],
+    tree: Sequence[str],
+) -> tuple[list[Unilateral | DryFriction], list[tuple[Joint, slice]]]:  # fmt: skip
+    """Add the constraints of joints; return the inequalities, and where those of each joint are."""
+    gaps: list[Unilateral | DryFriction] = []
+    rows: list[tuple[Joint, slice]] = []
+    for joint in joints:
+        first = len(constraints)
+        if isinstance(joint, Gap):
+            gaps.append(joint.unilateral(kinematics))
+        elif not isinstance(joint, Joint):
+            (gaps if isinstance(joint, _INEQUALITIES) else constraints).append(joint)
+        else:
+            if joint.name not in tree:
+                constraints += joint.constraints(kinematics)
+            rows.append((joint, slice(first, len(constraints))))
+    return gaps, rows
+
+
+def _force_functions(
+    kinematics: AbstractKinematics, forces: Sequence[Any], states: Sequence[str]
+) -> tuple[Callable[..., Any], ...]:
+    """The functions `force(q, v, t, params)` among forces, those by name for these coordinates."""
+    state_names = tuple(states) if isinstance(states, Iterable) else ()  # checked by `System`
+    return tuple(
+        f.on(kinematics.coordinates, state_names) if isinstance(f, CoordinateForce) else f
+        for f in forces
+        if not isinstance(f, AbstractForce | AbstractTerm | Gravity)
     )
 
 

@@ -38,7 +38,7 @@ from jaxtyping import Array
 from jaxmech import meshes
 from jaxmech.geometry import between, line
 from jaxmech.parts.body import Frames, Moving, across, along, pointing, separation, turn_about
-from jaxmech.parts.drawing import STEEL, Drawable, Drawing, Shapes, along_x
+from jaxmech.parts.drawing import STEEL, BetweenPoints, Drawable, Drawing, Shapes, along_x
 from jaxmech.parts.values import Reader, Value, Vector, require_sign, unit
 from jaxmech.parts.vectors import apply, conjugate, product, quaternion_onto
 from jaxmech.utils.arrays import AnyArray
@@ -57,16 +57,11 @@ class AbstractPosition(Drawable, abc.ABC):
 
 
 @dataclass(frozen=True)
-class Coincide(AbstractPosition):
+class Coincide(BetweenPoints, AbstractPosition):
     """Two points coincide."""
 
     at_a: Vector
     at_b: Vector
-
-    @property
-    def marks(self) -> tuple[tuple[int, Vector], ...]:
-        """Both points."""
-        return (0, self.at_a), (1, self.at_b)
 
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual d."""
@@ -78,17 +73,12 @@ class Coincide(AbstractPosition):
 
 
 @dataclass(frozen=True)
-class Across(AbstractPosition):
+class Across(BetweenPoints, AbstractPosition):
     """A point of b lies on a line of a."""
 
     at_a: Vector
     axis: Vector
     at_b: Vector
-
-    @property
-    def marks(self) -> tuple[tuple[int, Vector], ...]:
-        """Both points."""
-        return (0, self.at_a), (1, self.at_b)
 
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual n1 . d, and in space n2 . d."""
@@ -121,17 +111,12 @@ class Level(AbstractPosition):
 
 
 @dataclass(frozen=True)
-class Apart(AbstractPosition):
+class Apart(BetweenPoints, AbstractPosition):
     """Two points keep their distance."""
 
     at_a: Vector
     at_b: Vector
     length: Value
-
-    @property
-    def marks(self) -> tuple[tuple[int, Vector], ...]:
-        """Both points."""
-        return (0, self.at_a), (1, self.at_b)
 
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual (d . d - l^2) / (2 l)."""

@@ -15,6 +15,7 @@ for bodies, points or directions that do not fit; the message names the joint.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -136,7 +137,7 @@ def rolling_wheel(
     part, bodies, size, centers = pinned(kind, name, (a, b), points, sizes=(3,), turning=True)
     n, u = direction(part, "normal", normal, size), direction(part, "axle", axle, size)
     r = positive(part, "radius", radius)
-    contact, slip = WheelContact(centers[0], n, centers[1], u, r), WheelSlip(n, centers[1], u, r)
+    contact, slip = WheelContact(centers[0], n, centers[1], u, r), WheelSlip(n, centers[1], r, u)
     return EquationJoint(kind, name, bodies, (contact,), (slip,))
 
 
@@ -203,8 +204,8 @@ class Edge(AbstractVelocity):
 
 
 @dataclass(frozen=True)
-class RoundSlip(AbstractVelocity):
-    """A disk of b does not slip on a line of a, or a sphere of b on a plane of a."""
+class AbstractSlip(AbstractVelocity):
+    """A round body b does not slip on a."""
 
     normal: Vector
     at_b: Vector
@@ -215,6 +216,21 @@ class RoundSlip(AbstractVelocity):
         """The second body."""
         return (1,)
 
+    def require(self, read: Reader) -> None:
+        """Raise unless the radius is positive."""
+        require_sign(read.part, "radius", read.number(self.radius))
+
+    def wheel(self, drawing: Drawing, axle: Vector | None, color: Any) -> Shapes:
+        """A wheel, unless the body has a look of its own."""
+        if drawing.has_visual(1):
+            return {}
+        return drawing.wheel(drawing.name, 1, self.at_b, self.radius, axle, color)
+
+
+@dataclass(frozen=True)
+class RoundSlip(AbstractSlip):
+    """A disk of b does not slip on a line of a, or a sphere of b on a plane of a."""
+
     def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
         """The residual, the velocity at the contact along the line or along n1, n2 of the plane."""
         a, b = motions[0].frame, motions[1].frame
@@ -223,15 +239,9 @@ class RoundSlip(AbstractVelocity):
         velocity = slip(motions, center - read.number(self.radius) * n)
         return apply(across(a, self.normal, read), a.components(velocity))
 
-    def require(self, read: Reader) -> None:
-        """Raise unless the radius is positive."""
-        require_sign(read.part, "radius", read.number(self.radius))
-
     def shapes(self, drawing: Drawing) -> Shapes:
-        """A wheel, unless the body has a look of its own."""
-        if drawing.has_visual(1):
-            return {}
-        return drawing.wheel(drawing.name, 1, self.at_b, self.radius, None, BY_BODY)
+        """A disk or a sphere."""
+        return self.wheel(drawing, None, BY_BODY)
 
 
 def track(
@@ -260,18 +270,10 @@ class WheelContact(AbstractPosition):
 
 
 @dataclass(frozen=True)
-class WheelSlip(AbstractVelocity):
+class WheelSlip(AbstractSlip):
     """The lowest point of a wheel's rim does not slip."""
 
-    normal: Vector
-    at_b: Vector
     axle: Vector
-    radius: Value
-
-    @property
-    def drawn_bodies(self) -> tuple[int, ...]:
-        """The second body."""
-        return (1,)
 
     def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
         """The velocity at the contact along axle x normal, and along normal x (axle x normal)."""
@@ -283,12 +285,6 @@ class WheelSlip(AbstractVelocity):
         velocity = slip(motions, center - read.number(self.radius) * upward)
         return jnp.stack([along @ velocity, cross(n, along) @ velocity])
 
-    def require(self, read: Reader) -> None:
-        """Raise unless the radius is positive."""
-        require_sign(read.part, "radius", read.number(self.radius))
-
     def shapes(self, drawing: Drawing) -> Shapes:
-        """A wheel, unless the body has a look of its own."""
-        if drawing.has_visual(1):
-            return {}
-        return drawing.wheel(drawing.name, 1, self.at_b, self.radius, self.axle, TYRE)
+        """A tyre."""
+        return self.wheel(drawing, self.axle, TYRE)

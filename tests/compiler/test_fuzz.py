@@ -62,5 +62,5 @@ def test_random_systems(seed: int) -> None:
 @pytest.mark.slow
 def test_many_random_systems() -> None:
     """By `make slow`: without optimizations XLA rounds a largest number anew for each use."""
-    told = {seed: outcome(drawn(seed)) for seed in range(1020, 1026)}
+    told = {seed: outcome(drawn(seed)) for seed in range(1020, 1023)}
     assert {seed: what for seed, what in told.items() if what} == {}

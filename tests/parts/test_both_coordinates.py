@@ -1,4 +1,7 @@
-"""Motions and the loads of joints, in the coordinates of joints as in those of bodies."""
+"""Motions and the loads of joints, in the coordinates of joints as in those of bodies.
+
+Those of trees are compared in single states, in `test_joint_coordinates`.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +18,6 @@ from tests.parts.mechanisms import (
     Built,
     bicycle_from_above,
     four_bar_in_space,
-    parallel_four_bar,
     slider_crank,
 )
 
@@ -40,52 +42,6 @@ def open_four_bar() -> Built:
     }
     mechanism = jp.Mechanism([crank, rod, rocker], joints, forces, coordinates="bodies")
     return mechanism, starts
-
-
-def double_pendulum_with_wheel() -> Built:
-    """A tree with a branch, whose root is free, and a spring to the ground."""
-    hub, arm, fork = (
-        jp.planar_body(n, mass=m, inertia=0.05, center=(0.1, 0.02))
-        for n, m in (("hub", 2.0), ("arm", 1.0), ("fork", 0.5))
-    )
-    joints = [
-        jp.revolute("left", hub, (-0.2, 0), arm, (0.3, 0)),
-        jp.prismatic("right", hub, (0.2, 0), fork, (0, 0), axis=(1, 1)),
-    ]
-    forces = [
-        jp.gravity(),
-        jp.spring("spring", jp.ground, (0, 1), hub, (0, 0.1), stiffness=50.0, length=0.3),
-        jp.damper("damper", hub, (0, 0), fork, (0.1, 0.1), damping=0.4),
-        jp.torque("motor", hub, arm, 0.3),
-    ]
-    starts = {
-        "hub": jp.Start((0, 0.4), spin=1.0),
-        "arm": jp.Start((-0.5, 0.4), velocity=(0.0, -0.5), spin=1.0),
-        "fork": jp.Start((0.2, 0.4), velocity=(0.0, 0.2), spin=1.0),
-    }
-    return jp.Mechanism([hub, arm, fork], joints, forces, coordinates="bodies"), starts
-
-
-def shaft_with_pendulum() -> Built:
-    """A turning yoke, a shaft in its Cardan joint, and a rod that hangs on the shaft by a ball."""
-    moments = (0.05, 0.06, 0.08)
-    yoke, shaft, rod = (
-        jp.spatial_body(name, mass=1.0, inertia=moments) for name in ("yoke", "shaft", "rod")
-    )
-    joints = [
-        jp.revolute("bearing", jp.ground, (0, 0, 0), yoke, (0, 0, 0), axis=(0, 0, 1)),
-        jp.universal(
-            "cross", yoke, (0, 0, 0.1), shaft, (0, 0, -0.3), axis_a=(1, 0, 0), axis_b=(0, 1, 0)
-        ),
-        jp.spherical("ball", shaft, (0.2, 0, 0.3), rod, (0, 0, 0.4)),
-    ]
-    starts = {
-        "yoke": jp.Start((0, 0, 0), spin=(0, 0, 1.5)),
-        "shaft": jp.Start((0, 0, 0.4), spin=(0, 0, 1.5)),
-        "rod": jp.Start((0.2, 0, 0.3), velocity=(0.3, 0, 0)),
-    }
-    forces = [jp.gravity(), jp.damper("oil", jp.ground, (0, 0, 2), rod, (0, 0, 0), damping=0.5)]
-    return jp.Mechanism([yoke, shaft, rod], joints, forces, coordinates="bodies"), starts
 
 
 def slides_in_a_loop() -> Built:
@@ -165,12 +121,9 @@ def observed_motion(mechanism: jp.Mechanism, starts: Any, step: float) -> tuple[
     ("make", "step", "has_unique_loads"),
     [
         (open_four_bar, STEP, True),
-        pytest.param(double_pendulum_with_wheel, STEP, True, marks=pytest.mark.slow),
         pytest.param(bicycle_from_above, STEP, True, marks=pytest.mark.slow),
-        pytest.param(parallel_four_bar, STEP, True, marks=pytest.mark.slow),
         pytest.param(slides_in_a_loop, STEP, True, marks=pytest.mark.slow),
         pytest.param(disk_with_arm, STEP, True, marks=pytest.mark.slow),
-        pytest.param(shaft_with_pendulum, STEP, True, marks=pytest.mark.slow),
         pytest.param(slider_crank, FINE_STEP, True, marks=pytest.mark.slow),
         pytest.param(four_bar_in_space, STEP, False, marks=pytest.mark.slow),
     ],

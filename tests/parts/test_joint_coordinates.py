@@ -14,6 +14,7 @@ from jaxmech import parts as jp
 from jaxmech.formulations import UdwadiaKalaba, acceleration
 from jaxmech.formulations.observation import observed_at
 from jaxmech.parts.vectors import product
+from jaxmech.utils.jit_cache import UNOPTIMIZED
 
 PARAMS = {"l": 0.4, "m": 1.3, "k": 20.0, "a": jnp.asarray([0.1, 0.2, 0.97])}
 HERE, P = (0.0, 0.0, 0.0), (0.1, -0.2, 0.3)
@@ -157,10 +158,10 @@ def test_accelerations_energies_and_loads(made: Made) -> None:
         accelerations = jax.jvp(velocities, (q, v, t), (v, a, jnp.ones_like(t)))[1]
         return accelerations, observation.loads
 
-    mine = jax.jit(partial(seen, joints))(q, v)
+    mine = jax.jit(partial(seen, joints), compiler_options=UNOPTIMIZED)(q, v)
     assert set(mine[1]) == set(joints.tree)
     with jm.compiler.off():  # 42 coordinates are too many for native code
-        expected = jax.jit(partial(seen, bodies))(*own)
+        expected = jax.jit(partial(seen, bodies), compiler_options=UNOPTIMIZED)(*own)
     for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 

@@ -130,55 +130,47 @@ def gather(g: Graph, eqn: JaxprEqn, x: Ids, indices: Ids) -> Iterable[Ids]:
     yield out
 
 
-def scatter(add: bool) -> Callable[..., Iterable[Ids]]:
+def scatter(add: bool, g: Graph, eqn: JaxprEqn, x: Ids, slots: Ids, updates: Ids) -> Iterable[Ids]:
     """Replace numbers, or add to them, one update after the other."""
+    numbers, dtype = eqn.params["dimension_numbers"], dtype_of(eqn.invars[1])
+    wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
 
-    def scattered(g: Graph, eqn: JaxprEqn, x: Ids, slots: Ids, updates: Ids) -> Iterable[Ids]:
-        numbers, dtype = eqn.params["dimension_numbers"], dtype_of(eqn.invars[1])
-        wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
-        spans = _spans(x, _update_sizes(x, updates, numbers), numbers.scatter_dims_to_operand_dims)
-        vectors = _vectors(slots)
-        vector_of = np.arange(len(vectors)).reshape(slots.shape[:-1])
-        vector_of_update = np.expand_dims(vector_of, numbers.update_window_dims) * np.ones(
-            updates.shape, int
-        )
+    def combined(old: int, number: int) -> int:
+        return folded(g, "add", old, number) if add else number
 
-        if (fixed := _constants(g, slots)) is not None:
-            yield at_known_positions(g, x, fixed.astype(wide), updates, numbers, eqn.params["mode"])
-            return
-
-        def landed(update: np.ndarray, position: np.ndarray) -> jax.Array:
-            index, zeros = jnp.broadcast_to(position, slots.shape), jnp.zeros(x.shape, np.float32)
-            return jax.lax.scatter_add(zeros, index, update, numbers, mode=eqn.params["mode"])
-
-        def updated_at(out: Ids, k: int, number: int, positions: np.ndarray) -> Ids:
-            """The numbers after an update, whose target JAX marks with a one if it is in range."""
-            update = (np.arange(updates.size) == k).astype(np.float32).reshape(updates.shape)
-            with jax.ensure_compile_time_eval():
-                masks = np.asarray(jax.vmap(landed, (None, 0))(update, positions.astype(wide)))
-            new = np.stack([out] * len(positions))
-            for case, target in np.argwhere(masks.reshape(new.shape)):
-                added = folded(g, "add", int(out[target]), number) if add else number
-                new[case, target] = added
-            return new
-
-        out = x.ravel()
-        for k, number in enumerate(updates.ravel().tolist()):
-            updated = partial(updated_at, out, k, number)
-            out = _chosen(g, vectors[vector_of_update.flat[k]], spans, dtype, updated, out.size)
-        yield out.reshape(x.shape)
-
-    def at_known_positions(
-        g: Graph, x: Ids, slots: np.ndarray, updates: Ids, numbers: Any, mode: Any
-    ) -> Ids:
-        out = x.ravel().copy()
-        targets = _targets(x.shape, slots, updates.shape, numbers, mode)
+    out = x.ravel().copy()
+    if (fixed := _constants(g, slots)) is not None:
+        mode = eqn.params["mode"]
+        targets = _targets(x.shape, fixed.astype(wide), updates.shape, numbers, mode)
         for target, number in zip(targets.ravel(), updates.ravel().tolist(), strict=True):
             if target >= 0:
-                out[target] = folded(g, "add", int(out[target]), number) if add else number
-        return out.reshape(x.shape)
+                out[target] = combined(int(out[target]), number)
+        yield out.reshape(x.shape)
+        return
 
-    return scattered
+    def landed(update: np.ndarray, position: np.ndarray) -> jax.Array:
+        index, zeros = jnp.broadcast_to(position, slots.shape), jnp.zeros(x.shape, np.float32)
+        return jax.lax.scatter_add(zeros, index, update, numbers, mode=eqn.params["mode"])
+
+    def updated_at(out: Ids, k: int, number: int, positions: np.ndarray) -> Ids:
+        """The numbers after an update, whose target JAX marks with a one if it is in range."""
+        update = (np.arange(updates.size) == k).astype(np.float32).reshape(updates.shape)
+        with jax.ensure_compile_time_eval():
+            masks = np.asarray(jax.vmap(landed, (None, 0))(update, positions.astype(wide)))
+        new = np.stack([out] * len(positions))
+        for case, target in np.argwhere(masks.reshape(new.shape)):
+            new[case, target] = combined(int(out[target]), number)
+        return new
+
+    vectors = _vectors(slots)
+    vector_of = np.arange(len(vectors)).reshape(slots.shape[:-1])
+    windows = np.expand_dims(vector_of, numbers.update_window_dims)
+    vector_of_update = windows * np.ones(updates.shape, int)
+    spans = _spans(x, _update_sizes(x, updates, numbers), numbers.scatter_dims_to_operand_dims)
+    for k, number in enumerate(updates.ravel().tolist()):
+        updated = partial(updated_at, out, k, number)
+        out = _chosen(g, vectors[vector_of_update.flat[k]], spans, dtype, updated, out.size)
+    yield out.reshape(x.shape)
 
 
 def _targets(

@@ -5,7 +5,7 @@ numpy.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise, product
 from typing import Any
 
@@ -360,9 +360,9 @@ PRIMITIVES: dict[str, Reading] = {
     "dynamic_slice": indexing.dynamic_slice,
     "dynamic_update_slice": indexing.dynamic_update_slice,
     "gather": indexing.gather,
-    "scatter": indexing.scatter(add=False),
-    "scatter-add": indexing.scatter(add=True),
-    "scatter_add": indexing.scatter(add=True),
+    "scatter": partial(indexing.scatter, False),
+    "scatter-add": partial(indexing.scatter, True),
+    "scatter_add": partial(indexing.scatter, True),
     "broadcast_in_dim": _broadcast,
     "iota": _iota,
     "empty": _unset,

@@ -10,9 +10,15 @@ number of a stacked output of a loop).
 A `branch` is a select whose last input belongs to a rare case. Its inputs are the condition, the
 usual value and the rare value; branches of the same `cond` share a number. Nodes that only the rare
 values depend on are skipped unless the condition holds in some lane.
+
+The fingerprint of a node says what it computes, as a number that does not depend on folding. That
+of a sum, product or quotient is that of the fingerprints of its inputs modulo a prime, with random
+numbers for leaves and other operations. So x and x + 0 y have the same one, however the program is
+read: an origin of NaN that has been found once is found again when products with zero before it are
+computed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntFlag
 from itertools import count
@@ -21,11 +27,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmech.compiler.ir import fingerprints
-
 INVARIANT = {"capture", "const"}  # kinds of leaves that are the same in all iterations
 # Unique over all graphs, because a branch can be hoisted from a loop into the graph around it.
 BRANCH_NUMBERS = count()
+PRIME = 2**61 - 1
+_ZERO_AT_ZERO = frozenset((
+    "abs", "sin", "tan", "tanh", "asin", "atan", "sinh", "asinh", "atanh", "sqrt", "cbrt", "sign",
+    "floor", "ceil", "round", "expm1", "log1p", "convert_element_type",
+))  # fmt: skip
 
 
 class Origins(IntFlag):
@@ -195,11 +204,11 @@ class Graph:
 
     def _fingerprint(self, node: Node) -> int:
         if node.op == "const":
-            return fingerprints.of_constant(np.frombuffer(node.params, node.dtype)[0])
+            return _fingerprint_of_constant(np.frombuffer(node.params, node.dtype)[0])
         if not node.inputs:
-            return fingerprints.of_leaf(node.op, node.params, self.depth)
+            return _fingerprint_of_leaf(node.op, node.params, self.depth)
         inputs = [self.fingerprints[i] for i in node.inputs]
-        return fingerprints.of_operation(node.op, node.params, node.dtype, inputs)
+        return _fingerprint_of_operation(node.op, node.params, node.dtype, inputs)
 
     def _is_finite_where_used(self, number: int, node: Node) -> bool:
         """Whether a node is a select that takes a number only where that is finite."""
@@ -225,3 +234,37 @@ class Graph:
         if node.op == "capture":
             return int(node.params)
         return self.outer.const(self.values[number], node.dtype)
+
+
+def _fingerprint_of_constant(value: Any) -> int:
+    """The fingerprint of a constant; a finite one is a fraction."""
+    if not np.isfinite(value):
+        return hash(value.tobytes()) % PRIME
+    numerator, denominator = value.item().as_integer_ratio()
+    return int(numerator * pow(denominator, -1, PRIME) % PRIME)
+
+
+def _fingerprint_of_leaf(op: str, params: Any, depth: int) -> int:
+    """The fingerprint of a leaf of a graph with some graphs around it."""
+    return hash((op, params, depth)) % PRIME
+
+
+def _fingerprint_of_operation(op: str, params: Any, dtype: np.dtype, inputs: Sequence[int]) -> int:
+    """The fingerprint of an operation with these fingerprints of its inputs."""
+    if op in ("add", "add_any"):
+        return sum(inputs) % PRIME
+    if op == "sub":
+        return (inputs[0] - inputs[1]) % PRIME
+    if op == "neg":
+        return -inputs[0] % PRIME
+    if op == "mul":
+        return inputs[0] * inputs[1] % PRIME
+    if op == "div" and inputs[1] and dtype.kind == "f":
+        return inputs[0] * pow(inputs[1], -1, PRIME) % PRIME
+    if op in ("select_n", "branch") and len(set(inputs[1:])) == 1:
+        return inputs[1]
+    if op in _ZERO_AT_ZERO and not any(inputs):
+        return 0
+    # Sorted, because folding may order the inputs differently when the program is read again;
+    # without the number of a branch, which is a global counter.
+    return hash((op, op != "branch" and params, *sorted(inputs))) % PRIME

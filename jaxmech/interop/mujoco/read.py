@@ -179,35 +179,19 @@ class _Assembly:
             tuple(e for e in tree.entries if isinstance(e, Quaternion)),
         )
         inputs = inputs_of(model)
-        carrying = supports(model, self.mounts, self.moving, names)
-        compensation = Compensation(kinematics, carrying)
-        driving = actuators(model, tuple(inputs), conversion, compensation, self.left_out)
-        sticking = scalar_joints(model, self.joints) if self.has_limits else ()
-        resisting, dry = resistance(
-            model, self.joints, conversion, self.values, self.friction_speed, sticking
-        )
-        forces = [
-            *weights(model),
-            *carrying,
-            *terms(model, self.joints, conversion, self.values),
-            *resisting,
-            *driving,
-        ]
-        limits, by_name = Limits((), frozenset()), {joint.name: joint for joint in tree.joints}
-        frictions = [dry_friction(f"{k}.friction", by_name[k], static=x) for k, x in dry.items()]
+        by_name = {joint.name: joint for joint in tree.joints}
+        forces, frictions, controls = self._forces(by_name, kinematics, conversion, inputs)
+        limits = Limits((), frozenset())
         if self.has_limits:
             known = by_name, self.joints, conversion, self.mounts, self.moving
             limits = limits_of(model, *known)
         add_model(self.left_out, model, self.spec, names, self.joints, limits.taken)
-        params: dict[str, Any] = dict(self.values.params)
-        if driving:
-            params |= {f"ctrl.{actuator.name}": 0.0 for actuator in driving[0].actuators}
         equations = couplings(model, self.equalities, conversion)
         mechanism = Mechanism(
             tree.bodies,
             [*tree.joints, *closing, *equations, *limits.parts, *frictions],
             forces,
-            params,
+            {**self.values.params, **controls},
             coordinates="joints",
             cut=cut,
             velocities=self.velocities,
@@ -223,6 +207,25 @@ class _Assembly:
             conversion,
             np.array(model.qpos0),
         )
+
+    def _forces(
+        self, by_name: dict[str, Any], kinematics: Any, conversion: Conversion,
+        inputs: dict[str, int],
+    ) -> tuple[list[Any], list[Any], dict[str, float]]:  # fmt: skip
+        """The forces, the dry friction of joints, and the parameters of actuators."""
+        model = self.model
+        carrying = supports(model, self.mounts, self.moving, self.names)
+        compensation = Compensation(kinematics, carrying)
+        driving = actuators(model, tuple(inputs), conversion, compensation, self.left_out)
+        sticking = scalar_joints(model, self.joints) if self.has_limits else ()
+        resisting, dry = resistance(
+            model, self.joints, conversion, self.values, self.friction_speed, sticking
+        )
+        springs = terms(model, self.joints, conversion, self.values)
+        forces = [*weights(model), *carrying, *springs, *resisting, *driving]
+        frictions = [dry_friction(f"{k}.friction", by_name[k], static=x) for k, x in dry.items()]
+        names = [actuator.name for actuator in driving[0].actuators] if driving else []
+        return forces, frictions, {f"ctrl.{name}": 0.0 for name in names}
 
     def _body_pose(self, mount: Mount, inner: Offset | None = None) -> BodyPose:
         pose = mount.pose if inner is None else mount.pose.then(inner)

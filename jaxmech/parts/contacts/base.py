@@ -63,37 +63,44 @@ def require_curve(
     profile: Profile, read: Reader, argument: str = "profile"
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Raise for a known profile that is not a smooth closed curve; its speeds and curvatures."""
-    unit_step = jnp.ones((), read.dtype)
-
-    def jet(s: Array) -> tuple[Array, Array, Array]:
-        def rate(s: Array) -> Array:
-            return jax.jvp(lambda s: point_of(profile, s, read), (s,), (unit_step,))[1]
-
-        return point_of(profile, s, read), *jax.jvp(rate, (s,), (unit_step,))
-
     samples = jnp.asarray(np.linspace(0, 2 * np.pi, _SAMPLES + 1), read.dtype)
-    values = jax.vmap(jet)(samples)
+    values = jax.vmap(lambda s: _jet(profile, s, read))(samples)
     if not is_known(values):
         return None
     points, rates, bends = map(np.asarray, values)
     start = f"{capital(read.part)} must have a `{argument}` that is"
-    for table, label in (
-        (points, "finite"),
-        (rates, "differentiable"),
-        (bends, "twice so"),
-    ):
+    for table, requirement in (
+        (points, "finite"), (rates, "twice differentiable"), (bends, "twice differentiable"),
+    ):  # fmt: skip
         if not np.isfinite(table).all():
             s = float(samples[np.argmin(np.isfinite(table).all(1))])
-            requirement = "finite" if label == "finite" else "twice differentiable"
             raise ValueError(f"{start} {requirement}, but it is not at s = {s:.4g}; correct it.")
-    size, small = np.ptp(points[:-1], axis=0).max(), float(jnp.finfo(read.dtype).eps) ** 0.5
+    small = float(jnp.finfo(read.dtype).eps) ** 0.5
     for table, label in ((points, "points"), (rates, "tangents")):
         if np.abs(table[-1] - table[0]).max() > 10 * small * np.abs(table - table.mean(0)).max():
             raise ValueError(
                 f"{start} a closed smooth curve, with a period of 2 pi in s, but its {label} at 0 "
                 f"and 2 pi are {table[0]} and {table[-1]}; make it periodic."
             )
+    _require_no_corner(start, samples, points, rates, bends)
     speeds = np.hypot(*rates.T)
+    return speeds, (rates[:, 0] * bends[:, 1] - rates[:, 1] * bends[:, 0]) / speeds**3
+
+
+def _jet(profile: Profile, s: Array, read: Reader) -> tuple[Array, Array, Array]:
+    """The point of a profile and its first two derivatives by s, (2,) each."""
+    unit_step = jnp.ones((), read.dtype)
+
+    def rate(s: Array) -> Array:
+        return jax.jvp(lambda s: point_of(profile, s, read), (s,), (unit_step,))[1]
+
+    return point_of(profile, s, read), *jax.jvp(rate, (s,), (unit_step,))
+
+
+def _require_no_corner(
+    start: str, samples: Array, points: np.ndarray, rates: np.ndarray, bends: np.ndarray
+) -> None:
+    speeds, size = np.hypot(*rates.T), np.ptp(points[:-1], axis=0).max()
     if size == 0 or speeds.min() < 1e-6 * speeds.max():
         s = float(samples[speeds.argmin()])
         raise ValueError(
@@ -109,8 +116,6 @@ def require_curve(
             f"{start} a curve without corners, but its tangent jumps near s = {s:.4g}; round the "
             "corner off."
         )
-    curvatures = (rates[:, 0] * bends[:, 1] - rates[:, 1] * bends[:, 0]) / speeds**3
-    return speeds, curvatures
 
 
 def require_convex(

@@ -5,9 +5,8 @@ relative to a at the contact [m/s], whose multiplier is a force [N] of a on b.
 
     RollerGap    distance of a point of b from a curve of a = radius     force along the normal
     FaceGap      lowest point of a curve on a line                       force along the normal
-    FaceSlip     no slip there                                           friction along the line
     CurvesGap    distance of two curves along their normal               force along the normal
-    CurvesSlip   no slip in their contact                                friction along the tangent
+    CurveSlip    no slip in either contact                               friction along the tangent
 
 The gap of a roller is that along the normal in the nearest point of the curve. No gap changes with
 the parameters of the curves to first order, so that A is that of fixed points.
@@ -180,18 +179,6 @@ class FaceGap(AbstractContact):
         return {f"{name}.profile": curve, **ends, name: jnp.asarray(point)}
 
 
-@dataclass(frozen=True)
-class FaceSlip(AbstractVelocity):
-    """A curve does not slip on a line."""
-
-    gap: FaceGap
-
-    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
-        """The velocity of b relative to a at the contact, along the normal turned to the left."""
-        point, n = self.gap.touching(tuple(m.frame for m in motions), read)
-        return (quarter_turn(n) @ slip(motions, point))[None]
-
-
 def outline_of(profile: Profile, frame: Frame, at: Vector, read: Reader) -> Array:
     """The points of a profile on a body, in space, (k, 2)."""
     origin = read.vector(at, 2)
@@ -273,10 +260,10 @@ class CurvesGap(AbstractContact):
 
 
 @dataclass(frozen=True)
-class CurvesSlip(AbstractVelocity):
-    """A curve does not slip on a curve."""
+class CurveSlip(AbstractVelocity):
+    """A curve does not slip on a line, or on another curve."""
 
-    gap: CurvesGap
+    gap: FaceGap | CurvesGap
 
     def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
         """The velocity of b relative to a at the contact, along the normal turned to the left."""

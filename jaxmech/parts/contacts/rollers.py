@@ -18,7 +18,7 @@ from jaxtyping import Array
 from jaxmech.geometry import circle, line
 from jaxmech.parts.body import AbstractBody, Frames, Moving, across, along, pointing, separation
 from jaxmech.parts.contacts.base import AbstractContact
-from jaxmech.parts.contacts.curves import CurvesGap, CurvesSlip, FaceGap, FaceSlip, RollerGap
+from jaxmech.parts.contacts.curves import CurvesGap, CurveSlip, FaceGap, RollerGap
 from jaxmech.parts.contacts.profiles import Profile
 from jaxmech.parts.drawing import Drawing, Shapes
 from jaxmech.parts.joint_equations import AbstractVelocity, slip
@@ -187,7 +187,7 @@ def rolling_profile(
     part, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(2,), turning=True)
     require_function("profile", profile, TAKES)
     gap = FaceGap(profile, *points, direction(part, "normal", normal, 2), 0)
-    return EquationJoint(kind, name, bodies, (gap,), (FaceSlip(gap),))
+    return EquationJoint(kind, name, bodies, (gap,), (CurveSlip(gap),))
 
 
 def rolling_profiles(
@@ -222,7 +222,7 @@ def rolling_profiles(
     require_function("profile_a", profile_a, TAKES)
     require_function("profile_b", profile_b, TAKES)
     gap = CurvesGap(profile_a, points[0], profile_b, points[1])
-    return EquationJoint(kind, name, bodies, (gap,), (CurvesSlip(gap),))
+    return EquationJoint(kind, name, bodies, (gap,), (CurveSlip(gap),))
 
 
 def rolling_ellipsoid(

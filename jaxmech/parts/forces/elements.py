@@ -24,7 +24,14 @@ from jaxmech.parts.body import (
     shifted,
     turn_about,
 )
-from jaxmech.parts.drawing import DAMPER, Drawable, Drawing, Shapes, directions_across
+from jaxmech.parts.drawing import (
+    DAMPER,
+    BetweenPoints,
+    Drawable,
+    Drawing,
+    Shapes,
+    directions_across,
+)
 from jaxmech.parts.values import (
     Reader,
     Value,
@@ -155,18 +162,13 @@ class Support(AbstractPotential):
 
 
 @dataclass(frozen=True)
-class Spring(AbstractPotential):
+class Spring(BetweenPoints, AbstractPotential):
     """The potential k (|d| - length)^2 / 2, with d from the point on a to the point on b."""
 
     at_a: Vector
     at_b: Vector
     stiffness: Value
     length: Value
-
-    @property
-    def marks(self) -> tuple[tuple[int, Vector], ...]:
-        """Both points."""
-        return (0, self.at_a), (1, self.at_b)
 
     def energy(self, frames: tuple[Frame, ...], read: Reader) -> Array:
         """The potential; without a square root if the length is 0, so that the ends may meet."""
@@ -215,17 +217,12 @@ class TorsionSpring(AbstractPotential):
 
 
 @dataclass(frozen=True)
-class Damper(AbstractLoad):
+class Damper(BetweenPoints, AbstractLoad):
     """The force -c times the speed at which two points separate, along the line between them."""
 
     at_a: Vector
     at_b: Vector
     damping: Value
-
-    @property
-    def marks(self) -> tuple[tuple[int, Vector], ...]:
-        """Both points."""
-        return (0, self.at_a), (1, self.at_b)
 
     def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force -c d (d . d') / (d . d) on b at its point, and the opposite on a."""

@@ -22,7 +22,7 @@ from jaxmech.compiler.backends.cpu.program import Facts
 from jaxmech.compiler.backends.cuda.driver import driver, load
 from jaxmech.compiler.backends.llvm.body import Body, computed_results
 from jaxmech.compiler.backends.llvm.builder import AssemblyBuilder, template
-from jaxmech.compiler.backends.llvm.lower import ARRAY_ALIGN
+from jaxmech.compiler.backends.llvm.sequences import ARRAY_ALIGN
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.utils.digests import sha256, sources_digest

@@ -11,7 +11,8 @@ import numpy as np
 
 from jaxmech.compiler.backends.llvm.builder import AssemblyBuilder
 from jaxmech.compiler.backends.llvm.functions import Functions
-from jaxmech.compiler.backends.llvm.lower import Assembler, Memory, array_alignment
+from jaxmech.compiler.backends.llvm.lower import Assembler
+from jaxmech.compiler.backends.llvm.sequences import Memory, array_alignment
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.graph import Node
 from jaxmech.compiler.ir.loops import Rows, SequenceInput, Stacked

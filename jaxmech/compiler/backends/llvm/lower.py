@@ -6,20 +6,27 @@ on which nothing depends in any lane. A branch is a jump around the nodes that o
 Products become a part of sums (`multiply_add`), nothing else is rearranged.
 """
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from jaxmech.compiler.backends.llvm.builder import AssemblyBuilder, type_of
 from jaxmech.compiler.backends.llvm.functions import Functions, Operations
 from jaxmech.compiler.backends.llvm.multiply_add import multiply_adds, uses_of
+from jaxmech.compiler.backends.llvm.sequences import (
+    Location,
+    Memory,
+    inside_loop,
+    read_by_loop,
+    read_elements,
+    sequences_of_nodes,
+    used_after_iteration,
+)
 from jaxmech.compiler.ir.graph import Graph, Node
 from jaxmech.compiler.ir.liveness import LEAVES, Live, LiveLoop, branch_outputs
 from jaxmech.compiler.ir.loops import (
     Loop,
-    Rows,
     Scanned,
     SequenceInput,
     SequenceOfNodes,
@@ -30,42 +37,6 @@ from jaxmech.compiler.ir.pieces import Piece, pieces
 
 MOST_TABLES = 64  # iterations of a loop whose functions have tables of positions for each of them
 SHORTEST = 100  # operations of a run that is split into pieces
-ARRAY_ALIGN = 16  # bytes, of the arrays that XLA passes (`kEntryParameterAlignBytes`)
-
-
-class Memory(NamedTuple):
-    """The location of a sequence: element (at, i) is at `base + (at * numbers + i) * lanes`.
-
-    Attributes:
-        base: pointer to its first number.
-        numbers: number of scalars in an element.
-        dtype: type of the scalars.
-        lanes: number of lanes side by side; 1 where all share the sequence, or each has its own.
-        apart: distance from the sequence of one lane to that of the next, or 0.
-        position: where it begins in scratch memory, as vectors [bytes]; None if it is elsewhere.
-    """
-
-    base: str
-    numbers: int
-    dtype: np.dtype
-    lanes: int
-    apart: int = 0
-    position: int | None = None
-
-    def align(self, position: int) -> int:
-        """The alignment of one number of an element of an argument or a result [bytes]."""
-        return array_alignment(self.dtype, self.apart, self.numbers, position)
-
-
-def array_alignment(dtype: np.dtype, *distances: int) -> int:
-    """The alignment of a number at a distance from the start of an array of JAX [bytes].
-
-    An array begins at a multiple of `ARRAY_ALIGN`; each distance counts any number of times.
-    """
-    return math.gcd(ARRAY_ALIGN, *(distance * dtype.itemsize for distance in distances))
-
-
-_Position = Callable[[SequenceInput | Stacked | Rows], Memory | None]
 
 
 class Assembler(Operations):
@@ -87,7 +58,7 @@ class Assembler(Operations):
 
     def __init__(
         self, graph: Graph, loops: list[Loop], live: Live, ends: Iterable[int],
-        builder: AssemblyBuilder, leaf: Callable[..., str], memory: _Position,
+        builder: AssemblyBuilder, leaf: Callable[..., str], memory: Location,
         functions: Functions | None, around: "Assembler | None" = None,
         carry: dict[int, str] | None = None, in_memory: dict[int, str] | None = None,
     ) -> None:  # fmt: skip
@@ -418,7 +389,7 @@ class Assembler(Operations):
         stacked = {k: self._position_for(number, loop, k) for k in sorted(part.stacked)}
         if loop.length == 0:
             return start, stacked
-        read = _read_elements(loop, part)
+        read = read_elements(loop, part)
         elements = {k: self._sequence(loop.scanned[k], positions) for k, positions in read.items()}
         builder = self.builder
         dtypes = {k: loop.body.nodes[loop.carry[k]].dtype for k in start}
@@ -430,8 +401,9 @@ class Assembler(Operations):
         condition = None if active is None else self.name(active)
         with builder.loop(loop.length, carried, condition) as (turn, carry, ends):
             body = Assembler(
-                loop.body, loop.inner, inner, _ends(loop), builder, self.leaf, _inside(self.memory),
-                self.functions, self, dict(zip(start, carry, strict=True)),
+                loop.body, loop.inner, inner, used_after_iteration(loop), builder, self.leaf,
+                inside_loop(self.memory), self.functions, self,
+                dict(zip(start, carry, strict=True)),
                 {part.in_memory[k]: address for k, address in in_memory.items()},
             )  # fmt: skip
             body.elements, body.length = elements, loop.length
@@ -475,47 +447,3 @@ class Assembler(Operations):
         start = self.builder.reserve(loop.length * len(nodes), dtype)
         base = self.builder.position(start)
         return Memory(base, len(nodes), dtype, self.builder.lanes, position=start)
-
-
-def read_by_loop(loop: Loop, part: LiveLoop) -> Iterator[int]:
-    """The nodes of the graph around a loop that it reads."""
-    yield from (loop.init[k] for k in part.carry)
-    if loop.active is not None:
-        yield loop.active
-    assert part.body is not None
-    leaves = [loop.body.nodes[i] for i in part.body.nodes]
-    yield from (leaf.params for leaf in leaves if leaf.op == "capture")
-    for sequence, positions in sequences_of_nodes(loop, part):
-        yield from sequence.ids.reshape(len(sequence.ids), -1)[:, positions].ravel().tolist()
-
-
-def sequences_of_nodes(loop: Loop, part: LiveLoop) -> Iterator[tuple[SequenceOfNodes, list[int]]]:
-    """The sequences of nodes that a loop scans, and the positions of an element that it reads."""
-    for k, positions in _read_elements(loop, part).items():
-        sequence = loop.scanned[k]
-        if isinstance(sequence, SequenceOfNodes):
-            yield sequence, positions
-
-
-def _read_elements(loop: Loop, part: LiveLoop) -> dict[int, list[int]]:
-    """The scanned sequences of which a loop reads elements, and the positions that it reads."""
-    assert part.body is not None
-    read = dict[int, list[int]]()
-    leaves = (loop.body.nodes[i] for i in sorted(part.body.nodes))
-    for sequence, position in sorted(leaf.params for leaf in leaves if leaf.op == "element"):
-        read.setdefault(sequence, []).append(position)
-    return read
-
-
-def _ends(loop: Loop) -> Iterator[int]:
-    """The nodes of the body of a loop that are used after an iteration."""
-    yield from loop.carry
-    for sequence in loop.stacked:
-        yield from sequence.ravel().tolist()
-    for row in loop.written:
-        yield from row.nodes
-
-
-def _inside(memory: _Position) -> _Position:
-    """The locations as seen by the body of a loop, whose stacked outputs are not results."""
-    return lambda sequence: None if isinstance(sequence, Stacked) else memory(sequence)
