@@ -1,4 +1,4 @@
-"""Studies and failures of a system with a stop, whose steps are chosen by themselves."""
+"""Studies and failures of systems with stops and dry friction, whose steps choose themselves."""
 
 from pathlib import Path
 
@@ -8,9 +8,10 @@ from scipy import stats
 
 import jaxmech as jm
 from jaxmech.config.toml import read
-from jaxmech.ensemble import Failure, Fixed, Normal, Study, Times, failure_probability
+from jaxmech.ensemble import Failure, Fixed, Normal, Study, Times, failure_probability, replay
 from jaxmech.ensemble.run import run_study
 from tests.ensemble.studies import arrays
+from tests.unilateral.systems import SLED
 
 CART = """
 import jaxmech as jm
@@ -51,6 +52,68 @@ def test_a_study_with_a_stop_needs_no_other_keys(tmp_path: Path) -> None:
     assert 0 < (beyond[:, -1] > 0).sum() < 12
 
 
+ROUGH = """
+import jaxmech as jm
+
+
+def friction(p):
+    return p["mu"]
+
+
+floor = jm.Unilateral(
+    lambda q, t, p: q[1], friction=friction, slip=lambda q, t, p: q[0], name="floor"
+)
+rail = jm.DryFriction(lambda q, v, t, p: v[2], static=lambda p: 9.81 * p["mu"], name="rail")
+sleds = jm.System(
+    lambda q, v, t, p: 0.5 * v @ v - 9.81 * q[1], [floor, rail], coordinates=("x", "y", "z")
+)
+"""
+
+SLIDES = """
+model = "rough.py:sleds"
+size = 12
+block = 6
+seed = 1
+
+[times]
+end = 1.0
+saves = 5
+
+[coordinates]
+x = 0.0
+y = 0.0
+z = 0.0
+
+[velocities]
+x = 2.0
+y = 0.0
+z = 1.0
+
+[parameters]
+mu = { distribution = "uniform", low = 0.1, high = 0.9 }
+
+[statistics]
+far = { statistic = "probability", of = "x", above = 0.5 }
+"""
+
+
+def test_a_study_draws_coefficients_of_friction(tmp_path: Path) -> None:
+    (tmp_path / "rough.py").write_text(ROUGH)
+    (tmp_path / "study.toml").write_text(SLIDES)
+    study, run = read(tmp_path / "study.toml", Study), tmp_path / "run"
+    summary = run_study(study, run, folder=tmp_path)
+    stored = arrays(run)
+    assert not stored["status"].any()
+    g_mu, v = 9.81 * stored["parameter_mu"][:, None, None], np.array([2.0, 0.0, 1.0])
+    t = np.minimum(stored["t"][None, :, None], v / g_mu)
+    np.testing.assert_allclose(stored["q"], v * t - g_mu * t**2 / 2, atol=1e-12)
+    far = (stored["q"][:, -1, 0] > 0.5).mean()
+    assert 0 < far < 1
+    assert summary["statistics"]["far"]["probability"] == pytest.approx(far)
+    again = replay(run, 7, study, tmp_path)
+    np.testing.assert_array_equal(again.values["q"], stored["q"][7])
+
+
 def _wall(q, t, p):  # type: ignore[no-untyped-def]
     return 1.0 - q[0]
 
@@ -82,3 +145,17 @@ def test_failures_by_a_contact(e: float, failure: Failure, exact: float) -> None
     )  # fmt: skip
     result = failure_probability(study, failure=failure)
     assert result.probability == pytest.approx(exact, rel=1e-4)
+
+
+def test_failures_by_friction() -> None:
+    """The sled slides for 2 / (mu g) metres, more than 0.85 where mu is small."""
+    pytest.importorskip("openturns")
+    study = Study(
+        model=SLED, size=256, block=256, times=Times(end=2.0, saves=5),
+        coordinates={"x": Fixed(0.0)}, velocities={"x": Fixed(2.0)},
+        parameters={"mu": Normal(mean=0.3, sd=0.03)},
+    )  # fmt: skip
+    failure = Failure(of="x", above=0.85, when="end", method="form")
+    exact = stats.norm.cdf((2 / 9.81 / 0.85 - 0.3) / 0.03)
+    result = failure_probability(study, failure=failure)
+    assert result.probability == pytest.approx(exact, rel=1e-6)

@@ -1,5 +1,7 @@
 """Limits of joints and tendons of MJCF as stops, inequalities and ropes."""
 
+from pathlib import Path
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import pytest
 import jaxmech as jm
 
 pytest.importorskip("mujoco")
+from jaxmech.cli.audit.report import audit
 from jaxmech.interop.mujoco import IgnoredElementsWarning, from_mjcf
 
 LIMITED = """
@@ -105,3 +108,28 @@ def test_limits_are_left_out_by_default() -> None:
     assert robot.ignored == {"joint limit": ("elbow",), "tendon": ("cord", "cable", "spring")}
     assert len(shown) == 1
     assert robot.system.unilateral == ()
+
+
+WINDING = """
+<mujoco>
+  <worldbody>
+    <site name="hook" pos="0 0 1"/><geom name="drum" type="cylinder" size="0.1 1" contype="0"/>
+    <body name="bob" pos="0 0 0.4"><joint name="rope" type="slide" axis="0 0 1"/>
+      <inertial pos="0 0 0" mass="3" diaginertia="0.1 0.1 0.1"/><site name="eye"/></body>
+  </worldbody>
+  <tendon>
+    <spatial name="round" limited="true" range="0 0.7">
+      <site site="hook"/><geom geom="drum"/><site site="eye"/></spatial>
+    <spatial name="lifted" limited="true" range="0 0.7">
+      <site site="hook"/><site site="eye"/><pulley divisor="2"/>
+      <site site="hook"/><site site="eye"/></spatial>
+  </tendon>
+</mujoco>
+"""
+
+
+def test_tendons_that_wind_round_geoms_are_named(tmp_path: Path) -> None:
+    (tmp_path / "winch.xml").write_text(WINDING)
+    report = str(audit(tmp_path / "winch.xml"))
+    for line in ("tendon around geoms: round\n", "tendon with pulleys: lifted"):
+        assert line in report

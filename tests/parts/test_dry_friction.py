@@ -69,6 +69,25 @@ def test_the_load_of_a_joint_presses() -> None:
     np.testing.assert_allclose(sol.events["rub stops"].t[0], 0.02 * 2.0 / (0.002 * 3 * G))
 
 
+def test_the_push_of_a_stop_presses() -> None:
+    """A lever at its stop presses on a disc, which the friction brings to rest in J w / (a T)."""
+    lever, disc = (jp.planar_body(name, mass=1.0, inertia=0.02) for name in ("lever", "disc"))
+    pivot, shaft = (
+        jp.revolute(name, jp.ground, (0, 0), body, (0, 0))
+        for name, body in (("pivot", lever), ("shaft", disc))
+    )
+    shoe = jp.stop("shoe", pivot, upper=0.0)
+    brake = jp.dry_friction("brake", shaft, static="share", pressed_by="shoe")
+    press = jp.torque("press", jp.ground, lever, "torque")
+    drum = jp.Mechanism(
+        [lever, disc], [pivot, shaft, shoe, brake], [press], {"torque": 3.0, "share": 0.1}
+    )
+    sol = jm.simulate(drum, [0.0, 0.0], [0.0, 3.0], jnp.linspace(0.0, 0.5, 3),
+                      steps=jm.FixedSteps(4))  # fmt: skip
+    np.testing.assert_allclose(sol.events["brake stops"].t[0], 0.02 * 3.0 / (0.1 * 3.0))
+    np.testing.assert_allclose(sol.v[-1], 0.0, atol=1e-14)
+
+
 def test_wrong_arguments_are_named() -> None:
     body = jp.point_mass("body", mass=1.0, dimension=3)
     with pytest.raises(ValueError, match="must be without `friction` in space"):

@@ -105,8 +105,9 @@ def frictions_of(
                 count = len(gaps[friction.normal])
                 if count not in (1, size):
                     raise ValueError(
-                        f"Argument `velocity` of {friction.name!r} must have a component for each "
-                        f"of the {count} gaps of {friction.normal!r}, but has {size}."
+                        f"Argument `normal` of {friction.name!r} must name a constraint with one "
+                        f"gap or as many as velocities, {size}, but {friction.normal!r} has "
+                        f"{count}; give each gap a constraint of its own."
                     )
                 gap = firsts[friction.normal] + (k if count > 1 else 0)
             elif friction.normal in names:

@@ -344,7 +344,8 @@ def _has_alternative(
     own = diagonal(W)[:count] - (W[:count, count:] * slides.T).sum(1)
     small = share * (size + matvec(jnp.abs(W), jnp.abs(found.forces)))
     opens = (r + matvec(W, found.forces) > small)[:count]
-    return (rests & ~found.pushes & opens & (own < 0)).any()
+    could_push: Array = rests & ~found.pushes & opens & (own < 0)
+    return could_push.any()
 
 
 class _Hit(NamedTuple):

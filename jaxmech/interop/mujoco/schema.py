@@ -48,6 +48,8 @@ KINDS: dict[str, tuple[str, ...]] = {  # the fields that are not zero where some
     "spring of a ball or free joint": (),
     "tendon equality": (),
     "tendon": ("ntendon",),
+    "tendon around geoms": (),
+    "tendon with pulleys": (),
     "unknown attribute": (),
     "unknown element": (),
 }
@@ -352,9 +354,9 @@ def add_model(
         if kind == "joint limit" and not is_on("limit", model):
             continue
         for field in fields:
-            for name in _names(model, field, names):
+            for k, name in enumerate(_names(model, field, names)):
                 if (kind, name) not in taken:
-                    left_out.add(kind, name)
+                    left_out.add(_tendon_kind(model, k) if kind == "tendon" else kind, name)
     _add_springs(left_out, model, joints)
     for k, name in enumerate(bodies):
         if model.body_mocapid[k] >= 0:
@@ -362,6 +364,17 @@ def add_model(
     sleeping = getattr(mujoco().mjtEnableBit, "mjENBL_SLEEP", 0)
     if int(model.opt.enableflags) & int(sleeping):
         left_out.add("sleep", "flag")
+
+
+def _tendon_kind(model: Any, k: int) -> str:
+    """The kind of a tendon, by what it runs round."""
+    kinds, first = mujoco().mjtWrap, int(model.tendon_adr[k])
+    wraps = model.wrap_type[first : first + int(model.tendon_num[k])]
+    if any(is_any(wrap, kinds.mjWRAP_SPHERE, kinds.mjWRAP_CYLINDER) for wrap in wraps):
+        return "tendon around geoms"
+    if any(is_any(wrap, kinds.mjWRAP_PULLEY) for wrap in wraps):
+        return "tendon with pulleys"
+    return "tendon"
 
 
 def _names(model: Any, field: str, names: dict[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.models import CATALOGUE
 from tests.compiler.test_vectorize import FUNCTIONS, batch
 from tests.compiler.test_while import LOOPS, starts
-from tests.unilateral.systems import BALL
+from tests.unilateral.systems import BALL, SLED
 
 SOME = (  # one for each kind of text; the others are marked slow
     "logic", "transcendental", "other functions", "reductions", "choices", "largest", "integers",
@@ -127,6 +127,20 @@ def test_gaps_that_close_and_open() -> None:
     assert found
     assert len(set(np.asarray(ours.events["floor closes"].count))) == 5
     assert_close(ours, jax.jit(jax.vmap(run))(start, e), 1e-13)
+
+
+@pytest.mark.slow
+def test_friction_that_slides_and_sticks() -> None:
+    def run(p: Any) -> jm.Solution:
+        ts, steps = jnp.linspace(0.0, 1.0, 4), jm.FixedSteps(per_save=4)
+        return jm.simulate(SLED, [0.0], [2.0], ts, p, steps=steps)
+
+    mu = {"mu": jnp.linspace(0.15, 0.5, 5)}
+    with running(on_host) as found:
+        ours = jax.block_until_ready(jax.jit(jax.vmap(run))(mu))
+    assert found
+    assert set(np.asarray(ours.events["rub stops"].count)) == {0, 1}
+    assert_close(ours, jax.jit(jax.vmap(run))(mu), 1e-13)
 
 
 @pytest.mark.slow
