@@ -315,10 +315,10 @@ class Shown:
     def groups(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """The labels and names of panels: columns of the same unit or like size, rates apart."""
         sol = self.sol
-        names = shown_coordinates(sol.coordinates)
+        coordinates = shown_coordinates(sol.coordinates)
         states = tuple(x for x in sol.names if f"{INTEGRALS}{x}" in sol.coordinates)
-        rates = tuple(x for x in sol.names if x not in {*names, *states})
-        for kind, some in (("coordinates", names), ("rates", rates), ("states", states)):
+        rates = tuple(x for x in sol.names if x not in {*coordinates, *states})
+        for kind, some in (("coordinates", coordinates), ("rates", rates), ("states", states)):
             labels = [with_unit(name, sol.unit(name)) for name in some]
             sizes = [float(np.sqrt(np.nanmean(self.column(name) ** 2))) for name in some]
             for group in sensor_groups(sizes, labels):
