@@ -2,10 +2,13 @@
 
     python -m experiments.gaps [--batch 4096] [--out docs/speed/gaps.json]
 
-The four-bar is one MJCF file for both. In MuJoCo its stop is a stiff spring and the loop is closed
-softly; here the stop is an elastic impact and the loop a constraint. The errors are those of the
-last angle, against a run with steps an eighth as long. Times are CPU seconds of this process, the
-least of some calls.
+The four-bar is one MJCF file for both. Here its stop is an elastic impact and the loop a
+constraint. In MuJoCo a stop is a spring, and the loop a stiff one with critical damping: both get
+stiffer with shorter steps, so that its motion approaches that of the impact. Its table has two
+integrators, several steps, and springs of several frequencies in units of a step, without damping,
+of which the best for each step are about 0.2 to 0.4. The errors are those of the last angle, the
+median over the members, against a run of jaxmech with steps an eighth as long as its shortest.
+Times are CPU seconds of this process, the least of some calls, in which both programs alternate.
 """
 
 import argparse
@@ -13,6 +16,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +29,24 @@ from jaxmech.config.environment import environment
 from jaxmech.interop.mujoco import from_mjcf
 
 STOP, DURATION = 0.3, 1.0  # angle of the stops [rad], length of a run [s]
-STEPS, SOFT_STEP = 160, 1e-3  # steps of jaxmech in a run, step of MuJoCo [s]
-CALLS = 5  # of which the fastest counts
+STEPS = (40, 80, 160, 320)  # of jaxmech in a run
+SOFT_STEPS = (1e-3, 2e-4, 5e-5)  # of MuJoCo [s]
+FREQUENCIES = (0.1, 0.2, 0.4)  # of the spring in the place of the stop, times the step
+INTEGRATORS = ("RK4", "implicitfast")
+MEMBERS = 32  # of the batch that MuJoCo computes; its time for each does not depend on others
+CALLS = 3  # of which the fastest counts
 AXES = ("0 0 1", "0 1 0", "0 1 0", "0 0 1", "0 1 0", "0 0 1")
 
 
-def four_bar(step: float) -> str:
+def four_bar(step: float, integrator: str = "RK4", frequency: float = 0.2) -> str:
     """The four-bar as MJCF, its crank upright; the stops limit the angle of the crank."""
     solver = f'solref="{2 * step} 1" solimp="0.999 0.9999 0.001"'
     return f"""
     <mujoco><compiler angle="radian" autolimits="true"/>
-      <option integrator="RK4" timestep="{step}" gravity="0 0 -9.81"/><worldbody>
+      <option integrator="{integrator}" timestep="{step}" gravity="0 0 -9.81" iterations="200"
+        tolerance="1e-12"/><worldbody>
       <body><joint name="a" axis="0 1 0" limited="true" range="{-STOP} {STOP}"
-        solreflimit="-4e5 0" solimplimit="0.9999 0.9999 0.001"/>
+        solreflimit="{-((frequency / step) ** 2)} 0" solimplimit="0.9999 0.9999 0.001"/>
         <inertial pos="0 0 0.15" mass="1" diaginertia="0.01 0.01 0.01"/>
         <body name="coupler" pos="0 0 0.3"><joint name="b" axis="0 1 0"/>
           <inertial pos="0.3 0 0" mass="1" diaginertia="0.03 0.03 0.03"/></body></body>
@@ -60,59 +69,95 @@ def arm(limits: bool) -> Any:
     return from_mjcf(xml, limits=limits).system
 
 
-def seconds(call: Callable[[], Any]) -> tuple[float, float, Any]:
-    """CPU seconds of the first call and of the fastest of some others, and the result."""
-    times, result = [], None
+def seconds(calls: dict[Any, Callable[[], Any]]) -> dict[Any, tuple[float, float, Any]]:
+    """CPU seconds of the first call and of the fastest of some others, and the result, of each.
+
+    They alternate, so that what else the machine computes slows all of them.
+    """
+    times: dict[Any, list[float]] = {key: [] for key in calls}
+    results = {}
     for _ in range(1 + CALLS):
-        began = time.process_time()
-        result = jax.block_until_ready(call())
-        times.append(time.process_time() - began)
-    return times[0], min(times[1:]), result
+        for key, call in calls.items():
+            began = time.process_time()
+            results[key] = jax.block_until_ready(call())
+            times[key].append(time.process_time() - began)
+    return {key: (x[0], min(x[1:]), results[key]) for key, x in times.items()}
 
 
-def bouncing(batch: int) -> dict[str, Any]:
-    """The four-bar: errors and times of both programs."""
+def rollouts(order: list[int], v0: np.ndarray) -> dict[Any, Callable[[], Any]]:
+    """The runs of MuJoCo by their settings, whose coordinates have an order of their own."""
     import mujoco
     from mujoco.rollout import Rollout
 
-    bare = from_mjcf(four_bar(SOFT_STEP)).system
+    states = np.concatenate([np.zeros((len(v0), 1 + 3)), v0[:, order]], axis=1)
+
+    def run(setting: tuple[str, float, float]) -> Callable[[], Any]:
+        integrator, step, frequency = setting
+        xml = four_bar(step, integrator, frequency)
+        model, rollout = mujoco.MjModel.from_xml_string(xml), Rollout(nthread=1)
+        data, count = mujoco.MjData(model), round(DURATION / step)
+        return lambda: rollout.rollout(model, data, states, nstep=count)[0][:, -1, 1]
+
+    return {setting: run(setting) for setting in product(INTEGRATORS, SOFT_STEPS, FREQUENCIES)}
+
+
+def bouncing(batch: int) -> dict[str, Any]:
+    """The four-bar: errors and times of both programs by their settings."""
+    bare = from_mjcf(four_bar(1e-3)).system
     gap = jm.Unilateral(lambda q, t, p: STOP + jnp.array([1.0, -1.0]) * q[0], 1.0, name="stop")
     system = replace(bare, unilateral=(gap,))
     q0 = jnp.zeros(bare.n)
     slopes = np.asarray(bare.dynamics.velocity_jacobian(q0, q0, 0.0, {}))
     motion = np.linalg.svd(slopes)[2][-1]
-    motion = motion / motion[0]
-    rates = np.linspace(0.5, 2.5, batch)
-    v0 = jnp.asarray(rates[:, None] * motion)
+    v0 = np.linspace(0.5, 2.5, batch)[:, None] * (motion / motion[0])
+    some = slice(None, None, max(1, batch // MEMBERS))
     ts = jnp.array([0.0, DURATION])
 
-    def runs(system: Any, steps: int, v0: Any = v0) -> Any:
+    def run(system: Any, steps: int, v0: Any = jnp.asarray(v0)) -> Callable[[], Any]:  # noqa: B008
         policy = jm.FixedSteps(per_save=steps)
-        run = jax.jit(jax.vmap(lambda v: jm.simulate(system, q0, v, ts, steps=policy)))
-        return lambda: run(v0)
+        compiled = jax.jit(jax.vmap(lambda v: jm.simulate(system, q0, v, ts, steps=policy)))
+        return lambda: compiled(v0)
 
-    first, best, sol = seconds(runs(system, STEPS))
-    plain_first, plain_best, _ = seconds(runs(bare, STEPS))
-    fine = runs(system, 8 * STEPS)()
-    assert (np.asarray(sol.status) == 0).all(), "a run failed"
-    model = mujoco.MjModel.from_xml_string(four_bar(SOFT_STEP))
-    states = np.concatenate([np.zeros((batch, 1 + 3)), np.asarray(v0)], axis=1)
-    count = round(DURATION / SOFT_STEP)
-    with Rollout(nthread=1) as rollout:
-        data = mujoco.MjData(model)
-        soft = seconds(lambda: rollout.rollout(model, data, states, nstep=count)[0])
+    ours: dict[Any, Callable[[], Any]] = {steps: run(system, steps) for steps in STEPS}
+    order = [bare.coordinates.index(f"{joint}.angle") for joint in "abc"]
+    measured = seconds({**ours, "bare": run(bare, STEPS[2]), **rollouts(order, v0[some])})
+    fine = run(system, 8 * STEPS[-1])()
+    assert (np.asarray(fine.status) == 0).all(), "a run failed"
     end = np.asarray(fine.q[:, -1, 0])
+    rows = {}
+    for steps in STEPS:
+        first, best, sol = measured[steps]
+        error = float(np.median(np.abs(np.asarray(sol.q[:, -1, 0]) - end)))
+        row = {"us a trajectory": best / batch * 1e6, "error": error, "first call [s]": first}
+        rows[f"jaxmech, {steps} steps"] = row
+    for setting in product(INTEGRATORS, SOFT_STEPS, FREQUENCIES):
+        _, best, angles = measured[setting]
+        error = float(np.median(np.abs(angles - end[some])))
+        integrator, step, frequency = setting
+        name = f"MuJoCo, {integrator}, {step:g} s, frequency {frequency:g}"
+        rows[name] = {"us a trajectory": best / len(angles) * 1e6, "error": error}
+    first, best, _ = measured["bare"]
+    without = {"us a trajectory": best / batch * 1e6, "first call [s]": first}
     return {
         "batch": batch,
         "impacts a trajectory": float(sum(fine.events[k].count.mean() for k in fine.events)),
-        "error": float(np.median(np.abs(np.asarray(sol.q[:, -1, 0]) - end))),
-        "MuJoCo: error": float(np.median(np.abs(soft[2][:, -1, 1] - end))),
-        "us a trajectory": best / batch * 1e6,
-        "without the stop": plain_best / batch * 1e6,
-        "MuJoCo: us a trajectory": soft[1] / batch * 1e6,
-        "ratio": soft[1] / best,
-        "first call [s]": first,
-        "first call without the stop [s]": plain_first,
+        "runs": rows,
+        f"jaxmech, {STEPS[2]} steps, without the stop": without,
+        "beside jaxmech": _beside(rows),
+    }
+
+
+def _beside(rows: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    """The most accurate run of MuJoCo, and the fastest one, beside the longest steps here."""
+    base = rows[f"jaxmech, {STEPS[0]} steps"]
+    soft = {name: row for name, row in rows.items() if name.startswith("MuJoCo")}
+    chosen = [min(soft, key=lambda name: soft[name][key]) for key in ("error", "us a trajectory")]
+    return {
+        name: {
+            "time": soft[name]["us a trajectory"] / base["us a trajectory"],
+            "error": soft[name]["error"] / base["error"],
+        }
+        for name in chosen
     }
 
 
@@ -121,17 +166,19 @@ def twelve_stops(batch: int, steps: int = 100) -> dict[str, Any]:
     draws = np.random.default_rng(0)
     q0 = jnp.asarray(draws.uniform(-0.5, 0.5, (batch, 6)))
     v0 = jnp.asarray(draws.normal(size=(batch, 6)))
-    ts, results = jnp.linspace(0.0, 0.5, 11), {}
-    for limits in (False, True):
-        system, policy = arm(limits), jm.FixedSteps(per_save=steps // 10)
-        run = jax.jit(jax.vmap(lambda q, v: jm.simulate(system, q, v, ts, steps=policy)))  # noqa: B023
-        first, best, sol = seconds(lambda: run(q0, v0))  # noqa: B023
-        name = "with" if limits else "without"
-        results[name] = {"first call [s]": first, "us a step": best / batch / steps * 1e6}
-        results.setdefault("angles", []).append(np.asarray(sol.q[:, -1]))
-    without, with_stops = results.pop("angles")
-    np.testing.assert_allclose(with_stops, without, atol=1e-9)
-    return results
+    ts, policy = jnp.linspace(0.0, 0.5, 11), jm.FixedSteps(per_save=steps // 10)
+
+    def run(system: Any) -> Callable[[], Any]:
+        compiled = jax.jit(jax.vmap(lambda q, v: jm.simulate(system, q, v, ts, steps=policy)))
+        return lambda: compiled(q0, v0)
+
+    measured = seconds({"without": run(arm(False)), "with": run(arm(True))})
+    angles = [np.asarray(sol.q[:, -1]) for *_, sol in measured.values()]
+    np.testing.assert_allclose(*angles, atol=1e-9)
+    return {
+        name: {"first call [s]": first, "us a step": best / batch / steps * 1e6}
+        for name, (first, best, _) in measured.items()
+    }
 
 
 def main() -> None:

@@ -274,8 +274,14 @@ def ways_to_fail() -> dict[str, tuple[Any, str]]:
     other = Controller(lambda m, x, t, p: (jnp.zeros(2), x), 0.01, name="push")
     memory = Controller(lambda m, x, t, p: (0.0, (x, x)), 0.01, name="push", memory=0.0)
     late = Controller(push, 0.01, delay="lag")
+    turned = Controller(lambda m, x, t, p: (1j * m[0][0], x), 0.01, name="push")
+    lags = GAINS | {"lag": np.array([0.0, 0.01])}
     return {
         "period": (of(period=0.0), "`period` must be positive, but is 0"),
+        "often": (run(Controller(push, 1e-12)), "at most 1e.08 periods of controller 'push'"),
+        "complex": (run(turned), "The output of controller 'push' must hold real numbers"),
+        "lags": (run(late, params=lags), r"as one number, but it has shape \(2,\)"),
+        "early": (run(late, params=GAINS | {"lag": -0.1}), "from 0 to 0.01 s, but it is -0.1 s.$"),
         "nan": (of(period=float("nan")), "`period` must be finite"),
         "delay": (of(delay=-0.1), "`delay` must be 0 or more, but is -0.1"),
         "quantum": (of(quantum=-1.0), "`quantum` must be positive"),
@@ -296,7 +302,7 @@ def ways_to_fail() -> dict[str, tuple[Any, str]]:
 @pytest.mark.parametrize("name", ways_to_fail())
 def test_what_is_wrong_is_named_before_work_starts(name: str) -> None:
     call, message = ways_to_fail()[name]
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         call()
 
 

@@ -78,6 +78,12 @@ class Numbers:
                 f"{what} must have the structure and the shapes with which it starts, {first}, but "
                 f"has {second}."
             )
+        for leaf in jax.tree.leaves(tree):
+            kind = jnp.result_type(leaf) if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
+            if not (jnp.issubdtype(kind, np.bool_) or jnp.isdtype(kind, "numeric")) or (
+                jnp.issubdtype(kind, np.complexfloating)
+            ):
+                raise TypeError(f"{what} must hold real numbers, but is of type {kind}.")
         parts = [jnp.ravel(jnp.asarray(leaf)).astype(dtype) for leaf in jax.tree.leaves(tree)]
         return jnp.concatenate([jnp.zeros(0, dtype), *parts])
 
@@ -150,7 +156,7 @@ class Controller:
         object.__setattr__(self, "name", name)
         for argument in ("period", "quantum", "longest_delay"):
             value = getattr(self, argument)
-            if value is not None:
+            if value is not None or argument == "period":
                 object.__setattr__(self, argument, _number(argument, value, at_least=None))
         object.__setattr__(self, "phase", _number("phase", self.phase))
         if not isinstance(self.delay, str):
@@ -217,13 +223,22 @@ class Controller:
         return output, following
 
 
+_HINTS = {
+    "delay": "; a traced delay is given by the name of a parameter",
+    "period": (
+        ", from which the number of samples follows; for other periods make other controllers, "
+        "since only a delay can be a parameter"
+    ),
+}
+
+
 def _number(argument: str, value: Any, at_least: float | None = -math.inf) -> float:
     """A known and finite number that is not below a bound; None for one that is positive."""
     need = "positive" if at_least is None else f"{at_least:g} or more"
     try:
         number = float(value)
     except (TypeError, ValueError, jax.errors.ConcretizationTypeError) as error:
-        hint = "; a traced delay is given by the name of a parameter" * (argument == "delay")
+        hint = _HINTS.get(argument, "")
         raise TypeError(
             f"Argument `{argument}` must be a known number, but is {value!r}{hint}."
         ) from error

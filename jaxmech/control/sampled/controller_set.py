@@ -26,6 +26,7 @@ from jaxmech.utils.tracers import actual
 _MEMBERS = 1024  # of a batch, of which times and delays are known
 _APART = 8.0  # units of round-off of the largest time, within which times are the same
 _LATE = 3.0  # distances within which times are the same, from the end of a delay
+_MOST_SAMPLES = 1e8  # of a run, whose times are kept
 _NEVER = -(2.0**20)  # number of the last sample before a run
 
 
@@ -119,6 +120,11 @@ class ControllerSet:
         samples, later = [], []
         for c in self.controllers:
             delay = self.delay(c, params)
+            if duration / c.period > _MOST_SAMPLES:
+                raise ValueError(
+                    f"Argument `ts` must span at most {_MOST_SAMPLES:.0e} periods of controller "
+                    f"{c.name!r}, {c.period:g} s each, but spans {duration:g} s; run it in parts."
+                )
             count = math.floor(duration / c.period * (1 + 1e-6)) + 2
             first = xp.ceil((saves[0] - c.phase) / c.period - 1e-6)
             # By a product and not by a sum of periods, so that no error adds up.
@@ -152,13 +158,19 @@ class ControllerSet:
         if not isinstance(params, Mapping) or controller.delay not in params:
             raise ValueError(f"Argument `params` must hold {controller.delay!r}, {part}.")
         delay = params[controller.delay]
+        if np.shape(delay):
+            raise ValueError(
+                f"Argument `params` must hold {part}, {controller.delay!r}, as one number, but it "
+                f"has shape {np.shape(delay)}; for several of them use `jax.vmap`."
+            )
         values = actual(delay, _MEMBERS)
         longest = controller.longest_delay or controller.period
         if values is not None and not ((values >= 0) & (values <= longest * (1 + 1e-6))).all():
+            wrong = np.ravel(values)[np.argmax(np.abs(values - longest / 2))]
+            hint = "; give the controller a larger `longest_delay`" if wrong > longest else ""
             raise ValueError(
                 f"Argument `params` must hold {part}, {controller.delay!r}, from 0 to {longest:g} "
-                f"s, but it is {np.ravel(values)[np.argmax(np.abs(values - longest / 2))]:g} s; "
-                "give the controller a larger `longest_delay`."
+                f"s, but it is {wrong:g} s{hint}."
             )
         return delay
 
