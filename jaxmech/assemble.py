@@ -114,40 +114,25 @@ def _assemble_known(
 ) -> tuple[Array, Array]:  # fmt: skip
     M = _metric_known(system, q, v, t, params)
     extents = extents_at_known(system, q, v, t, params)
-    x: Any = q
-    rates: Any = v
-    if system.velocities:
-        return _assemble_quasi_known(system, free_q, free_v, (q, v, t, params), M, extents)
-    if free_q and any(isinstance(c, Holonomic) for c in system.constraints):
-        x = nearest_known(Surface(system, (x, rates, t, params), free_q, extents), M)
-    if free_v and any(isinstance(c, Holonomic | Nonholonomic) for c in system.constraints):
-        surface = Surface(system, (x, rates, t, params), free_v, extents, is_of_velocities=True)
-        rates = nearest_known(surface, M, is_affine=_is_affine(system))
-    return jnp.asarray(x), jnp.asarray(rates)
-
-
-def _assemble_quasi_known(
-    system: System, free_q: tuple[int, ...], free_v: tuple[int, ...], state: Any,
-    M: NDArray[np.floating], extents: NDArray[np.floating],
-) -> tuple[Array, Array]:  # fmt: skip
-    """q as for the rates of its coordinates, then v, of which the constraints are affine."""
-    (q, v, t, params), M_q = state, np.asarray(_coordinate_metric(system, *state))
-    x: Any = q
-    u: Any = v
-    if free_q:
+    M_q, sizes, x, new_v = M, extents, q, v
+    if system.plain is not system:
+        M_q, sizes = np.asarray(_coordinate_metric(system, M, q, v, t, params)), np.ones_like(v)
+    if free_q and any(isinstance(c, Holonomic) for c in system.plain.constraints):
         rates = np.zeros_like(q)  # on which positions do not depend
         x = nearest_known(Surface(system.plain, (q, rates, t, params), free_q, extents), M_q)
-    if free_v and system.constraints:
-        state = x, v, t, params
-        surface = Surface(system, state, free_v, np.ones_like(v), is_of_velocities=True)
-        u = nearest_known(surface, M, is_affine=True)
-    return jnp.asarray(x), jnp.asarray(u)
+    if free_v and any(isinstance(c, Holonomic | Nonholonomic) for c in system.constraints):
+        surface = Surface(system, (x, v, t, params), free_v, sizes, is_of_velocities=True)
+        new_v = nearest_known(surface, M, is_affine=_is_affine(system))
+    return jnp.asarray(x), jnp.asarray(new_v)
 
 
 @jit_of("system", is_frame=True, is_finite=True)
-def _coordinate_metric(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
+def _coordinate_metric(
+    system: System, M: Array, q: Array, v: Array, t: Array, params: Params
+) -> Array:
+    inputs = M, q, v, t, params
     return native_call(
-        partial(coordinate_metric, system), q, v, t, params, differ=(True, True, False, False)
+        partial(coordinate_metric, system), *inputs, differ=(True, True, True, False, False)
     )
 
 
@@ -187,7 +172,7 @@ def _nearest(
 ) -> tuple[Array, Array]:  # fmt: skip
     ranked = with_mass_rank(system, q, v, t, params)
     M = metric_mass(ranked, q, v, t, params)
-    M_q = M if not system.velocities else coordinate_metric(ranked, q, v, t, params)
+    M_q = coordinate_metric(ranked, M, q, v, t, params)
     q = _with_free(nearest, system.plain.dynamics.position_level, q, free_q, M_q, (t, params))
     v = _with_free(
         nearest_affine if _is_affine(system) else nearest,

@@ -28,11 +28,6 @@ from jaxmech.utils.jit_cache import traced_once
 from jaxmech.utils.shapes import with_shape
 from jaxmech.utils.units import Names
 
-IN_RATES = (
-    "write the same system in the rates of its coordinates, which for a Mechanism is "
-    'velocities="rates"'
-)
-
 
 @dataclass(frozen=True)
 class Rates:

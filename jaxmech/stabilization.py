@@ -290,14 +290,17 @@ def metric_mass(system: System, q: Array, v: Array, t: Array, params: Params) ->
     return regular(system.dynamics.at(q, v, t, params))[0]
 
 
-def coordinate_metric(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-    """The metric of displacements of the coordinates, (n, n).
+def coordinate_metric(
+    system: System, metric: Array, q: Array, v: Array, t: Array, params: Params
+) -> Array:
+    """The metric of displacements of the coordinates, (n, n), beside that of the velocities.
 
-    It is `metric_mass`, unless there are quasi-velocities: then the mass matrix of the coordinates,
-    which may be singular, and the mean mass for all directions in which no velocity leads.
+    They are the same, unless there are quasi-velocities: then it is the mass matrix of the
+    coordinates, which may be singular, and the mean mass for all directions in which no velocity
+    leads.
     """
-    if not system.velocities:
-        return metric_mass(system, q, v, t, params)
+    if system.plain is system:
+        return metric
     M = system.plain.dynamics.mass(q, system.dynamics.speeds(q, v, t, params), t, params)
     if system.n_velocities == system.n:
         return M

@@ -17,12 +17,11 @@ from jaxmech.compiler import native_call
 from jaxmech.consistency import constraint_jacobians
 from jaxmech.linalg import row_weights, unit, weighted_gram
 from jaxmech.properties import mass_scale
-from jaxmech.quasi_velocities import IN_RATES, require_plain_velocities
 from jaxmech.rates import in_rates
 from jaxmech.subjects import Subject, with_params
 from jaxmech.system import Params, System
 from jaxmech.utils.arrays import HostArray
-from jaxmech.utils.checks import require_finite, require_kind
+from jaxmech.utils.checks import require_finite
 from jaxmech.utils.jit_cache import jit_of
 
 SPREAD = 0.02  # distance of nearby states, relative to 1 + |q|
@@ -40,20 +39,12 @@ class State(NamedTuple):
 def checked_in_rates(
     system: Subject, q: Any, v: Any, t: Any, params: Params
 ) -> tuple[System, State]:
-    """The system and a state of it in the rates of the coordinates, checked as `checked_state`."""
+    """The system and a state of it in the rates of the coordinates, of finite numbers."""
     system, params = with_params(system, params)
     q, v, t, params = system.arguments(q, v, t, params)
-    plain = in_rates(system, params)
-    return plain, checked_state(plain, q, system.dynamics.speeds(q, v, t, params), t, params)
-
-
-def checked_state(system: Any, q: Any, v: Any, t: Any, params: Params) -> State:
-    """The arguments as arrays, or an error for one of another kind or shape, or not finite."""
-    require_kind("system", system, System, "System(...)")
-    require_plain_velocities(system.velocities, "Argument `system`", IN_RATES)
-    q, v, t, params = system.arguments(q, v, t, params)
     require_finite(q=q, v=v, t=t, params=params)
-    return State(q, v, t, params)
+    speeds = system.dynamics.speeds(q, v, t, params)
+    return in_rates(system, params), State(q, speeds, t, params)
 
 
 @dataclass(frozen=True)

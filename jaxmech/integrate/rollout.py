@@ -409,9 +409,9 @@ def _advance(
     end, info = step(scheme, start, h, active_params, extents)
     corrections = state.corrections
     if corrections is not None and info.correction is not None:
-        speeds = scheme.system.dynamics.speeds(end.q, end.v, end.t, active_params)
-        mechanical = speeds[: speeds.size - len(scheme.system.states)]
-        corrections = corrections.after(info.correction, mechanical, h)
+        dynamics = scheme.system.dynamics
+        speeds = dynamics.speeds(end.q, end.v, end.t, active_params)[: dynamics.mechanical]
+        corrections = corrections.after(info.correction, speeds, h)
     info = replace(info, correction=None)
     (end, info, events), log = with_events(
         scheme, event_set, start, (end, info), running, events, log, h, params, number, extents,

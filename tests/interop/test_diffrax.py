@@ -90,7 +90,7 @@ def test_a_backwards_adjoint_is_refused() -> None:
 def test_an_inconsistent_start_and_other_states_are_refused() -> None:
     with pytest.raises(Exception, match="pass it through `assemble`"):
         solve(PENDULUM.system, (START[0] + 0.1, START[1]), PENDULUM.params)
-    with pytest.raises(ValueError, match=r"a tuple \(q, v\) of shapes \(2,\) each"):
+    with pytest.raises(ValueError, match=r"a tuple \(q, v\) of shapes \(\(2,\), \(2,\)\)"):
         solve(PENDULUM.system, jnp.concatenate(START), PENDULUM.params)
 
 

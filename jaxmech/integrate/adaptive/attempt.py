@@ -65,12 +65,10 @@ class ErrorNorm(eqx.Module):
         start, end, t, params = jax.lax.stop_gradient((start, end, t, params))
         # All of this is at the state at which the projection is computed, and shared with it.
         M = metric_mass(scheme.system, *end, t, params)
-        size = len(M) - len(scheme.system.states)
-        M = M_q = M[:size, :size]
-        if scheme.system.velocities:
-            M_q = coordinate_metric(scheme.system, *end, t, params)
-            mechanical = len(M_q) - len(scheme.system.states)
-            M_q = M_q[:mechanical, :mechanical]
+        M_q = coordinate_metric(scheme.system, M, *end, t, params)
+        dynamics = scheme.system.dynamics
+        size, mechanical = dynamics.mechanical_velocities, dynamics.mechanical
+        M, M_q = M[:size, :size], M_q[:mechanical, :mechanical]
         in_q, in_v = (
             tolerance.atol + tolerance.rtol * jnp.maximum(_size(M, first), _size(M, last))
             for M, first, last in zip((M_q, M), start, end, strict=True)
