@@ -1,12 +1,11 @@
 """Analysis of a system without simulating it: `structure` and its findings.
 
-Read `states`, `nearby_states` and `row_dependence` first; the other files build on them. Then each
-file examines one thing: `redundancy` the rank of the constraints, `second_order` whether a singular
-pose is rigid, `mass` the mass
-matrix, and whether M and Q of the user are those of the Lagrangian, `unused` coordinates and
-parameters, `nan_functions` NaN and missing derivatives, `initial_state` violated constraints,
-`integrability` constraints on velocities, `gaps` unilateral ones, and `short_run` gradients.
-`structure` runs all of them into `findings`, which `report` prints. In folders of their own:
+Read `states` and `row_dependence` first; the other files build on them. Then each file examines one
+thing: `initial_state` violated constraints, closed gaps and consistent states nearby, `redundancy`
+the rank of the constraints and whether a singular pose is rigid, `mass` the mass matrix, and
+whether M and Q of the user are those of the Lagrangian, `functions` NaN, missing derivatives, and
+what has no effect, `integrability` constraints on velocities, and `short_run` gradients.
+`structure` runs all of them into `findings`, and prints them. In folders of their own:
 `equilibrium/`, `stability/` (linear equations about a motion) and `symmetry/` (with conserved
 quantities). The derivatives of a motion, from `sensitivity/`, belong to this namespace too.
 """
@@ -19,8 +18,8 @@ from jaxmech.analysis.equilibrium import equilibria as equilibria
 from jaxmech.analysis.equilibrium import equilibrium as equilibrium
 from jaxmech.analysis.findings import Finding as Finding
 from jaxmech.analysis.findings import Severity as Severity
-from jaxmech.analysis.nearby_states import nearest_consistent as nearest_consistent
-from jaxmech.analysis.report import Structure as Structure
+from jaxmech.analysis.functions import unused_parameters as unused_parameters
+from jaxmech.analysis.initial_state import nearest_consistent as nearest_consistent
 from jaxmech.analysis.row_dependence import Dependence as Dependence
 from jaxmech.analysis.short_run import ShortRun as ShortRun
 from jaxmech.analysis.stability import Floquet as Floquet
@@ -31,6 +30,7 @@ from jaxmech.analysis.stability import floquet as floquet
 from jaxmech.analysis.stability import linearize as linearize
 from jaxmech.analysis.stability import modes as modes
 from jaxmech.analysis.states import State as State
+from jaxmech.analysis.structure import Structure as Structure
 from jaxmech.analysis.structure import structure as structure
 from jaxmech.analysis.symmetry import Conserved as Conserved
 from jaxmech.analysis.symmetry import Symmetries as Symmetries
@@ -38,7 +38,6 @@ from jaxmech.analysis.symmetry import conserved as conserved
 from jaxmech.analysis.symmetry import symmetries as symmetries
 from jaxmech.analysis.symmetry.symmetries import levels as levels
 from jaxmech.analysis.symmetry.symmetries import smallest_change as smallest_change
-from jaxmech.analysis.unused import unused_parameters as unused_parameters
 from jaxmech.integrate import choose_steps as choose_steps
 from jaxmech.sensitivity import GradientCheck as GradientCheck
 from jaxmech.sensitivity import Sensitivities as Sensitivities

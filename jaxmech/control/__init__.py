@@ -2,8 +2,8 @@
 
 `given_motion` is a constraint that prescribes a motion, `servo` enforces a constraint by actuators
 during a simulation, and `inverse_dynamics` computes their inputs along a given path. `kinematics`
-is the motion along the range of a driver, a `kinematics_result`, whose poses `branch` follows;
-`unreached` says where it cannot go on. `sampled/` has controllers with a sample time.
+is the motion along the range of a driver, a `kinematics_result`, which says where it cannot go on;
+`branch` follows its poses. `sampled/` has controllers with a sample time.
 """
 
 from jaxmech.control.given_motion import given_motion as given_motion

@@ -31,9 +31,8 @@ from jaxmech.control.branch import (
     rates,
     settled,
 )
-from jaxmech.control.kinematics_result import Kinematics, KinematicStatus
+from jaxmech.control.kinematics_result import Kinematics, KinematicStatus, require_reached
 from jaxmech.control.servo import require_ideal
-from jaxmech.control.unreached import require_reached
 from jaxmech.first_order import require_no_states
 from jaxmech.rates import in_rates
 from jaxmech.subjects import Subject, with_params

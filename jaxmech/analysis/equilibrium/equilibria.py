@@ -8,10 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.analysis.equilibrium.assessment import Stability
 from jaxmech.analysis.equilibrium.equilibrium import equilibrium, solve
 from jaxmech.analysis.equilibrium.problem import prepared
-from jaxmech.analysis.equilibrium.result import Equilibrium, EquilibriumStatus
+from jaxmech.analysis.equilibrium.result import Equilibrium, EquilibriumStatus, Stability
 from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.subjects import Subject, with_params
 from jaxmech.system import Params, System

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.analysis.equilibrium.assessment import assess
 from jaxmech.analysis.equilibrium.problem import (
     Balanced,
     Case,
@@ -23,7 +22,7 @@ from jaxmech.analysis.equilibrium.problem import (
     problem,
     scaled_at,
 )
-from jaxmech.analysis.equilibrium.result import Equilibrium, EquilibriumStatus
+from jaxmech.analysis.equilibrium.result import Equilibrium, EquilibriumStatus, assess
 from jaxmech.analysis.equilibrium.root import root, root_known
 from jaxmech.analysis.stability.freedom import freedom_at, require_regular
 from jaxmech.analysis.stability.linearization import is_negligible

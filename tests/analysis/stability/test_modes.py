@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.analysis.equilibrium.assessment import assess
+from jaxmech.analysis.equilibrium.result import assess
 from jaxmech.analysis.stability import Modes, linearize, modes
 from jaxmech.analysis.stability.spectrum import spectrum
 
