@@ -114,7 +114,9 @@ def _assemble_known(
 ) -> tuple[Array, Array]:  # fmt: skip
     M = _metric_known(system, q, v, t, params)
     extents = extents_at_known(system, q, v, t, params)
-    M_q, sizes, x, new_v = M, extents, q, v
+    x: Any = q
+    new_v: Any = v
+    M_q, sizes = M, extents
     if system.plain is not system:
         M_q, sizes = np.asarray(_coordinate_metric(system, M, q, v, t, params)), np.ones_like(v)
     if free_q and any(isinstance(c, Holonomic) for c in system.plain.constraints):

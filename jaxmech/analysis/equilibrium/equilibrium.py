@@ -24,10 +24,9 @@ from jaxmech.analysis.equilibrium.problem import (
 )
 from jaxmech.analysis.equilibrium.result import Equilibrium, EquilibriumStatus, assess
 from jaxmech.analysis.equilibrium.root import root, root_known
-from jaxmech.analysis.stability.freedom import freedom_at, require_regular
+from jaxmech.analysis.stability.balance import Freedom, freedom_at, require_regular
 from jaxmech.analysis.stability.linearization import is_negligible
 from jaxmech.analysis.stability.linearize import NOTHING, linearized
-from jaxmech.analysis.stability.reduction import Freedom
 from jaxmech.analysis.states import State
 from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.compiler import jacobian, native_call

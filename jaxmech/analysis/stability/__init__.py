@@ -1,6 +1,6 @@
 """Small deviations from a motion: linear equations, modes and Floquet multipliers.
 
-`balance` defines the equations of motion as a residual, `freedom` counts degrees of freedom, and
+`balance` defines the equations of motion as a residual and counts degrees of freedom, and
 `reduction` has the derivatives in independent coordinates. Users call `linearize`, which makes a
 `linearization` with inputs and outputs (`channels`). `spectrum` and `modes` solve the eigenvalue
 problem, and `floquet` that of a periodic motion.

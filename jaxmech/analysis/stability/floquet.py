@@ -8,10 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
 
-from jaxmech.analysis.stability.freedom import freedom_at, require_consistent, require_regular
+from jaxmech.analysis.stability.balance import (
+    Freedom,
+    freedom_at,
+    require_consistent,
+    require_regular,
+)
 from jaxmech.analysis.stability.linearization import Linearization
 from jaxmech.analysis.stability.linearize import NOTHING, linearized
-from jaxmech.analysis.stability.reduction import Freedom
 from jaxmech.analysis.states import State, checked_in_rates
 from jaxmech.integrate import RK4, AbstractMethod, FixedSteps
 from jaxmech.properties import reads_integrals

@@ -6,6 +6,12 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jaxmech.analysis.stability.balance import (
+    Freedom,
+    freedom_at,
+    require_consistent,
+    require_regular,
+)
 from jaxmech.analysis.stability.channels import (
     Channels,
     Named,
@@ -14,13 +20,11 @@ from jaxmech.analysis.stability.channels import (
     named_outputs,
     output_rows,
 )
-from jaxmech.analysis.stability.freedom import freedom_at, require_consistent, require_regular
 from jaxmech.analysis.stability.linearization import Linearization, StateSpace, is_negligible
 from jaxmech.analysis.stability.reduction import (
     AtRest,
     Derivatives,
     Forced,
-    Freedom,
     at_rest,
     derivatives,
     forced,

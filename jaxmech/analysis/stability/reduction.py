@@ -30,6 +30,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmech.analysis.stability.balance import (
     Balance,
+    Freedom,
     acceleration_rows,
     balance,
     held_integrals,
@@ -42,8 +43,6 @@ from jaxmech.constraints import Nonholonomic
 from jaxmech.linalg import QR, column_space_projector, matvec, metric, null_basis
 from jaxmech.system import System
 from jaxmech.utils.probing import depends_on
-
-Freedom = tuple[int, int, int]  # numbers of positions, velocities and accelerations
 
 
 class FullEquations(eqx.Module):
