@@ -13,8 +13,8 @@ from jaxmech.compiler import batched, explain, off, vectorize
 from jaxmech.compiler import partition as interpreter
 from jaxmech.compiler.backends.cpu import program as source
 from jaxmech.compiler.explain import part
-from jaxmech.compiler.frontend import loop_reader as reading
 from jaxmech.compiler.frontend import jaxprs
+from jaxmech.compiler.frontend import loop_reader as reading
 from jaxmech.compiler.frontend.jaxprs import call_content
 from jaxmech.utils.jax_internals import ClosedJaxpr, Jaxpr, JaxprEqn, without_unused
 
