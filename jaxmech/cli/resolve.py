@@ -71,6 +71,11 @@ def load_state(
         raise StateError("; ".join(_named(name, problem) for problem in error.problems)) from error
     if subject.model is not None:
         loaded = _of_model(name, subject.model, start_values, changed)
+        if subject.state_beside and not start:
+            # As it is written: the model moves it onto the constraints, but here it is in question.
+            q = jnp.asarray(subject.beside["q0"], float)
+            v = jnp.asarray(subject.beside.get("v0", jnp.zeros_like(loaded.v)), float)
+            loaded = replace(loaded, q=q, v=v)
     else:
         loaded = _of_file(name, subject, start_values, changed)
     _require_evaluated(loaded)

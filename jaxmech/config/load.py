@@ -109,6 +109,7 @@ class Subject:
     source: Path | None = None  # the file of the user, None for a model of the catalogue
     sha256: str | None = None  # digest of that file
     beside: Mapping[str, Any] = field(default_factory=dict)  # other objects of the file, by name
+    state_beside: bool = False  # whether the state of the model is the q0 of the file
     # recorded ones, in the places of parameters
     inputs: SubjectInputs = field(default_factory=SubjectInputs)
 
@@ -254,6 +255,7 @@ def subject_of(name: str, file: LoadedObject) -> Subject:
 
 
 def _subject(name: str, value: object, beside: Mapping[str, Any] = {}) -> Subject:
+    state_beside = isinstance(value, System | Mechanism)
     match value:
         case System() if "q0" in beside and "t0" not in beside:
             params, state = beside.get("params"), (beside["q0"], beside.get("v0"))
@@ -269,7 +271,7 @@ def _subject(name: str, value: object, beside: Mapping[str, Any] = {}) -> Subjec
     if not isinstance(value, Model):
         kinds = "a System, a Model, a Mechanism or a Robot"
         raise refuse("model", f"must name {kinds}, but {name} is of type {type(value).__name__}")
-    return Subject(name, value.system, value)
+    return Subject(name, value.system, value, state_beside="q0" in beside and state_beside)
 
 
 def _attribute(module: ModuleType, attribute: str, path: Path, kinds: tuple[type, ...]) -> object:

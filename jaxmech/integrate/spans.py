@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.system import Params, System
+from jaxmech.utils.arrays import AnyArray, HostArray
 from jaxmech.utils.checks import naming_missing
 from jaxmech.utils.jit_cache import kept_by
 
@@ -52,7 +53,7 @@ class Interval(eqx.Module):
     span: Span
     turns: Bool[Array, " *S"]
 
-    def turning(self, condition: Array) -> "Interval":
+    def turning(self, condition: Array | HostArray) -> "Interval":
         """The same span; the motion may turn only under a condition."""
         return Interval(self.span, self.turns & condition)
 
@@ -63,7 +64,7 @@ class AllTime(eqx.Module):
     def __bool__(self) -> Literal[False]:
         return False
 
-    def turning(self, condition: Array) -> "AllTime":
+    def turning(self, condition: Array | HostArray) -> "AllTime":
         """The same."""
         return self
 
@@ -112,8 +113,8 @@ def _inside(t: Array, span: Span) -> Array:
 
 
 def interval_at(
-    times: Float[Array, " K"], instants: Float[Array, " *S"], first: Array, last: Array,
-    ends: Float[Array, " E"] = NO_TIMES, begins: Float[Array, " *S"] | None = None,
+    times: Float[AnyArray, " K"], instants: Float[Array, " *S"], first: Array, last: Array,
+    ends: Float[AnyArray, " E"] = NO_TIMES, begins: Float[Array, " *S"] | None = None,
 ) -> AnyInterval:  # fmt: skip
     """The intervals of steps around some times of a run from `first` to `last`.
 
@@ -154,7 +155,7 @@ def sorted_ends(times: Float[Array, " K"], first: Array, last: Array) -> Float[A
     return jnp.pad(ordered, 1, constant_values=(-jnp.inf, jnp.inf))
 
 
-def intervals_of(ts: Float[Array, " N"], times: "AnyInterval | Array") -> AnyInterval:
+def intervals_of(ts: Float[Array, " N"], times: "AnyInterval | Array | HostArray") -> AnyInterval:
     """The intervals between save times, among which are the times at which a step ends.
 
     They may be known instead of these times.
@@ -308,7 +309,7 @@ class StepSegments(eqx.Module):
 
 
 def segments(
-    ts: Array, per_save: int, steps: int, times: AnyInterval | Array = NO_TIMES
+    ts: Array, per_save: int, steps: int, times: AnyInterval | Array | HostArray = NO_TIMES
 ) -> StepSegments:
     """The segments, of `steps` steps each, of a run with `per_save` steps per save interval.
 

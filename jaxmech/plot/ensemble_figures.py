@@ -26,7 +26,6 @@ from jaxmech.plot.panels import (
     BLUE,
     GREY,
     MOST_PANELS,
-    ORANGE,
     Panels,
     add_axes,
     columns_of,
@@ -357,11 +356,7 @@ def _figures(trajectory: ReplayedTrajectory) -> Iterator[tuple[str, Figure]]:
         labelled(ax, "t [s]", names[k])
     yield "coordinates", figure
     figure, ax = single()
-    smallest = np.finfo(float).tiny
-    for name, color in (("position_residual", BLUE), ("velocity_residual", ORANGE)):
-        size = np.maximum(values[name], smallest)
-        ax.semilogy(ts, size, color=color, label=name.replace("_", " "))
-    labelled(ax, "t [s]", "constraint residual", legend=True)
+    drift(ts, values["position_residual"][None], values["velocity_residual"][None], ax=ax)
     yield "residuals", figure
     figure, ax = single()
     ax.plot(ts, values["energy"], color=BLUE)

@@ -11,7 +11,7 @@ import pytest
 from jaxmech.cli.main import main
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, run_study
-from jaxmech.ensemble.finished.replay import SERIES
+from jaxmech.ensemble.study import SAVED
 from jaxmech.status import Status
 from tests.ensemble.studies import (
     PENDULUM,
@@ -42,7 +42,7 @@ def test_it_has_the_bits_of_the_study(bad, good) -> None:
     stored = arrays(bad)
     index = int(np.flatnonzero((stored["status"] == 0) == good)[2])
     found = replayed(bad, index)
-    assert set(SERIES) < set(found.compared)
+    assert set(SAVED) < set(found.compared)
     assert all(found.compared.values())
     for name in ("q", "v", "energy"):
         assert found.values[name].tobytes() == stored[name][index].tobytes()
