@@ -32,6 +32,7 @@ from jaxmech.integrate.spans import (
 )
 from jaxmech.integrate.steps import FixedSteps, Tolerance
 from jaxmech.system import Params, System
+from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.checks import as_numbers
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.tracers import actual
@@ -54,7 +55,7 @@ class Run(eqx.Module):
 
     params: Params
     tolerance: Tolerance | None
-    times: Float[Array, " K"]
+    times: Float[AnyArray, " K"]
     scheme: Scheme = eqx.field(static=True)
     derivative: AbstractDerivative = eqx.field(static=True)
     event_set: EventSet = eqx.field(static=True)
@@ -227,7 +228,7 @@ _NEAR = 4.0  # units of round-off of the largest time
 
 def with_samples(
     system: System, rows: tuple[Array, Array, Float[Array, " T"]], ends: tuple[Array, Array],
-    params: Params, times: Float[Array, " K"], events: Events | None,
+    params: Params, times: Float[AnyArray, " K"], events: Events | None,
     intervals: AnyInterval = ALL_TIME,
 ) -> Float[Array, " T k"]:  # fmt: skip
     """v of the rows q, v and t of a run between its `ends`, with what controllers compute then.

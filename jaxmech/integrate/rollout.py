@@ -32,6 +32,7 @@ from jaxmech.properties import Drive
 from jaxmech.stabilization import Projection
 from jaxmech.status import Status
 from jaxmech.system import Params
+from jaxmech.utils.arrays import AnyArray
 
 
 class Trajectory(eqx.Module):
@@ -105,7 +106,7 @@ _End = tuple[Array, Array, SegmentEvents]
 
 def rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, *, segment: int | None = None,
-    event_set: EventSet = NO_EVENTS, times: AnyInterval | Array = NO_TIMES,
+    event_set: EventSet = NO_EVENTS, times: AnyInterval | AnyArray = NO_TIMES,
 ) -> tuple[Trajectory, _End]:  # fmt: skip
     """The trajectory from (q0, v0) saved at ts, and the data of its S segments.
 

@@ -78,7 +78,7 @@ def within(interval: AnyInterval, params: Params) -> Params:
     return Timed(params, interval.span) if interval else params
 
 
-def with_spans(system: System, times: Float[Array, " K"]) -> System:
+def with_spans(system: System, times: Float[AnyArray, " K"]) -> System:
     """The system for steps that end at these times: one with `Timed` parameters, if any."""
     return within_spans(system) if times.size else system
 
@@ -147,7 +147,7 @@ def interval_at(
     return Interval(span, sign * begin == begins)
 
 
-def sorted_ends(times: Float[Array, " K"], first: Array, last: Array) -> Float[Array, " E"]:
+def sorted_ends(times: Float[AnyArray, " K"], first: Array, last: Array) -> Float[Array, " E"]:
     """Many times in the order of a run, between minus and plus infinity; nothing for few times."""
     if times.size <= COMPARED:
         return jnp.zeros(0, times.dtype)
@@ -191,7 +191,7 @@ class StepGrid(eqx.Module):
         return _known_grid(ts.tobytes(), times.tobytes(), ts.dtype, inserted)
 
     @staticmethod
-    def of(ts: Float[Array, " T"], times: Float[Array, " K"]) -> "StepGrid":
+    def of(ts: Float[Array, " T"], times: Float[AnyArray, " K"]) -> "StepGrid":
         """Merge save times with times at which a step ends."""
         sign = jnp.sign(ts[-1] - ts[0])
         saves = sign * ts
@@ -257,7 +257,7 @@ class EvenSteps(eqx.Module):
     total: Int[Array, ""]
 
     @staticmethod
-    def of(ts: Float[Array, "2"], times: Float[Array, " K"], step_count: Array) -> "EvenSteps":
+    def of(ts: Float[Array, "2"], times: Float[AnyArray, " K"], step_count: Array) -> "EvenSteps":
         """Divide the run."""
         first, last = ts
         duration = last - first

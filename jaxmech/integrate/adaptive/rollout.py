@@ -50,6 +50,7 @@ from jaxmech.integrate.spans import (
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.status import Status, succeeded
 from jaxmech.system import Params
+from jaxmech.utils.arrays import AnyArray
 
 _SUSPICIOUS = 15  # steps at the limit of stability in a row, nearly, that make a system stiff
 _CLEARED = 6  # other steps in a row that end the suspicion
@@ -60,7 +61,7 @@ _STUCK = 1e-9  # fraction of the run: a shorter step from one event to the next 
 
 def adaptive_rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance,
-    *, segment: int, event_set: EventSet = NO_EVENTS, times: Array = NO_TIMES,
+    *, segment: int, event_set: EventSet = NO_EVENTS, times: AnyArray = NO_TIMES,
 ) -> tuple[Trajectory, StepRecord]:  # fmt: skip
     """The trajectory from (q0, v0) saved at ts, and its moves in segments.
 

@@ -19,6 +19,7 @@ from jaxmech.integrate.steps.policies import AbstractSteps
 from jaxmech.properties import function_values
 from jaxmech.signal import Signal, is_signal
 from jaxmech.system import Params, System
+from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.jit_cache import jit_of
@@ -29,7 +30,7 @@ _MEMBERS = 1024  # of a batch, for which samples are counted
 
 
 def step_times(
-    system: System, given_times: Float[Array, " G"], ts: Float[Array, " T"], params: Params,
+    system: System, given_times: Float[AnyArray, " G"], ts: Float[Array, " T"], params: Params,
     saves: Any,
 ) -> Any:  # fmt: skip
     """The times at which a step ends, shape (K,): given ones and the knots of inputs.
