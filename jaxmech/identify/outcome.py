@@ -42,19 +42,6 @@ def result_of(task: Task, solved: Solved, others: Sequence[Recording], params0: 
     unknowns = data.unknowns(problem.layout.size, origin.first)
     size, standard = _standard(task, solved, count - unknowns)
     related = correlated(task, made, standard) is not None
-    noise = Noise(
-        size=size,
-        sensors=None if task.weighted else estimated(task, solved.y, solved.conditions).sd,
-        stated=task.weighted,
-        correlated=related,
-        correlation_times=(
-            None if task.noise is None else np.asarray(solved.conditions.correlation_time)
-        ),
-        residuals=standard,
-        law=description(task),
-        parameters=noise_parameters(task),
-        log_likelihood=log_likelihood(task, solved.y, solved.conditions),
-    )
     values, information = _information(task, solved, unknowns, correlated=related)
     nearby, base = partial(_nearby, task, solved), partial(_base, task, made, params)
     grows = may_grow(task, task.evaluator.at(solved.y))
@@ -69,7 +56,7 @@ def result_of(task: Task, solved: Solved, others: Sequence[Recording], params0: 
         initial_states=_starts(task, u, made),
         optimization=_optimization(task, solved),
         information=information,
-        noise=noise,
+        noise=_noise(task, solved, size, standard, correlated=related),
         count=count,
         unknowns=unknowns,
         integration_error=solved.integration_error,
@@ -79,6 +66,23 @@ def result_of(task: Task, solved: Solved, others: Sequence[Recording], params0: 
         density=Density(task, solved),
         bounds=problem.layout.bounds(data.leaves),
         priors=_priors(solved),
+    )
+
+
+def _noise(
+    task: Task, solved: Solved, size: float, residuals: tuple[np.ndarray, ...], *, correlated: bool
+) -> Noise:
+    y, conditions = solved.y, solved.conditions
+    return Noise(
+        size=size,
+        sensors=None if task.weighted else estimated(task, y, conditions).sd,
+        stated=task.weighted,
+        correlated=correlated,
+        correlation_times=None if task.noise is None else np.asarray(conditions.correlation_time),
+        residuals=residuals,
+        law=description(task),
+        parameters=noise_parameters(task),
+        log_likelihood=log_likelihood(task, y, conditions),
     )
 
 

@@ -164,19 +164,9 @@ def posterior(
     def log_density(x: jax.Array) -> jax.Array:
         return density.log_density(best + scale @ x)
 
-    def chain(key: jax.Array, x: jax.Array) -> Any:
-        first, second = jax.random.split(key)
-        adapted, _ = blackjax.window_adaptation(blackjax.nuts, log_density).run(first, x, warmup)
-        kernel = blackjax.nuts(log_density, **adapted.parameters)
-
-        def step(state: Any, key: jax.Array) -> Any:
-            state, info = kernel.step(key, state)
-            return state, (state.position, info.is_divergent)
-
-        return jax.lax.scan(step, adapted.state, jax.random.split(second, draws))[1]
-
     x0 = _begin(log_density, chains, best.size, seed)
     keys = jax.random.split(jax.random.key(seed), chains)
+    chain = _chain(blackjax, log_density, warmup, draws)
     x, divergent = jax.jit(jax.vmap(chain))(keys, x0)
     unknowns = best[None, None] + x @ scale.T
     samples = jax.jit(jax.vmap(jax.vmap(density.numbers)))(unknowns)
@@ -197,6 +187,23 @@ def posterior(
         r_hat=r_hat,
         effective=effective,
     )
+
+
+def _chain(blackjax: Any, log_density: Any, warmup: int, draws: int) -> Any:
+    """A function chain(key, x0) with the positions and divergences of the draws of NUTS."""
+
+    def chain(key: jax.Array, x: jax.Array) -> Any:
+        first, second = jax.random.split(key)
+        adapted, _ = blackjax.window_adaptation(blackjax.nuts, log_density).run(first, x, warmup)
+        kernel = blackjax.nuts(log_density, **adapted.parameters)
+
+        def step(state: Any, key: jax.Array) -> Any:
+            state, info = kernel.step(key, state)
+            return state, (state.position, info.is_divergent)
+
+        return jax.lax.scan(step, adapted.state, jax.random.split(second, draws))[1]
+
+    return chain
 
 
 def _density(fit: Fit) -> Density:

@@ -134,6 +134,7 @@ def _convolution() -> np.ndarray:
     return H - starts @ np.linalg.lstsq(starts, H, rcond=None)[0]
 
 
+@pytest.mark.slow
 def test_an_input_of_given_energy_is_the_first_singular_vector() -> None:
     """The sensors are linear in gain times input: the information of it is E sigma_1^2 / dt."""
     budget = Energy("push", 4.0)
@@ -193,6 +194,7 @@ def test_budgets_of_other_inputs_are_functions() -> None:
     assert Energy(torque, 1.0).title == "Energy of torque"
 
 
+@pytest.mark.slow
 def test_steps_are_chosen_from_the_experiments() -> None:
     """Without a warning, which would be an error here, and so that they make no difference."""
     spring = System(lambda q, v, t, p: 0.5 * (v @ v - p["k"] * q @ q), coordinates=("x",))

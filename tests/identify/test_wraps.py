@@ -8,7 +8,7 @@ import pytest
 from jaxmech import FixedSteps, simulate
 from jaxmech.config.errors import StudyError
 from jaxmech.identify import Recording, fit, read_frame
-from jaxmech.identify.data.recording import jumps
+from jaxmech.identify.inference.remarks import jumps
 from jaxmech.plot.fit import fit_over_data
 from tests.identify.swings import BEGIN, CARTESIAN, FREE, SWING, TRUTH, on_the_rod
 from tests.identify.swings import angle as observed_angle

@@ -3,7 +3,7 @@
 Residuals of sensors that wrap, such as an encoder that jumps from pi to -pi, are followed here.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from reprlib import repr as short
 from typing import Any
@@ -16,11 +16,6 @@ from jaxtyping import Array, Float
 from jaxmech.identify.data.inputs import checked_inputs
 from jaxmech.signal import Signal
 from jaxmech.utils.checks import require_positive_integer
-
-_TURNS = {2 * np.pi: "2 pi", 360.0: "360"}
-_NEAR = 0.2  # of a turn, by which a jump may differ from it
-_WITHIN = 1.01  # turns, in which a sensor that wraps stays
-_SLOW = 0.25  # of a turn, the most that usual samples differ from their neighbours
 
 
 def followed(
@@ -82,34 +77,6 @@ def unwrapped(samples: np.ndarray, period: float) -> np.ndarray:
     result = samples.copy()
     result[seen] = np.unwrap(samples[seen], period=period)
     return result
-
-
-def jumps(recordings: Sequence[Any]) -> Iterator[str]:
-    """A warning of the first sensor that jumps by a turn, unless that is stated.
-
-    Example:
-        >>> from jaxmech.identify import Recording
-        >>> angle = np.linspace(0.0, 9.0, 50)
-        >>> turning = Recording(angle, (angle + np.pi) % (2 * np.pi) - np.pi, [0.0], [1.0])
-        >>> next(jumps([turning])).partition(";")[0]
-        'Sensor 0 jumps by nearly 2 pi between neighbouring samples (at 3.306)'
-    """
-    for recording in recordings:
-        for sensor, column in enumerate(recording.observed.T):
-            seen = np.isfinite(column) & (recording.periods[sensor] == 0)
-            steps, times = np.abs(np.diff(column[seen])), recording.ts[seen][1:]
-            for turn, name in _TURNS.items() if len(steps) > 1 else ():
-                at = np.flatnonzero(np.abs(steps - turn) < _NEAR * turn)
-                within = np.ptp(column[seen]) <= _WITHIN * turn
-                if at.size and within and np.median(steps) < _SLOW * turn:
-                    location = f" of {recording.name}" if recording.name else ""
-                    yield (
-                        f"Sensor {sensor}{location} jumps by nearly {name} between neighbouring "
-                        f"samples (at {times[at[0]]:.4g}); if it is an angle that wraps, state "
-                        f"`wraps={{{sensor}: {'2 * np.pi' if turn < 360 else '360'}}}` of "
-                        'its Recording, or `wraps = ["its column"]` in a table.'
-                    )
-                    return
 
 
 Pair = tuple[Any, Any]

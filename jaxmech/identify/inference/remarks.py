@@ -15,7 +15,7 @@ from jaxtyping import Array
 
 from jaxmech.identify.base_parameters import impossible
 from jaxmech.identify.data.inputs import with_inputs
-from jaxmech.identify.data.recording import jumps
+from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import Segments
 from jaxmech.identify.inference.information import percent
 from jaxmech.identify.inference.misfit import (
@@ -266,6 +266,40 @@ def _spread(task: Task, solved: Solved, unknowns: int) -> HostArray:
     # Where motions fail as soon as that, nothing is known.
     few = len(logs) < _DRAWS // 2
     return np.full(task.problem.layout.size, np.inf) if few else np.std(logs, axis=0)
+
+
+_TURNS = {2 * np.pi: "2 pi", 360.0: "360"}
+_NEAR = 0.2  # of a turn, by which a jump may differ from it
+_WITHIN = 1.01  # turns, in which a sensor that wraps stays
+_SLOW = 0.25  # of a turn, the most that usual samples differ from their neighbours
+
+
+def jumps(recordings: Sequence[Recording]) -> Iterator[str]:
+    """A warning of the first sensor that jumps by a turn, unless that is stated.
+
+    Example:
+        >>> from jaxmech.identify import Recording
+        >>> angle = np.linspace(0.0, 9.0, 50)
+        >>> turning = Recording(angle, (angle + np.pi) % (2 * np.pi) - np.pi, [0.0], [1.0])
+        >>> next(jumps([turning])).partition(";")[0]
+        'Sensor 0 jumps by nearly 2 pi between neighbouring samples (at 3.306)'
+    """
+    for recording in recordings:
+        for sensor, column in enumerate(recording.observed.T):
+            seen = np.isfinite(column) & (recording.periods[sensor] == 0)
+            steps, times = np.abs(np.diff(column[seen])), recording.ts[seen][1:]
+            for turn, name in _TURNS.items() if len(steps) > 1 else ():
+                at = np.flatnonzero(np.abs(steps - turn) < _NEAR * turn)
+                within = np.ptp(column[seen]) <= _WITHIN * turn
+                if at.size and within and np.median(steps) < _SLOW * turn:
+                    location = f" of {recording.name}" if recording.name else ""
+                    yield (
+                        f"Sensor {sensor}{location} jumps by nearly {name} between neighbouring "
+                        f"samples (at {times[at[0]]:.4g}); if it is an angle that wraps, state "
+                        f"`wraps={{{sensor}: {'2 * np.pi' if turn < 360 else '360'}}}` of "
+                        'its Recording, or `wraps = ["its column"]` in a table.'
+                    )
+                    return
 
 
 def remarks(

@@ -160,19 +160,14 @@ def parameters(
         _require_known(argument, table, [names[k] for k in chosen])
     starts = [np.asarray(x) for x in leaves]
     fitted: list[FreeLeaf] = []
-    fitted_names: list[str] = []
-    priors: list[np.ndarray] = []
     for k in chosen:
-        if k in together:
+        if k not in together:
+            fitted.append(_single(names[k], k, starts[k], bounds))
+        elif k == min(together[k][1]):
             body, indices = together[k]
-            if k != min(indices):
-                continue
-            leaf = _body(others[body], indices, names, starts, bounds)
-        else:
-            leaf = _single(names[k], k, starts[k], bounds)
-        fitted.append(leaf)
-        fitted_names += _names(leaf, names, starts)
-        priors += _priors(leaf, names, starts, prior)
+            fitted.append(_body(others[body], indices, names, starts, bounds))
+    priors = [pair for leaf in fitted for pair in _priors(leaf, names, starts, prior)]
+    fitted_names = (name for leaf in fitted for name in _names(leaf, names, starts))
     layout = ParameterLayout(structure, tuple(fitted), tuple(fitted_names))
     return Parameters(layout, tuple(leaves), *np.reshape(priors, (-1, 2)).T)
 

@@ -59,20 +59,8 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     """The task that the arguments of `fit` describe."""
     given = require_same_sensors(named(recordings, "recordings"))
     given, subject = _with_controllers(given, subject, settings)
-    shared_params = without_inputs(subject.params, tuple(given[0].inputs))
-    free_names = subject.free
-    if free_names is None:
-        free_names = numbers_besides_signals(shared_params)
-    found = parameters(
-        shared_params, free=free_names, bounds=subject.bounds, prior=subject.prior,
-        bodies=bodies_of(subject.system),
-    )  # fmt: skip
-    system = subject.system
-    observe = subject.observe or DefaultSensors(len(system.states), system.held)
-    policies = settings.method, settings.steps, settings.projection, settings.formulation
-    scheme = Scheme.of(subject.system, *policies)
-    problem = FitProblem(scheme, observe, subject.start, found.layout)
-    horizon = settings.horizon
+    found, problem = _problem(subject, given[0], settings)
+    horizon, scheme = settings.horizon, problem.scheme
     params = jax.tree.unflatten(found.layout.structure, found.leaves)
     free = settings.initial_states == "free"
     states = [consistent_start(problem, params, one, free=free) for one in given]
@@ -108,6 +96,24 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
         problem, data, conditions, origin, y, longest, hard, weighted, evaluator, chooses,
         settings.loss, settings.noise,
     )  # fmt: skip
+
+
+def _problem(
+    subject: Identifiable, recording: Recording, settings: Settings
+) -> tuple[Parameters, FitProblem]:
+    """The fitted parameters, and what is static, for recordings with the same inputs as one."""
+    system, shared = subject.system, without_inputs(subject.params, tuple(recording.inputs))
+    found = parameters(
+        shared,
+        free=numbers_besides_signals(shared) if subject.free is None else subject.free,
+        bounds=subject.bounds,
+        prior=subject.prior,
+        bodies=bodies_of(system),
+    )
+    observe = subject.observe or DefaultSensors(len(system.states), system.held)
+    policies = settings.method, settings.steps, settings.projection, settings.formulation
+    scheme = Scheme.of(system, *policies)
+    return found, FitProblem(scheme, observe, subject.start, found.layout)
 
 
 def _with_controllers(
