@@ -139,7 +139,7 @@ def test_invalid_arguments(options: dict[str, Any], message: str) -> None:
     [
         ({"m": float("nan")}, "`params0.*finite"),
         ({"n": True}, "write numbers instead of truth values"),
-        ({}, "`free` must leave at least one"),
+        ({}, "`params0` must hold the initial values"),
     ],
 )
 def test_invalid_parameters(params: Any, message: str) -> None:
