@@ -19,7 +19,7 @@ from jaxmech.integrate.methods.runge_kutta import (
 )
 from jaxmech.integrate.spans import AnyInterval
 from jaxmech.integrate.steps import AbstractSteps, Adaptive, FixedSteps, method_and_steps
-from jaxmech.integrate.switches import gap_count, without_last
+from jaxmech.integrate.switches import gap_count, with_shared_rows, without_last
 from jaxmech.properties import Drive, drive_of, singular_mass
 from jaxmech.quasi_velocities import require_plain_velocities
 from jaxmech.stabilization import AbstractStabilization, Free, Projection, RowsBefore
@@ -117,13 +117,17 @@ class Scheme:
         return replace(self, stabilization=self.stabilization.lazy())
 
     def by_contact(self, params: Params, run: Callable[["Scheme"], _Result]) -> _Result:
-        """What `run` returns for the scheme, or for that without gaps if none is closed."""
+        """What `run` returns for the scheme, or for that without gaps if none is closed.
+
+        Of gaps that are not closed at once, `run` sees one.
+        """
         count = gap_count(self.system)
         if not count:
             return run(self)
         without = replace(self, system=without_last(self.system, count))
         is_closed = params.active[-count:].any()
-        result: _Result = jax.lax.cond(is_closed, lambda: run(self), lambda: run(without))
+        closed = replace(self, system=with_shared_rows(self.system, count))
+        result: _Result = jax.lax.cond(is_closed, lambda: run(closed), lambda: run(without))
         return result
 
     def law(

@@ -15,6 +15,7 @@ from jaxmech.integrate.methods.implicit_equations import StepData
 from jaxmech.integrate.methods.rattle import RATTLE, Advance, StepStart
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKutta
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.switches import gap_count
 from jaxmech.stabilization import RowsBefore
 from jaxmech.status import Status
 from jaxmech.system import Params
@@ -59,7 +60,20 @@ def step(
         extents = extents_at(scheme.system, state.q, state.v, state.t, params)
     # A step is the same for any number of steps, and traced once for all of them.
     single = scheme.with_one_step()
-    return single.by_contact(params, lambda scheme: _step(scheme, state, h, params, extents))
+    end, info = single.by_contact(params, lambda scheme: _step(scheme, state, h, params, extents))
+    if gap_count(scheme.system):
+        info = replace(info, good=info.good & is_finite(end.q, end.v))
+    return end, info
+
+
+def is_finite(q: Array, v: Array) -> Bool[Array, ""]:
+    """Whether a state is finite.
+
+    Native code folds products with zero where NaN would show in such a test, but does not see the
+    tests within a branch.
+    """
+    finite: Array = jnp.isfinite(q.sum() + v.sum())
+    return finite
 
 
 @jit_of("scheme")

@@ -37,8 +37,11 @@ def plain(params: Params) -> Params:
 
 
 @kept_by(KEPT)
-def with_switches(system: System, names: tuple[str, ...]) -> System:
-    """The system with a switch for each of the named constraints, and `Switched` parameters."""
+def with_switches(system: System, names: tuple[str, ...], slots: tuple[int, ...] = ()) -> System:
+    """The system with a switch for each of the named constraints, and `Switched` parameters.
+
+    `slots` are the rows of its gaps where any is closed (`with_shared_rows`).
+    """
 
     def unswitched(fn: Callable[..., Any], role: str) -> Callable[..., Any]:
         def value(*args: Any) -> Any:
@@ -51,14 +54,15 @@ def with_switches(system: System, names: tuple[str, ...]) -> System:
     def switched(constraint: AbstractConstraint) -> AbstractConstraint:
         if constraint.name not in names:
             return constraint
-        number, is_gap = names.index(constraint.name), constraint.name in gaps
-        return replace(constraint, fn=_Switch(constraint.fn, number, is_gap))
+        number, slot = names.index(constraint.name), slot_of.get(constraint.name)
+        return replace(constraint, fn=_Switch(constraint.fn, number, slot))
 
-    gaps = {
+    gaps = [
         c.name
         for c in system.constraints
         if isinstance(c, Holonomic) and isinstance(c.fn, Component)
-    }
+    ]
+    slot_of = dict(zip(gaps, slots or range(len(gaps)), strict=True))
     system = system.with_functions(unswitched)
     return replace(system, constraints=tuple(map(switched, system.constraints)))
 
@@ -69,7 +73,7 @@ class _Switch:
 
     fn: Callable[..., Any]
     number: int
-    is_gap: bool
+    slot: int | None  # of a gap
 
     def __call__(self, *args: Any) -> Any:
         residual = jnp.asarray(self.fn(*args))
@@ -82,7 +86,7 @@ def gap_count(system: System) -> int:
     """The number of gaps that are the last constraints of a system: none if it has friction."""
     count = 0
     for constraint in reversed(system.constraints):
-        if not (isinstance(constraint.fn, _Switch) and constraint.fn.is_gap):
+        if not (isinstance(constraint.fn, _Switch) and constraint.fn.slot is not None):
             break
         count += 1
     return count
@@ -93,3 +97,34 @@ def without_last(system: System, count: int) -> System:
     """The system without its last constraints."""
     shorter = replace(system, constraints=system.constraints[: len(system.constraints) - count])
     return shorter.with_singular_mass(system.singular_mass)
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """The function of gaps that share a row: the first of them that is closed, or zero."""
+
+    gaps: tuple[_Switch, ...]
+
+    def __call__(self, *args: Any) -> Any:
+        *others, last = self.gaps
+        residual = last(*args)
+        for gap in reversed(others):
+            residual = jnp.where(args[-1].active[gap.number], gap(*args), residual)
+        return residual
+
+
+@kept_by(KEPT)
+def with_shared_rows(system: System, count: int) -> System:
+    """The system, whose last `count` constraints are gaps, with a row for each of their slots."""
+    first = len(system.constraints) - count
+    own, gaps = system.constraints[:first], system.constraints[first:]
+    switches: dict[int, list[_Switch]] = {}
+    for gap in gaps:
+        assert isinstance(gap.fn, _Switch)
+        assert gap.fn.slot is not None
+        switches.setdefault(gap.fn.slot, []).append(gap.fn)
+    if len(switches) == count:
+        return system
+    pairs = zip(gaps, switches.values(), strict=False)  # named like some gap
+    rows = tuple(replace(gap, fn=_Shared(tuple(members))) for gap, members in pairs)
+    return replace(system, constraints=(*own, *rows)).with_singular_mass(system.singular_mass)

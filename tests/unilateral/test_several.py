@@ -9,6 +9,7 @@ import pytest
 import scipy.integrate
 
 import jaxmech as jm
+from jaxmech.integrate.events.gaps import Gaps
 from tests.unilateral.systems import ROW_OF_BALLS, G, falling, free
 
 STEPS = jm.FixedSteps(10)
@@ -222,3 +223,26 @@ def test_gaps_in_quasi_velocities() -> None:
     rest_of_time = 0.8 - hit
     expected = 0.5 * G * hit * rest_of_time - G * rest_of_time**2 / 2
     np.testing.assert_allclose(sol.q[-1], [0.0, expected], atol=1e-12)
+
+
+def test_two_stops_of_a_joint_share_a_row() -> None:
+    def gaps(q: Any, t: Any, p: Any) -> Any:
+        return jnp.array([q[0] + p["lower"], p["upper"] - q[0], q[1], q[1] + q[0]])
+
+    stops = jm.Unilateral(gaps, name="stops")
+    pull = jnp.array([1.0, 0.0])
+    system = jm.System(free, [stops], lambda q, v, t, p: p["pull"] * pull, coordinates=("x", "y"))
+    p = {"lower": jnp.array(1.0), "upper": jnp.array(2.0), "pull": jnp.array(3.0)}
+    q0, ts = jnp.array([1.5, 4.0]), jnp.linspace(0.0, 2.0, 3)
+    assert Gaps.of(system, q0, ts[0], p).slots == (0, 0, 1, 2)
+
+    def pulled(pull: Any) -> Any:
+        params = {**p, "pull": pull}
+        sol = jm.simulate(system, q0, jnp.zeros(2), ts, params, steps=STEPS)
+        return sol, jm.observe(system, sol, params).multipliers["stops"]
+
+    sol, pushes = jax.jit(jax.vmap(pulled))(jnp.array([3.0, -4.0]))
+    np.testing.assert_allclose(sol.q[:, -1, 0], [2.0, -1.0], atol=1e-12)
+    np.testing.assert_allclose(pushes[:, -1], [[0, 3, 0, 0], [4, 0, 0, 0]], atol=1e-9)
+    counts = [sol.events[f"stops[{k}] closes"].count for k in (0, 1)]
+    np.testing.assert_array_equal(counts, [[0, 1], [1, 0]])

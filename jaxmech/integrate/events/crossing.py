@@ -23,7 +23,7 @@ from jaxmech.integrate.events.impacts import MotionState
 from jaxmech.integrate.events.log import EventState, Occurrences
 from jaxmech.integrate.events.step_search import StepSearch
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step import StepInfo, StepState, step
+from jaxmech.integrate.step import StepInfo, StepState, is_finite, step
 from jaxmech.status import Status
 from jaxmech.system import Params
 
@@ -71,7 +71,8 @@ def through_events(
         size = (search.u - search.base_u) * h
         base = StepState(search.base_q, search.base_v, from_t)
         end, info = make_step(base, size, active_params)
-        q, v, info = end.q, end.v, replace(info, correction=None)
+        good = info.good & is_finite(search.base_q, search.base_v)
+        q, v, info = end.q, end.v, replace(info, correction=None, good=good)
         values = event_set.values(scheme, q, v, to_t, active_params)
         qdd = scheme.law(q, v, to_t, active_params)[1].qdd if with_qdd else None
         slopes = rates(event_set, scheme, q, v, to_t, h, active_params, qdd)
@@ -229,10 +230,12 @@ def _occurred(
     outcome, speeds = jnp.zeros(event_set.words, q.dtype), event_state.speeds
     if event_set.has_transitions:
         state = MotionState(q, v, to_t, speeds, h, accuracy)
-        q, v, status, active, outcome, speeds = event_set.after(
+        q, v, status, active, outcome, speeds, multipliers = event_set.after(
             scheme, index, state, params, event_state.active, extents=extents
         )
-        values = event_set.values(scheme, q, v, to_t, event_set.params(params, active))
+        values = event_set.values(scheme, q, v, to_t, event_set.params(params, active), multipliers)
+        if event_set.gaps:
+            values = jnp.where(interrupts, values, search.values)
     # Only a transition by a function can move the state anywhere, so only then is the side
     # computed.
     side = jnp.zeros_like(event_state.signs)
@@ -260,7 +263,7 @@ def _occurred(
     )
     # Without a crossing the bracket has closed on a step that failed.
     met = status == Status.OK
-    good = search.info.good & met & crossed.any()
+    good = search.info.good & met & crossed.any() & is_finite(search.q, search.v) & is_finite(q, v)
     most = event_set.most_changes
     full = interrupts & jnp.where(is_due, search.at_once >= AT_ONCE, search.count >= most)
     rests = event_set.chosen(index, _resting(event_set, search, contacts, is_due))

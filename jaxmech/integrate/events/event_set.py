@@ -28,8 +28,8 @@ from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.rubbing import after_rubbing, rubbed_at
 from jaxmech.integrate.events.transitions import After, after_transition
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.switches import Switched, plain, with_switches
-from jaxmech.linalg import column_space_projector, matvec
+from jaxmech.integrate.switches import Switched, plain, with_shared_rows, with_switches
+from jaxmech.linalg import LDL, matvec
 from jaxmech.status import Status
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import naming_missing
@@ -48,6 +48,12 @@ class _Multipliers(NamedTuple):
     multipliers: dict[str, Array]
     rubbing: Rubbing | None = None  # of frictions
     slips: Array | None = None  # their velocities
+
+    @staticmethod
+    def by_name(gaps: Gaps, pushes: Array) -> "_Multipliers":
+        """Those of gaps alone, the first of the `pushes`."""
+        names = gaps.switches[: gaps.count]
+        return _Multipliers({name: pushes[k][None] for k, name in enumerate(names)})
 
 
 @dataclass(frozen=True)
@@ -199,56 +205,62 @@ class EventSet:
         return jnp.concatenate([jnp.stack([is_enabled(event) for event in own]), of_frictions])
 
     def values(
-        self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params
-    ) -> Float[Array, " E"]:
-        """The functions of the events; `params` are those of the scheme's system."""
+        self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params,
+        multipliers: Float[Array, " G"] | None = None,
+    ) -> Float[Array, " E"]:  # fmt: skip
+        """The functions of the events; `params` are those of the scheme's system.
+
+        The `multipliers` of gaps, where they are known, serve those that need nothing else.
+        """
         reactions: Any = None
         if any(event.needs_reactions for event in self.own_events):
             reactions = observed_at(scheme.system, scheme.formulation, q, v, t, params)
-        elif self.gaps and not self.gaps.frictions:
-            reactions = self._pushes(scheme, q, v, t, params)
-        plain_params = self.plain(params)
-        of_gaps = reactions
+        user, of_gaps = self.plain(params), reactions
         if self.gaps.frictions:
             of_gaps = self._pushes(scheme, q, v, t, params)
-        values = [event.value(q, v, t, plain_params, reactions) for event in self.own_events]
+        elif self.gaps and reactions is None:
+            of_gaps = (
+                _Multipliers.by_name(self.gaps, multipliers)
+                if multipliers is not None
+                else self._pushes(scheme, q, v, t, params)
+            )
+        values = [event.value(q, v, t, user, reactions) for event in self.own_events]
         rest = self.events[len(values) :]
-        values += [event.value(q, v, t, plain_params, of_gaps) for event in rest]
+        values += [event.value(q, v, t, user, of_gaps) for event in rest]
         return jnp.stack(values)
 
     def _pushes(
         self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params
     ) -> "_Multipliers":
         """The multipliers of the gaps, zero of open ones."""
-        count, names = self.gaps.equations, self.gaps.switches
-
-        def pushing() -> tuple[Array, Array]:
-            eom, law = scheme.law(q, v, t, params)
-            pushes = law.multipliers[-count:]
-
-            def smallest() -> Array:
-                return matvec(column_space_projector(eom.A), law.multipliers)[-count:]
-
-            if law.independent is None:
-                pushes = smallest()
-            elif len(law.multipliers) > 1:
-                flags = params.active[-len(self.gaps.switches) :][:count]
-                is_redundant = (flags & ~law.independent[-count:]).any()
-                pushes = jax.lax.cond(is_redundant, smallest, lambda: pushes)
-            return pushes, law.multipliers
-
-        if not self.gaps.frictions:
+        gaps, count = self.gaps, self.gaps.equations
+        if not gaps.frictions:
             # The law is evaluated once more only where a gap is closed.
             is_closed, zeros = params.active[-count:].any(), jnp.zeros(count, q.dtype)
-            pushes = jax.lax.cond(is_closed, lambda: pushing()[0], lambda: zeros)
-            return _Multipliers({name: pushes[k][None] for k, name in enumerate(names)})
-        pushes, multipliers = pushing()
-        by_name = {name: pushes[k][None] for k, name in enumerate(names[:count])}
-        frictions, user = self.gaps.frictions, self.plain(params)
+            pushes = jax.lax.cond(
+                is_closed, lambda: self._pushes_of_closed(scheme, q, v, t, params), lambda: zeros
+            )
+            return _Multipliers.by_name(gaps, pushes)
+        closed = params.active[-len(gaps.switches) :][:count]
+        pushes, multipliers = _smallest(scheme, q, v, t, params, closed)
+        frictions, user = gaps.frictions, self.plain(params)
         rubbing = Rubbing.at(frictions, params, pushes, multipliers)
         speeds = scheme.system.dynamics.speeds(q, v, t, params)
         slips = [f.constraint.fn(q, speeds, t, user) for f in frictions]
-        return _Multipliers(by_name, rubbing, jnp.stack(slips))
+        return _Multipliers.by_name(gaps, pushes)._replace(rubbing=rubbing, slips=jnp.stack(slips))
+
+    def _pushes_of_closed(
+        self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params
+    ) -> Float[Array, " G"]:
+        """The multipliers of the gaps, by the law in which gaps share rows."""
+        slots = np.array(self.gaps.slots)
+        closed = params.active[-len(slots) :]
+        shared = replace(scheme, system=with_shared_rows(scheme.system, len(slots)))
+        rows = jnp.stack([closed[slots == slot].any() for slot in range(slots.max() + 1)])
+        pushes = _smallest(shared, q, v, t, params, rows)[0][slots]
+        before = np.array([np.flatnonzero(slots == slot)[0] for slot in slots])
+        is_first = (before == np.arange(len(slots))) | ~closed[before]
+        return jnp.where(closed & is_first, pushes, 0.0)
 
     def crossed(
         self, signs: Int[Array, " E"], values: Float[Array, " E"], active: Bool[Array, " C"]
@@ -314,30 +326,33 @@ class EventSet:
         active = self.active()
         speeds = scheme.system.dynamics.speeds(q, v, t, self.params(params, active))
         speeds = jax.lax.stop_gradient(jnp.abs(speeds))
+        multipliers = None
         if self.gaps:
             state = MotionState(q, v, t, speeds, jnp.zeros_like(t), jnp.zeros_like(t))
-            active, status = self._begun(scheme, state, params, active)
-        values = self.values(scheme, q, v, t, self.params(params, active))
+            active, status, multipliers = self._begun(scheme, state, params, active)
+        values = self.values(scheme, q, v, t, self.params(params, active), multipliers)
         events = EventState.of(values, active, speeds, self.replay(q.dtype))
         signs = self.continued_signs(events.signs, values, active)
         return replace(events, signs=signs), status
 
     def _begun(
         self, scheme: Scheme, state: MotionState, params: Params, active: Bool[Array, " C"]
-    ) -> tuple[Bool[Array, " C"], Int[Array, ""]]:
-        """The switches at the start of a run, and a status."""
+    ) -> tuple[Bool[Array, " C"], Int[Array, ""], Float[Array, " G"]]:
+        """The switches at the start of a run, a status, and the multipliers of gaps."""
 
-        def decide() -> tuple[Array, Array]:
+        def decide() -> tuple[Array, Array, Array]:
             nothing = jnp.asarray(-1, jnp.int32)
             decided = self._decided(scheme, nothing, state, params, active)
-            return self._closed(decided.decisions, active), decided.status
+            closed = self._closed(decided.decisions, active)
+            return closed, decided.status, decided.multipliers
 
         if self.gaps.frictions:
             return decide()
         all_on = self.params(params, active | self._of_gaps)
         gap = gap_states(self.gaps, scheme.system, state, all_on)
         touches, ok = (gap.value <= gap.zero).any(), jnp.asarray(int(Status.OK), jnp.int32)
-        begun: tuple[Array, Array] = jax.lax.cond(touches, decide, lambda: (active, ok))
+        open_ = active, ok, jnp.zeros_like(gap.value)
+        begun: tuple[Array, Array, Array] = jax.lax.cond(touches, decide, lambda: open_)
         return begun
 
     def gaps_are_met(
@@ -431,8 +446,10 @@ class EventSet:
         q, v, status = moved
         state, active = state._replace(q=q, v=v), self._switched(index, active)
         number, speeds = jnp.asarray(int(Status.OK), jnp.int32), state.speeds
+        multipliers = None
         if outcome is None:
-            decisions, number, speeds = self._decided(scheme, index, state, params, active)
+            decided = self._decided(scheme, index, state, params, active)
+            decisions, number, speeds, multipliers = decided
             outcome = decisions.packed(q.dtype)
         decisions = GapDecisions.unpacked(jax.lax.stop_gradient(outcome), self.gaps)
         all_on = self.params(params, active | self._of_gaps)
@@ -446,6 +463,7 @@ class EventSet:
             jnp.where(changes, self._closed(decisions, active), active),
             outcome,
             speeds,
+            multipliers,
         )
 
     def _decided(
@@ -464,6 +482,29 @@ class EventSet:
 
 
 NO_EVENTS = EventSet()
+
+
+def _smallest(
+    scheme: Scheme, q: Array, v: Array, t: Array, params: Params, closed: Bool[Array, " G"]
+) -> tuple[Float[Array, " G"], Float[Array, " m"]]:
+    """The multipliers of the last rows, and of all.
+
+    The last ones have minimum norm if any of them that is `closed` depends on other rows.
+    """
+    eom, law = scheme.law(q, v, t, params)
+    count = len(closed)
+
+    def smallest() -> Array:
+        forces = matvec(eom.A.T, law.multipliers)
+        return LDL().factor(eom.A.T).min_norm_solve(forces)[0][-count:]
+
+    if law.independent is None:
+        return smallest(), law.multipliers
+    pushes = law.multipliers[-count:]
+    if len(law.multipliers) > 1:
+        is_redundant = (closed & ~law.independent[-count:]).any()
+        pushes = jax.lax.cond(is_redundant, smallest, lambda: pushes)
+    return pushes, law.multipliers
 
 
 @kept_by(32)

@@ -31,6 +31,7 @@ from jaxmech.integrate.switches import with_switches
 from jaxmech.system import Params, System
 from jaxmech.unilateral import Unilateral, require_restitutions
 from jaxmech.utils.jit_cache import kept_by
+from jaxmech.utils.probing import cached_by_shapes, concrete_at, generic
 from jaxmech.utils.tracers import actual
 from jaxmech.utils.trees import ByName
 
@@ -38,6 +39,7 @@ KEPT = 32  # systems
 _KEEP = 64  # occurrences of each event that are kept, if there are few events
 _KEEP_IN_ALL = 512  # occurrences of all events
 _MEMBERS = 1000  # of a batch whose restitutions are checked
+_EQUAL = 64.0  # units of round-off within which the sum of two gaps is constant
 _BITS = 23  # flags in a number, which every floating-point type holds exactly
 
 
@@ -83,6 +85,7 @@ class Gaps:
     unilateral: tuple[Unilateral, ...] = ()
     sizes: tuple[int, ...] = ()  # the number of gaps of each
     frictions: tuple[Friction, ...] = ()  # each of one slip velocity
+    slots: tuple[int, ...] = ()  # the row of each gap while any is closed: two may share one
 
     @staticmethod
     def of(system: System, q: Array, t: Array, params: Params) -> "Gaps":
@@ -98,7 +101,8 @@ class Gaps:
             if values is not None:
                 require_restitutions(u.name, values)
         frictions = frictions_of(system, gaps.names, q, t, params)
-        return replace(gaps, frictions=frictions)
+        slots = _slots(system, q, t, params) if gaps.count > 1 and not frictions else ()
+        return replace(gaps, frictions=frictions, slots=slots or tuple(range(gaps.count)))
 
     @cached_property
     def constraints(self) -> tuple[Holonomic, ...]:
@@ -116,6 +120,11 @@ class Gaps:
     def count(self) -> int:
         """The number C of gaps."""
         return sum(self.sizes)
+
+    @property
+    def rows(self) -> int:
+        """The number of gaps that can be closed at once."""
+        return len(set(self.slots))
 
     @property
     def equations(self) -> int:
@@ -166,7 +175,7 @@ class Gaps:
     def switched(self, system: System, names: tuple[str, ...]) -> System:
         """The system with switches, the last of which are those of the gaps and frictions."""
         whole = self.system(system)
-        switched = with_switches(whole, names)
+        switched = with_switches(whole, names, self.slots)
         if not self.frictions:
             return switched
         return with_sliding(switched, whole, self.frictions, self.equations)
@@ -209,6 +218,37 @@ class Gaps:
 
 
 NO_GAPS = Gaps()
+
+
+@cached_by_shapes
+def _slots(system: System, q: Array, t: Array, params: Params) -> tuple[int, ...]:
+    """A number for each gap, the same for two with a constant sum, such as the stops of a joint.
+
+    They are not closed at once.
+    """
+    unilateral = [u for u in system.unilateral if isinstance(u, Unilateral)]
+
+    def values(q: Array, t: Array, params: Params) -> Array:
+        return jnp.concatenate([u.constraint.value(q, t, params) for u in unilateral])
+
+    known = generic(params, 1)
+    first, second = concrete_at(
+        values, [(generic(q, seed), generic(t, seed), known) for seed in (2, 3)]
+    )
+    if first is None or second is None:
+        return ()
+    small = _EQUAL * float(np.finfo(first.dtype).eps) * (np.abs(first) + np.abs(second))
+    rows: list[int] = []  # the first gap of each
+    slots: list[int] = []
+    for k, change in enumerate(second - first):
+        opposite = [
+            row for row, j in enumerate(rows)
+            if slots.count(row) == 1 and abs(change) > small[k]
+            and abs(change + second[j] - first[j]) <= small[k] + small[j]
+        ]  # fmt: skip
+        slots.append(opposite[0] if opposite else len(rows))
+        rows += [] if opposite else [k]
+    return tuple(slots)
 
 
 @kept_by(KEPT)

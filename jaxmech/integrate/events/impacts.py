@@ -143,6 +143,43 @@ class Decided(NamedTuple):
     decisions: GapDecisions
     status: Int[Array, ""]
     speeds: Float[Array, " n"]  # the largest speeds so far, or those gained within a step
+    multipliers: Float[Array, " C"]  # of the gaps from then on
+
+
+class _Slots(NamedTuple):
+    """The few of C gaps that take part, in S slots: what is computed for them does not grow."""
+
+    gaps: Bool[Array, "S C"] | None  # the gap in each slot; None if there is a slot for each
+    members: Int[Array, ""]  # gaps that take part
+    size: int  # S
+
+    @staticmethod
+    def of(gaps: Gaps, takes_part: Bool[Array, " C"]) -> "_Slots":
+        """Slots for the flagged gaps."""
+        size = min(gaps.rows, MOST)
+        if size == gaps.count:
+            return _Slots(None, takes_part.sum(), size)
+        ranks = jnp.cumsum(takes_part) - 1
+        chosen = takes_part[None] & (ranks[None] == np.arange(size)[:, None])
+        return _Slots(chosen, takes_part.sum(), size)
+
+    @property
+    def used(self) -> Bool[Array, " S"] | bool:
+        """Flags of the slots with a gap."""
+        return True if self.gaps is None else self.gaps.any(1)
+
+    def of_slots(self, x: Array) -> Array:
+        """The entries of an array (C, ...) in the slots, zero or false in empty ones."""
+        if self.gaps is None:
+            return x
+        flags = self.gaps.reshape(*self.gaps.shape, *[1] * (x.ndim - 1))
+        return jnp.where(flags, x[None], jnp.zeros_like(x)[None]).sum(1, dtype=x.dtype)
+
+    def of_gaps(self, x: Array) -> Array:
+        """The entries (C,) of all gaps, from those (S,) of the slots."""
+        if self.gaps is None:
+            return x
+        return jnp.where(self.gaps, x[:, None], jnp.zeros_like(x)[:, None]).sum(0, dtype=x.dtype)
 
 
 def decided_at(
@@ -160,25 +197,31 @@ def decided_at(
     accelerations = jax.jit(partial(accelerations_of, scheme, base))
     state = with_gained_speeds(state, accelerations(state, params)[1])
     gap = gap_states(gaps, scheme.system, state, params)
+    slots = _Slots.of(gaps, closed | ((gap.value <= gap.zero) & (gap.rate <= gap.calm)))
+    gap, e, closed, opens = jax.tree.map(
+        slots.of_slots, (gap, gaps.restitutions(user_params, state.q.dtype), closed, opens)
+    )
+    gap = gap._replace(value=jnp.where(slots.used, gap.value, 1.0))
     W, motions = compliance(base, gap.slope, state, params)
-    e = gaps.restitutions(user_params, state.q.dtype)
     collision = Collision.of(gap, e, closed, is_still)
     goal = jnp.where(collision.first, (1 + collision.e) * collision.rate, 0.0)
-    P, hit, could_hit, few = _pushed(W, goal, collision.members)
+    P, hit, could_hit = _pushed(W, goal, collision.members)
     rate = collision.rate + matvec(W, P)
     v = state.v + matvec(motions.T, P)
 
     rests = collision.touches & (jnp.abs(rate) <= gap.calm) & ~opens
     after = state._replace(v=v)
     qdd, _ = accelerations(after, params)
-    w, size = _separation(gaps_of(gaps, scheme.system), after, qdd, params)
-    pushes, needed, could_rest, few_rest = _pushed(W, w, rests)
-    closed_now = _shared(W, w, size, rests, pushes, needed)
+    w, size = map(slots.of_slots, _separation(gaps_of(gaps, scheme.system), after, qdd, params))
+    pushes, needed, could_rest = _pushed(W, w, rests)
+    closed_now, multipliers = _shared(W, w, size, rests, pushes, needed)
     status = jnp.where(could_hit & could_rest, int(Status.OK), int(Status.CONTACT_UNSOLVED))
-    none = jnp.zeros(0, bool)
-    status = jnp.where(few & few_rest, status, int(Status.TOO_MANY_CONTACTS)).astype(jnp.int32)
-    rebounds = hit & collision.rebounds
-    return Decided(GapDecisions(hit, rebounds, closed_now, none, none), status, state.speeds)
+    few = slots.members <= slots.size
+    status = jnp.where(few, status, int(Status.TOO_MANY_CONTACTS)).astype(jnp.int32)
+    rebounds, none = hit & collision.rebounds, jnp.zeros(0, bool)
+    hit, rebounds, closed_now = map(slots.of_gaps, (hit, rebounds, closed_now))
+    decisions = GapDecisions(hit, rebounds, closed_now, none, none)
+    return Decided(decisions, status, state.speeds, slots.of_gaps(multipliers))
 
 
 def with_gained_speeds(state: MotionState, accelerations: Float[Array, " n"]) -> MotionState:
@@ -199,10 +242,11 @@ def accelerations_of(
 def _shared(
     W: Float[Array, "C C"], r: Float[Array, " C"], size: Float[Array, " C"],
     rests: Bool[Array, " C"], pushes: Float[Array, " C"], needed: Bool[Array, " C"],
-) -> Bool[Array, " C"]:  # fmt: skip
+) -> tuple[Bool[Array, " C"], Float[Array, " C"]]:  # fmt: skip
     """The gaps that share the pushes: all with multipliers of minimum norm, if none of them pulls.
 
-    Otherwise those that are `needed`. Gaps without a push are open, though bodies touch there.
+    Otherwise those that are `needed`. Gaps without a push are open, though bodies touch there. Also
+    the multipliers.
     """
     share = float(jnp.finfo(r.dtype).eps) ** 0.75
     small = share * (size + matvec(jnp.abs(W), pushes))
@@ -213,9 +257,10 @@ def _shared(
     least = share * jnp.abs(multipliers).max()
     is_valid = (jnp.abs(r + matvec(W, multipliers)) <= small).all()
     is_valid &= (multipliers >= -least).all()
-    return jnp.where(
+    shares = jnp.where(
         is_valid, stays & (multipliers > least), needed & (pushes > share * pushes.max())
     )
+    return shares, jnp.where(shares, jnp.where(is_valid, multipliers, pushes), 0.0)
 
 
 def _separation(
@@ -232,24 +277,11 @@ def _separation(
 
 def _pushed(
     W: Float[Array, "C C"], r: Float[Array, " C"], members: Bool[Array, " C"]
-) -> tuple[Float[Array, " C"], Bool[Array, " C"], Bool[Array, ""], Bool[Array, ""]]:
+) -> tuple[Float[Array, " C"], Bool[Array, " C"], Bool[Array, ""]]:
     """The pushes of `members` by which r + W P is not negative, and which of them may push.
 
-    Also whether there is a solution, and whether there are no more than `MOST` of them.
+    Also whether there is a solution.
     """
-    count = len(r)
-    if count <= MOST:
-        P, pushes, solved = _complementary(W, r, members)
-        return P, pushes, solved, jnp.asarray(True)
-    ranks = jnp.cumsum(members) - 1
-    chosen = members[None] & (ranks[None] == np.arange(MOST)[:, None])
-    S = chosen.astype(r.dtype)
-    P, pushes, solved = _complementary(S @ W @ S.T, S @ r, chosen.any(1))
-    spread = jnp.where(chosen, P[:, None], 0.0).sum(0)
-    return spread, (chosen & pushes[:, None]).any(0), solved, members.sum() <= MOST
-
-
-def _complementary(W: Array, r: Array, members: Array) -> tuple[Array, Array, Array]:
     both = members[:, None] & members[None]
     # In units in which all gaps are equally compliant, and the others are far from closing.
     own = jnp.where(members, diagonal(W), 1.0)
@@ -270,15 +302,16 @@ def after_impacts(
     q, v, t = state.q, state.v, state.t
     base = without_gaps(scheme.system, gaps.count)
     all_gaps = gaps_of(gaps, scheme.system)
-    acts = decisions.hit | decisions.closed
+    slots = _Slots.of(gaps, decisions.hit | decisions.closed)
+    acts = slots.of_slots(decisions.hit | decisions.closed)
     slope = jnp.concatenate([c.velocity_jacobian(q, t, params) for c in all_gaps])
-    slope = jnp.where(acts[:, None], slope, 0.0)
+    slope = jnp.where(acts[:, None], slots.of_slots(slope), 0.0)
     e = jnp.where(decisions.rebounds, gaps.restitutions(user_params, q.dtype), 0.0)
 
     def rates(v: Array) -> Array:
-        return jnp.concatenate([c.speed(q, v, t, params) for c in all_gaps])
+        return slots.of_slots(jnp.concatenate([c.speed(q, v, t, params) for c in all_gaps]))
 
-    goal = -e * rates(v)
+    goal = -slots.of_slots(e) * rates(v)
     A = base.dynamics.velocity_jacobian(q, v, t, params)
     mass = metric(metric_mass(base, q, v, t, params), jnp.concatenate([A, slope]), LDL())
     curved = any(isinstance(c, Nonholonomic) for c in base.constraints)

@@ -292,7 +292,7 @@ def rubbed_at(
     decisions = GapDecisions(
         hit.hit, hit.hit & collision.rebounds & hit.rebounds, found.pushes, hit.rubs, flags
     )
-    return Decided(decisions, status, state.speeds)
+    return Decided(decisions, status, state.speeds, found.forces[:count])
 
 
 def _gaps_at(gaps: Gaps, system: System, state: MotionState, params: Params) -> GapStates:

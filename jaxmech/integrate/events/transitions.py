@@ -28,6 +28,7 @@ class After(NamedTuple):
     active: Bool[Array, " C"]  # constraints with a switch that are on
     outcome: Float[Array, " D"]  # decisions about gaps
     speeds: Float[Array, " n"]  # the largest speeds so far
+    multipliers: Float[Array, " G"] | None = None  # of the gaps, if it was decided about them
 
 
 def after_transition(
