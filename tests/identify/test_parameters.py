@@ -9,7 +9,7 @@ import pytest
 
 from jaxmech.identify import MultiStart, PhysicalInertia
 from jaxmech.identify.problem.parameters import parameters
-from jaxmech.identify.problem.transforms import Interval, transform
+from jaxmech.identify.problem.transforms import Bounds, transform
 
 TREE: dict[str, Any] = {
     "arm": {"c": np.array([0.1, 0.2]), "l": 2.0},
@@ -64,11 +64,11 @@ def test_a_start_value_without_a_decimal_point_is_a_number() -> None:
 @pytest.mark.parametrize(
     ("way", "start", "low", "high"),
     [
-        (Interval(), -2.0, -np.inf, np.inf),
-        (Interval(), 0.0, -np.inf, np.inf),
-        (Interval(low=1.0), 1.5, 1.0, np.inf),
-        (Interval(high=1.0), -3.0, -np.inf, 1.0),
-        (Interval(-1.0, 2.0), 1.9, -1.0, 2.0),
+        (Bounds(), -2.0, -np.inf, np.inf),
+        (Bounds(), 0.0, -np.inf, np.inf),
+        (Bounds(low=1.0), 1.5, 1.0, np.inf),
+        (Bounds(high=1.0), -3.0, -np.inf, 1.0),
+        (Bounds(-1.0, 2.0), 1.9, -1.0, 2.0),
     ],
 )
 def test_transforms_rise_between_their_bounds(
@@ -167,6 +167,6 @@ def test_the_first_starting_point_is_the_given_one() -> None:
 
 
 def test_bounds_open_to_both_sides() -> None:
-    assert transform("m", {"m": (None, None)}) == Interval()
-    assert transform("m", {"m": (-np.inf, np.inf)}) == Interval()
-    assert transform("m", {}) == Interval()
+    assert transform("m", {"m": (None, None)}) == Bounds()
+    assert transform("m", {"m": (-np.inf, np.inf)}) == Bounds()
+    assert transform("m", {}) == Bounds()

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.identify.problem.body_inertia import BodyNames
-from jaxmech.identify.problem.transforms import AbstractTransform, Entry, Interval, transform
+from jaxmech.identify.problem.transforms import AbstractTransform, Bounds, Entry, transform
 from jaxmech.system import Params
 from jaxmech.utils.checks import require_finite
 from jaxmech.utils.text import not_one_of
@@ -239,7 +239,7 @@ def _priors(
 ) -> list[np.ndarray]:
     """Mean and standard deviation of each fitted number, (2,)."""
     single = len(leaf.indices) == 1
-    way = leaf.transform if single else Interval()
+    way = leaf.transform if single else Bounds()
     tables = [
         np.stack(_prior(names[k], prior.get(names[k]), starts[k].shape, way)) for k in leaf.indices
     ]

@@ -70,7 +70,7 @@ class AbstractTransform(abc.ABC):
 
 
 @dataclass(frozen=True)
-class Interval(AbstractTransform):
+class Bounds(AbstractTransform):
     """A transform to an interval, possibly infinite; without bounds, a scaling by the start."""
 
     low: float = -inf
@@ -193,16 +193,14 @@ def transform(name: str, bounds: Mapping[str, Any]) -> AbstractTransform:
 
     Example:
         >>> transform("m", {"m": (0, None)})
-        Interval(low=0.0, high=inf)
+        Bounds(low=0.0, high=inf)
     """
-    bound = bounds.get(name, Interval())
+    bound = bounds.get(name, Bounds())
     if isinstance(bound, AbstractTransform):
         return bound
     try:
         low, high = bound
-        interval = Interval(
-            -inf if low is None else float(low), inf if high is None else float(high)
-        )
+        interval = Bounds(-inf if low is None else float(low), inf if high is None else float(high))
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"Argument `bounds` must hold (low, high) for {name!r}, None for no bound, or "
