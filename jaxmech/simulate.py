@@ -292,43 +292,44 @@ def _simulate(
             grid = StepGrid.of(ts, times[times.size - inserted :])
         held = grid.intervals or jax.lax.stop_gradient(times)
         inputs = replace(inputs, ts=grid.ts, times=held)
-    trajectory = _at_saves(derivative.trajectory(scheme, inputs, event_set), grid.rows)
+    trajectory = derivative.trajectory(scheme, inputs, event_set)
+    saves = trajectory.saves.selected(grid.rows) if grid.rows.size else trajectory.saves
     found = None
     if event_set:
         found = events_of(
-            event_set, system, trajectory.events, trajectory.occurrences, trajectory.active,
+            event_set, system, trajectory.events, trajectory.occurrences, saves.active,
             ts[-1], trajectory.t_failed,
         )  # fmt: skip
-    rows = trajectory.q, trajectory.v, ts
+    rows = saves.q, saves.v, ts
     v = with_samples(system, rows, (ts[0], ts[-1]), params, times, found, grid.at_saves)
-    trajectory = replace(trajectory, v=v)
+    saves = replace(saves, v=v)
     # XLA would compile its operations one by one.
     energy_at = batched_closure(partial(_energy, system), *start)
-    energy = jax.vmap(energy_at, (0, 0, 0, None))(trajectory.q, trajectory.v, ts, params)
+    energy = jax.vmap(energy_at, (0, 0, 0, None))(saves.q, saves.v, ts, params)
     counts = trajectory.counts
-    if counts is None:
+    if isinstance(scheme.steps, FixedSteps):
         counts = StepCounts.of_fixed(scheme.method, scheme.per_save, inputs.ts, trajectory.t_failed)
     is_conserved = conserves_energy(system, *start) and not event_set.has_transitions
-    return _solution(system, replace(trajectory, counts=counts), ts, energy, is_conserved, found)
+    trajectory = replace(trajectory, saves=saves, counts=counts)
+    return _solution(system, trajectory, ts, energy, is_conserved, found)
 
 
 def _solution(
     system: System, trajectory: Trajectory, ts: Array, energy: Array, is_conserved: bool,
-    found: Events | None = None,
+    found: Events | None,
 ) -> Solution:  # fmt: skip
-    counts = trajectory.counts
-    assert counts is not None
+    counts, saves = trajectory.counts, trajectory.saves
     drift = energy_drift(energy) if is_conserved else jnp.full((), jnp.nan, energy.dtype)
     return Solution(
         ts=ts,
-        q=trajectory.q,
-        v=trajectory.v,
+        q=saves.q,
+        v=saves.v,
         status=trajectory.status,
         t_failed=trajectory.t_failed,
         energy=energy,
         energy_drift=drift,
-        position_residual=trajectory.position_residual,
-        velocity_residual=trajectory.velocity_residual,
+        position_residual=saves.position_residual,
+        velocity_residual=saves.velocity_residual,
         rank=trajectory.rank,
         step=counts.longest,
         integration_error=trajectory.error,
@@ -340,19 +341,6 @@ def _solution(
         velocities=tuple(system.velocity_names),
         units=system.units,
         events=found,
-    )
-
-
-def _at_saves(trajectory: Trajectory, rows: Array) -> Trajectory:
-    """A trajectory with only some of its rows, the first one among them; all if none are given."""
-    if not rows.size:
-        return trajectory
-    residuals = trajectory.position_residual, trajectory.velocity_residual
-    number = jnp.searchsorted(rows, jnp.arange(len(residuals[0])))  # of the save after each row
-    position, velocity = (jax.ops.segment_max(x, number, len(rows)) for x in residuals)
-    q, v, active = jax.tree.map(lambda x: x[rows], (trajectory.q, trajectory.v, trajectory.active))
-    return replace(
-        trajectory, q=q, v=v, active=active, position_residual=position, velocity_residual=velocity
     )
 
 

@@ -2,14 +2,13 @@
 
 In reading order: `scheme` bundles a system and the policies of its integration; `spans` has the
 functions of a system between the times at which a step ends, and `switches` turns constraints on
-and off. `step` makes a step, with the checks of `checks`; `rollout` a run of fixed steps, whose
-integration error `error_estimate` estimates; `counts` counts the work. `dense_output` computes
-states between the saves. In folders: `methods/` compute a step, `steps/` determine its size,
-`adaptive/` has steps with error control, `events/` the events, and `derivatives/` the rules of a
-run.
+and off. `step` makes a step, with the checks of `checks`; `trajectory` has what a run saves and
+returns; `rollout` makes a run of fixed steps, whose integration error `error_estimate` estimates.
+`dense_output` computes states between the saves. In folders: `methods/` compute a step, `steps/`
+determine its size, `adaptive/` has steps with error control, `events/` the events, and
+`derivatives/` the rules of a run.
 """
 
-from jaxmech.integrate.counts import StepCounts as StepCounts
 from jaxmech.integrate.dense_output import MOST_NUMBERS as MOST_NUMBERS
 from jaxmech.integrate.dense_output import Run as Run
 from jaxmech.integrate.dense_output import states_at as states_at
@@ -18,10 +17,10 @@ from jaxmech.integrate.derivatives.policy import AbstractDerivative as AbstractD
 from jaxmech.integrate.derivatives.policy import ForwardMode as ForwardMode
 from jaxmech.integrate.derivatives.policy import ReverseMode as ReverseMode
 from jaxmech.integrate.derivatives.record import StepRecord as StepRecord
-from jaxmech.integrate.derivatives.replay import recorded as recorded
-from jaxmech.integrate.derivatives.replay import replayed as replayed
-from jaxmech.integrate.derivatives.replay import shortened as shortened
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs as RolloutInputs
+from jaxmech.integrate.derivatives.step_replay import recorded as recorded
+from jaxmech.integrate.derivatives.step_replay import replayed as replayed
+from jaxmech.integrate.derivatives.step_replay import shortened as shortened
 from jaxmech.integrate.events import Event as Event
 from jaxmech.integrate.events import EventRecord as EventRecord
 from jaxmech.integrate.events import Events as Events
@@ -46,7 +45,6 @@ from jaxmech.integrate.methods.runge_kutta import Midpoint as Midpoint
 from jaxmech.integrate.methods.runge_kutta import Tsitouras5 as Tsitouras5
 from jaxmech.integrate.methods.tableaus import StepControl as StepControl
 from jaxmech.integrate.methods.tableaus import Tableau as Tableau
-from jaxmech.integrate.rollout import Trajectory as Trajectory
 from jaxmech.integrate.rollout import rollout as rollout
 from jaxmech.integrate.scheme import Scheme as Scheme
 from jaxmech.integrate.spans import AnyInterval as AnyInterval
@@ -78,3 +76,5 @@ from jaxmech.integrate.steps.step_times import ending_at_jumps as ending_at_jump
 from jaxmech.integrate.steps.step_times import step_times as step_times
 from jaxmech.integrate.switches import Switched as Switched
 from jaxmech.integrate.switches import with_switches as with_switches
+from jaxmech.integrate.trajectory import StepCounts as StepCounts
+from jaxmech.integrate.trajectory import Trajectory as Trajectory

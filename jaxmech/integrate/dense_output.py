@@ -7,6 +7,7 @@ state is on the constraints, and as accurate as the states at the save times.
 
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -19,7 +20,6 @@ from jaxmech.compiler import batched_closure
 from jaxmech.integrate.derivatives.policy import AbstractDerivative
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs
 from jaxmech.integrate.events import Events, EventSet
-from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import (
     ALL_TIME,
@@ -31,6 +31,7 @@ from jaxmech.integrate.spans import (
     within_spans,
 )
 from jaxmech.integrate.steps import FixedSteps, Tolerance
+from jaxmech.integrate.trajectory import Trajectory
 from jaxmech.system import Params, System
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.checks import as_numbers
@@ -146,7 +147,8 @@ def _states(
         is_lost = elapsed > known_until
         failed = (sign * (t - t_failed) > 0) | is_lost | ~(sign * (t - first) >= 0)
         failed |= sign * (ts[-1] - t) < 0
-        ends = jnp.where(is_start, knot.q, moved.q[-1]), jnp.where(is_start, knot.v, moved.v[-1])
+        end = moved.saves.q[-1], moved.saves.v[-1]
+        ends = jax.tree.map(partial(jnp.where, is_start), (knot.q, knot.v), end)
         return *(jnp.where(failed, jnp.nan, x) for x in ends), is_lost
 
     start = jax.tree.map(lambda x: x[len(knots.elapsed) - len(ts)], knots)

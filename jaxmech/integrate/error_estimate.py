@@ -56,26 +56,24 @@ class Recent(eqx.Module):
 
     q: Float[Array, "3 n"]
     v: Float[Array, "3 n"]
-    h: Float[Array, "3"] | None  # the times from each to the next; None if all are the same
+    h: Float[Array, " k"]  # the times from each to the next; none if all are the same
 
     @staticmethod
     def none(q: Array, v: Array, same_steps: bool) -> "Recent":
         """Initialize before the first step."""
         q, v = (jax.lax.stop_gradient(jnp.stack([x] * (STATES - 1))) for x in (q, v))
-        return Recent(q, v, None if same_steps else jnp.ones((STATES - 1,), q.dtype))
+        return Recent(q, v, jnp.ones(0 if same_steps else STATES - 1, q.dtype))
 
     @property
     def is_smooth(self) -> Array:
         """Whether the motion is smooth between the states, and no step is much shorter."""
-        if self.h is None:
-            return jnp.asarray(True)
         # Round-off of the values counts by the third power of the ratio of two lengths.
         sizes = jnp.abs(self.h)
-        return (jnp.isfinite(sizes) & (sizes > _EVEN * sizes.max())).all()
+        return (jnp.isfinite(sizes) & (sizes > _EVEN * sizes.max(initial=0.0))).all()
 
     def ended(self, turns: Array) -> "Recent":
         """The same states, before a time at which the motion turns."""
-        return self if self.h is None else Recent(self.q, self.v, jnp.where(turns, jnp.nan, self.h))
+        return Recent(self.q, self.v, jnp.where(turns, jnp.nan, self.h))
 
     def after(self, q: Array, v: Array, h: Array) -> "Recent":
         """The states before the one to which a step of size h leads from (q, v)."""
@@ -83,14 +81,13 @@ class Recent(eqx.Module):
         return Recent(
             jnp.concatenate([self.q[1:], q[None]]),
             jnp.concatenate([self.v[1:], v[None]]),
-            None if self.h is None else jnp.concatenate([self.h[1:], h[None]]),
+            jnp.concatenate([self.h, h[None]])[1:],
         )
 
     def longer(self, h: Array) -> "Recent":
         """The same states before the one to which a further step of size h leads."""
-        if self.h is None:
-            return self
-        return Recent(self.q, self.v, self.h.at[-1].add(jax.lax.stop_gradient(h)))
+        last = self.h[-1:] + jax.lax.stop_gradient(h)
+        return Recent(self.q, self.v, jnp.concatenate([self.h[:-1], last]))
 
 
 class Corrections(eqx.Module):
@@ -98,17 +95,18 @@ class Corrections(eqx.Module):
 
     in_q: Float[Array, " n"]  # sum of all displacements, as in `Scheme.correction`
     in_v: Float[Array, " n"]  # sum of all changes of the velocities
-    smooth: Int[Array, ""]  # states since the last jump of velocities
+    smooth: Int[Array, "1"]  # states since the last jump of velocities
 
     @staticmethod
-    def none(q: Array) -> "Corrections":
-        """Initialize before the first step."""
-        return Corrections(jnp.zeros_like(q), jnp.zeros_like(q), jnp.ones((), jnp.int32))
+    def none(q: Array, is_driven: bool) -> "Corrections":
+        """Initialize before the first step; all is empty without a drive."""
+        in_q = jnp.zeros_like(q if is_driven else q[:0])
+        return Corrections(in_q, in_q, jnp.ones(int(is_driven), jnp.int32))
 
-    def after(self, correction: Array, v: Array, h: Array) -> "Corrections":
+    def after(self, correction: tuple[Array, ...], v: Array, h: Array) -> "Corrections":
         """Add a step of size h with this correction, which ends with these velocities."""
         v, h = jax.lax.stop_gradient((v, h))
-        moves, late = jnp.abs(correction)
+        moves, late = map(jnp.abs, correction)
         jump = late / jnp.where(h == 0, 1.0, jnp.abs(h))
         jumps = jump.max() > _JUMP * jnp.abs(v).max()
         smooth = jnp.where(jumps, 1, self.smooth + 1)
@@ -130,9 +128,7 @@ class ErrorAccumulator(eqx.Module):
     coupled: bool = eqx.field(static=True)  # by constraints, whose projection shares round-off
 
     @staticmethod
-    def none(
-        q: Array, v: Array, rest: Array, states: int = 0, coupled: bool = True
-    ) -> "ErrorAccumulator":
+    def none(q: Array, v: Array, rest: Array, states: int, coupled: bool) -> "ErrorAccumulator":
         """Initialize before the first step."""
         q, v, rest = jax.lax.stop_gradient((q, v, rest))
         zero = jnp.zeros_like(q)
@@ -213,7 +209,7 @@ def rest_motion(system: System, extents: Float[Array, " n"]) -> Float[Array, ""]
 
 
 def resolution(
-    rounding: Array, low: Array, high: Array, rest: Array, states: int = 0
+    rounding: Array, low: Array, high: Array, rest: Array, states: int
 ) -> Float[Array, ""]:
     """Rounding errors of coordinates relative to the widest motion; 0 for one within round-off."""
     low, high = low[: low.size - states], high[: high.size - states]
@@ -224,7 +220,7 @@ def resolution(
 
 def relative(
     q: Array, v: Array, low: Array, high: Array, fastest: Array, duration: Array, rest: Array,
-    states: int = 0,
+    states: int,
 ) -> Float[Array, ""]:  # fmt: skip
     """The largest error in q and v (n,), relative to the range and the speed of each coordinate.
 
@@ -290,7 +286,7 @@ def _derivatives(recent: Recent, q: Array, v: Array, h: Array, level: int) -> tu
     """q^(level) h^level / level! for an odd level, and its rate times h."""
     # Differences of vectors, not weights of the states: native code cannot fold zeros among weights
     # that it does not know.
-    spans = [1.0] * (STATES - 1) if recent.h is None else list(recent.h / h)
+    spans = list(recent.h / h) or [1.0] * (STATES - 1)
     ends = list(accumulate(spans, initial=0.0))
     values, slopes = [*recent.q, q], [h * x for x in (*recent.v, v)]
 

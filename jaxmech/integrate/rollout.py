@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.integrate.checks import begin_run, checked_states, residuals
-from jaxmech.integrate.counts import StepCounts
+from jaxmech.integrate.checks import begin_run, residuals
 from jaxmech.integrate.error_estimate import (
     STATES,
     Corrections,
@@ -28,45 +27,12 @@ from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import NO_TIMES, AnyInterval, StepSegments, segments, within
 from jaxmech.integrate.step import StepState, step
+from jaxmech.integrate.trajectory import SavedStates, Trajectory, at_saves
 from jaxmech.properties import Drive
 from jaxmech.stabilization import Projection
 from jaxmech.status import Status
 from jaxmech.system import Params
 from jaxmech.utils.arrays import AnyArray
-
-
-class Trajectory(eqx.Module):
-    """The result of a rollout.
-
-    Attributes:
-        q: coordinates at the save times, shape (T, n), NaN after a failure.
-        v: velocities at the save times, shape (T, k), NaN after a failure; k is n unless there are
-            quasi-velocities.
-        position_residual: largest |phi| at the save times, or since the previous one where nothing
-            else checks the steps (`_checks_every_step`), shape (T,).
-        velocity_residual: largest |dphi/dt| and |psi| likewise, shape (T,).
-        rank: smallest number of independent constraint equations during the motion.
-        status: the outcome, a `Status`.
-        t_failed: time of the last good state before a failure, NaN without one.
-        error: estimated integration error relative to the motion, as in `Solution`.
-        events: state of the events.
-        occurrences: rows of the events, NaN if unused.
-        active: flags of the constraints with a switch that are on at the save times, shape (T, C).
-        counts: counts of the work; None for fixed steps, whose number is known.
-    """
-
-    q: Float[Array, " T n"]
-    v: Float[Array, " T k"]
-    position_residual: Float[Array, " T"]
-    velocity_residual: Float[Array, " T"]
-    rank: Int[Array, ""]
-    status: Int[Array, ""]
-    t_failed: Float[Array, ""]
-    error: Float[Array, ""]
-    events: EventState
-    occurrences: Float[Array, "R w"]
-    active: Bool[Array, " T C"]
-    counts: StepCounts | None = None
 
 
 class SegmentEvents(eqx.Module):
@@ -92,15 +58,13 @@ class _RolloutState(eqx.Module):
     status: Array
     t_failed: Array
     recent: Recent
-    corrections: Corrections | None
+    corrections: Corrections
     events: EventState
 
 
 _RARELY = 16  # steps from one estimate of the error to the next, in a long run
 _FEWEST = 16  # estimates in a shorter one, if it has three steps for each
 
-# q, v, the two residuals and the switches, as they are saved
-_Rows = tuple[Array, Array, Array, Array, Array]
 _End = tuple[Array, Array, SegmentEvents]
 
 
@@ -134,33 +98,20 @@ def rollout(
     )
     duration = jax.lax.stop_gradient(ts[-1] - ts[0])
     error = errors.relative(duration)
-    if end.corrections is not None:
+    if scheme.drive != Drive.NONE:
         # Given velocities do not move q by the projection: all of what they miss is an error.
         keeps_q, h = scheme.drive == Drive.VELOCITIES, _longest(ts) / per_save
         error += errors.delay(end.corrections, h, duration, keeps_q)
     occurrences = event_set.written_rows(log, end.events.counts)
-    return _trajectory(start, saved, end, per_save // steps, error, occurrences), ends
+    saves = at_saves(_saved(start), saved, per_save // steps)
+    trajectory = Trajectory(
+        saves, end.rank, end.status, end.t_failed, error, end.events, occurrences
+    )
+    return trajectory, ends
 
 
 def _longest(ts: Array) -> Array:
     return jax.lax.stop_gradient(jnp.abs(ts[1:] - ts[:-1]).max())
-
-
-def _trajectory(
-    start: _RolloutState, saved: _Rows, end: _RolloutState, per_save: int, error: Array,
-    occurrences: Array,
-) -> Trajectory:  # fmt: skip
-    """The start, and the states saved at the end of every k-th segment."""
-    first = start.q, start.v, start.position_residual, start.velocity_residual
-    q, v, position_residual, velocity_residual, active = jax.tree.map(
-        lambda first, rest: jnp.concatenate([first[None], rest[per_save - 1 :: per_save]]),
-        (*first, start.events.active),
-        saved,
-    )
-    return Trajectory(
-        q, v, position_residual, velocity_residual, end.rank, end.status, end.t_failed, error,
-        end.events, occurrences, active,
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -221,7 +172,7 @@ class _SegmentLoop:
 
     def scan_segment(
         self, carry: tuple[_RolloutState, ErrorAccumulator, Array], x: tuple[StepSegments, Array]
-    ) -> tuple[tuple[_RolloutState, ErrorAccumulator, Array], tuple[_Rows, _End]]:
+    ) -> tuple[tuple[_RolloutState, ErrorAccumulator, Array], tuple[SavedStates, _End]]:
         """The carry after a segment, what is saved at its end, and what its derivative needs."""
         (state, errors, log), (segment, steps_left) = carry, x
         params = within(segment.interval, self.params)
@@ -232,7 +183,8 @@ class _SegmentLoop:
             state = _with_residuals(self.scheme, state, end, params)
         errors = self._with_error(errors, state, segment, steps_left, params)
         ended = state.q, state.v, _ended(at_start, state)
-        return (state, errors, log), (_saved(state), ended)
+        saved = _saved(state).known(jnp.isnan(state.t_failed))
+        return (state, errors, log), (saved, ended)
 
     def _begin(self, state: _RolloutState, segment: StepSegments, params: Params) -> _RolloutState:
         if _checks_every_step(self.scheme, self.event_set):
@@ -300,10 +252,7 @@ def _ended(start: _RolloutState, end: _RolloutState) -> SegmentEvents:
 
 
 def _is_smooth(state: _RolloutState, states: int) -> Array:
-    is_smooth = state.events.smooth >= states
-    return (
-        is_smooth if state.corrections is None else is_smooth & (state.corrections.smooth >= states)
-    )
+    return (state.events.smooth >= states) & (state.corrections.smooth >= states).all()
 
 
 def _checks_every_step(scheme: Scheme, event_set: EventSet) -> bool:
@@ -313,21 +262,16 @@ def _checks_every_step(scheme: Scheme, event_set: EventSet) -> bool:
 
 
 def _with_residuals(
-    scheme: Scheme, state: _RolloutState, t: Array, params: Params,
-    worst: _RolloutState | None = None,
-) -> _RolloutState:  # fmt: skip
+    scheme: Scheme, state: _RolloutState, t: Array, params: Params
+) -> _RolloutState:
     position, velocity = residuals(scheme, state.q, state.v, t, params)
-    if worst is not None:
-        position = jnp.maximum(worst.position_residual, position)
-        velocity = jnp.maximum(worst.velocity_residual, velocity)
     return replace(state, position_residual=position, velocity_residual=velocity)
 
 
-def _saved(state: _RolloutState) -> _Rows:
-    alive = jnp.isnan(state.t_failed)
-    rows = state.q, state.v, state.position_residual, state.velocity_residual
-    q, v, position, velocity = (jnp.where(alive, x, jnp.nan) for x in rows)
-    return q, v, position, velocity, state.events.active
+def _saved(state: _RolloutState) -> SavedStates:
+    return SavedStates(
+        state.q, state.v, state.position_residual, state.velocity_residual, state.events.active
+    )
 
 
 def _after_kink(
@@ -353,25 +297,6 @@ def _after_kink(
     )
 
 
-def bare_step(
-    scheme: Scheme, q: Array, v: Array, number: Array, segment: StepSegments, t_failed: Array,
-    params: Params,
-) -> tuple[Array, Array]:  # fmt: skip
-    """q and v after a step of a segment, without the audit; nothing moves after `t_failed`.
-
-    `number` is the number of the step in the segment.
-    """
-    params = within(segment.interval, params)
-    t = segment.t + (segment.done + number) * segment.h
-    interval = segment.interval.turning((number == 0) & ~(t_failed <= t))
-    q, v, _ = scheme.after_kink(q, v, t, params, interval)
-    # Half a step is beyond round-off of t, and dividing by h serves runs backwards in time too.
-    failed = (t_failed - t) / segment.h < 0.5  # false for NaN
-    end, _ = step(scheme, StepState(q, v, t), segment.h, params)
-    moved = checked_states(end.q, end.v, failed)
-    return jnp.where(failed, q, moved[0]), jnp.where(failed, v, moved[1])
-
-
 def _start(
     scheme: Scheme, event_set: EventSet, q: Array, v: Array, ts: Array, params: Params,
     same_steps: bool,
@@ -387,7 +312,7 @@ def _start(
     )
     rows = sum(scheme.system.dynamics.sizes(q, v, t, active_params))
     speeds = scheme.system.dynamics.speeds(q, v, t, active_params)
-    corrections = None if scheme.drive == Drive.NONE else Corrections.none(q)
+    corrections = Corrections.none(q, scheme.drive != Drive.NONE)
     state = _RolloutState(
         q, v, *residuals(scheme, q, v, t, active_params), jnp.asarray(rows, jnp.int32), status,
         jnp.where(status == Status.OK, jnp.nan, jax.lax.stop_gradient(t)),
@@ -409,11 +334,11 @@ def _advance(
     start = StepState(state.q, state.v, t)
     end, info = step(scheme, start, h, active_params, extents)
     corrections = state.corrections
-    if corrections is not None and info.correction is not None:
+    if info.correction:
         dynamics = scheme.system.dynamics
         speeds = dynamics.speeds(end.q, end.v, end.t, active_params)[: dynamics.mechanical]
         corrections = corrections.after(info.correction, speeds, h)
-    info = replace(info, correction=None)
+    info = replace(info, correction=())
     (end, info, events), log = with_events(
         scheme, event_set, start, (end, info), running, events, log, h, params, number, extents,
         looks,
@@ -429,7 +354,12 @@ def _advance(
         events=events,
     )
     if _checks_every_step(scheme, event_set):
-        moved = _with_residuals(scheme, moved, end.t, active_params, state)
+        here = _with_residuals(scheme, moved, end.t, active_params)
+        moved = replace(
+            moved,
+            position_residual=jnp.maximum(state.position_residual, here.position_residual),
+            velocity_residual=jnp.maximum(state.velocity_residual, here.velocity_residual),
+        )
 
     def stays() -> _RolloutState:
         return replace(

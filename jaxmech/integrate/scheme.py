@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from jaxmech.constraints import Acceleration
 from jaxmech.equations import EquationsOfMotion
@@ -49,7 +49,7 @@ class Scheme:
     steps: AbstractSteps
     formulation: AbstractFormulation
     stabilization: AbstractStabilization
-    drive: Drive | None = None
+    drive: Drive = Drive.NONE
 
     @staticmethod
     def of(
@@ -173,18 +173,18 @@ class Scheme:
     def correction(
         self, unprojected: tuple[Array, Array], projected: tuple[Array, Array], t: Array, h: Array,
         params: Params,
-    ) -> Float[Array, "2 n"] | None:  # fmt: skip
-        """The change of q by the projection, and h times that of its rate; None without a drive.
+    ) -> tuple[Array, ...]:  # fmt: skip
+        """The change of q by the projection, and h times that of its rate; none without a drive.
 
         Constraints that contain the time move a system also by the projection: all the way if the
         accelerations at the stages do not show it, as after a kink of a given motion. What moves
         along with it is late by a part of the step.
         """
         if self.drive == Drive.NONE:
-            return None
+            return ()
         dq, dv = (y - x for x, y in zip(unprojected, projected, strict=True))
         change = self.system.dynamics.speeds(projected[0], dv, t, params)
-        return jax.lax.stop_gradient(jnp.stack([dq, h * change]))
+        return jax.lax.stop_gradient((dq, h * change))
 
     def after_kink(
         self, q: Array, v: Array, t: Array, params: Params, interval: AnyInterval

@@ -38,14 +38,14 @@ class StepInfo(eqx.Module):
         status: `Status` of this step alone, int32.
         rank: smallest number of independent constraint equations of the stages.
         computed: whether the law of motion returned numbers, so that `rank` is meaningful.
-        correction: `Scheme.correction` of the step, (2, n); None unless constraints contain time.
+        correction: `Scheme.correction` of the step; empty unless constraints contain time.
     """
 
     good: Bool[Array, ""]
     status: Int[Array, ""]
     rank: Int[Array, ""]
     computed: Bool[Array, ""]
-    correction: Float[Array, "2 n"] | None = None
+    correction: tuple[Array, ...] = ()
 
 
 def step(

@@ -258,7 +258,7 @@ def with_steps(study: Study, subject: Subject, sampler: Sampler) -> Study:
             times = _times_of_controllers(system, ends, saves, program, params, len(rows))
         params = as_dtype(params, program.dtype)
         per_save = members_per_save(scheme, event_set, q, v, ts, params, times)
-    return replace(study, steps=replace(steps, per_save=per_save or 1))
+    return replace(study, steps=replace(steps, per_save=per_save))
 
 
 def _times_of_controllers(

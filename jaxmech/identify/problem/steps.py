@@ -87,7 +87,7 @@ def integration_error(task: Task, y: np.ndarray) -> float:
     for k in evenly_spaced(len(starts), MEMBERS):
         member = _member(task.problem, params, s, starts, k)
         error = members_error(scheme, *member, int(s.last[k]) * scheme.steps.count)
-        largest = max(largest, np.inf if error is None else error)
+        largest = max(largest, error)
     return largest
 
 
@@ -130,7 +130,7 @@ def _needed(problem: FitProblem, params: Params, s: Segments, starts: np.ndarray
     for k in evenly_spaced(len(starts), MEMBERS):
         q, v, ts, *others = _member(problem, params, s, starts, k)
         count = members_need(problem.scheme, q, v, ts, *others)
-        smallest = min(smallest, float(ts[0, 1] - ts[0, 0]) / (count or 1))
+        smallest = min(smallest, float(ts[0, 1] - ts[0, 0]) / count)
     return 1 << max(0, math.ceil(math.log2(_usual(s) / smallest / _SLACK)))
 
 

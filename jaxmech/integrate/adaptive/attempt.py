@@ -35,7 +35,7 @@ class Attempt(eqx.Module):
 
     end: EvaluatedState
     error: Float[Array, ""]  # of the pair, in tolerances; NaN if it could not be computed
-    correction: Float[Array, ""] | None  # `Scheme.correction`, in tolerances; None if not driven
+    correction: Float[Array, ""]  # `Scheme.correction`, in tolerances
     errors: Float[Array, "2 n"]  # in q and in its rate by coordinate, with the correction
     rank: Int[Array, ""]  # the smallest during the step
     status: Int[Array, ""]  # failure of the step, a `Status`
@@ -92,9 +92,10 @@ class ErrorNorm(eqx.Module):
             divisor > 0, first / jnp.sqrt(jnp.where(divisor > 0, divisor, 1.0)), divisor
         )
 
-    def of_correction(self, moves: Float[Array, "2 n"]) -> Array:
+    def of_correction(self, moves: tuple[Array, ...]) -> Array:
         """The displacement by the projection in units of the tolerance for positions."""
-        return jnp.sqrt(sum(_size(self.M_q, x) ** 2 for x in moves) / 2) / self.allowed_q
+        squares = [_size(self.M_q, x) ** 2 for x in moves]
+        return jnp.sqrt(sum(squares) / 2) / self.allowed_q
 
     def measure(self, in_q: Array, in_v: Array) -> Array:
         """The mean square of both, and of each state, in units of the tolerance."""
@@ -144,9 +145,8 @@ def attempt(
     in_speeds = scheme.system.dynamics.speeds(new_q, in_v[0], end_t, params)
     errors = jax.lax.stop_gradient(jnp.stack([in_q[0], in_speeds]))
     correction = scheme.correction((moved.q, moved.v), (new_q, new_v), end_t, h, params)
-    if correction is not None:
-        errors = errors.at[0].add(jnp.abs(correction).sum(0))
-        correction = norm.of_correction(correction)
+    if correction:
+        errors = errors.at[0].add(jnp.abs(jnp.stack(correction)).sum(0))
     is_finite &= is_projected & jnp.isfinite(end.qdd.sum())
     status = first_that_holds(
         (moved.status == Status.SINGULAR_MASS, Status.SINGULAR_MASS),
@@ -155,16 +155,9 @@ def attempt(
         (~reached, Status.PROJECTION_FAILED),
         (end.status != Status.OK, end.status),
     )
-    stiffness = jnp.zeros_like(h)
-    if moved.last is not None:
-        last_q, last_v, last_speeds, last_qdd = moved.last
-        # The last stage and the end lie at the same time: their rates differ from each other by
-        # about the dominant eigenvalue times the difference of states (Hairer and Wanner II, IV.2).
-        stiffness = jnp.abs(h) * _ratio(
-            (speeds - last_speeds, end.qdd - last_qdd), (new_q - last_q, new_v - last_v)
-        )
+    stiffness = _stiffness(moved, end, speeds, h)
     rank = jnp.minimum(moved.rank, end.rank)
-    return Attempt(end, error, correction, errors, rank, status, stiffness)
+    return Attempt(end, error, norm.of_correction(correction), errors, rank, status, stiffness)
 
 
 class _Moved(eqx.Module):
@@ -178,8 +171,7 @@ class _Moved(eqx.Module):
     independent: Bool[Array, ""]  # whether all rows were
     rank: Int[Array, ""]  # the smallest
     status: Int[Array, ""]  # failure of the step, a `Status`
-    # q, v and their rates of the last stage; not of implicit methods
-    last: tuple[Array, Array, Array, Array] | None
+    last: tuple[Array, ...]  # q, v and their rates of the last stage; not of implicit methods
 
 
 def _implicit(
@@ -197,7 +189,7 @@ def _implicit(
     result = pair.step(scheme, StepData(start.q, start.v, t, h, params, enough))
     in_q, in_v = result.errors[:, None]
     return _Moved(
-        result.q, result.v, in_q, in_v, (0.0,), result.independent, result.rank, result.status, None
+        result.q, result.v, in_q, in_v, (0.0,), result.independent, result.rank, result.status, ()
     )
 
 
@@ -207,7 +199,7 @@ def _explicit(
 ) -> _Moved:  # fmt: skip
     stages = PairWeights.of(pair, start.q.dtype)
     last = pair_stages(scheme, stages, chart, start, t, h, params)
-    last_v = last.speeds[-1] if last.v is None else last.v
+    last_v = last.v if scheme.system.velocities else last.speeds[-1]
     return _Moved(
         start.q + h * (stages.step @ last.speeds),
         start.v + h * (stages.step @ last.accelerations),
@@ -219,6 +211,19 @@ def _explicit(
         last.status,
         (last.q, last_v, last.speeds[-1], last.accelerations[-1]),
     )
+
+
+def _stiffness(moved: _Moved, end: EvaluatedState, speeds: Array, h: Array) -> Array:
+    """|h lambda| by the rates of the last stage and of the end; zero for implicit methods.
+
+    Both lie at the same time: their rates differ from each other by about the dominant eigenvalue
+    times the difference of states (Hairer and Wanner II, IV.2).
+    """
+    if not moved.last:
+        return jnp.zeros_like(h)
+    q, v, last_speeds, last_qdd = moved.last
+    rates, states = (speeds - last_speeds, end.qdd - last_qdd), (end.q - q, end.v - v)
+    return jnp.abs(h) * _ratio(rates, states)
 
 
 def _ratio(rates: tuple[Array, Array], states: tuple[Array, Array]) -> Array:

@@ -5,7 +5,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from jaxmech.integrate.adaptive.attempt import (
     LEAST_ERROR,
@@ -31,13 +31,11 @@ from jaxmech.integrate.adaptive.run import (
 )
 from jaxmech.integrate.adaptive.saves import save_reached
 from jaxmech.integrate.checks import begin_run, residuals
-from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.derivatives.record import StepRecord
 from jaxmech.integrate.error_estimate import relative, resolution, rest_motion
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.methods.explicit_stages import EvaluatedState, evaluated_state
-from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import (
     COMPARED,
@@ -48,6 +46,8 @@ from jaxmech.integrate.spans import (
     within,
 )
 from jaxmech.integrate.steps import Tolerance
+from jaxmech.integrate.trajectory import SavedStates, StepCounts, Trajectory
+from jaxmech.properties import Drive
 from jaxmech.status import Status, succeeded
 from jaxmech.system import Params
 from jaxmech.utils.arrays import AnyArray
@@ -95,45 +95,34 @@ def adaptive_rollout(
 
 
 def _trajectory(run: RunSetting, initial: RunState, state: RunState, rows: RunRows) -> Trajectory:
-    n, width, audit = initial.start.q.size, initial.start.v.size, state.audit
-    saves, active = _saved(run, initial, state, rows)
     return Trajectory(
-        q=saves[:, :n],
-        v=saves[:, n : n + width],
-        position_residual=saves[:, -2],
-        velocity_residual=saves[:, -1],
-        rank=audit.rank,
+        saves=_saves(run, initial, state, rows),
+        rank=state.audit.rank,
         status=state.status,
         t_failed=state.t_failed,
         error=_integration_error(run, state),
         counts=replace(state.counts, t_stiff=state.stiffness.t),
         events=state.events,
         occurrences=run.event_set.written_rows(rows.log, state.events.counts),
-        active=active,
     )
 
 
-def _saved(
-    run: RunSetting, initial: RunState, state: RunState, rows: RunRows
-) -> tuple[Float[Array, "T w"], Bool[Array, "T C"]]:
-    """The rows of q, v and both residuals at the save times, and the switches there."""
+def _saves(run: RunSetting, initial: RunState, state: RunState, rows: RunRows) -> SavedStates:
+    """What is saved at the save times."""
     row_numbers = jnp.arange(len(run.elapsed))
     # A save counts once its step is accepted, so after a failure all later ones are NaN.
     is_known = row_numbers < jnp.where(jnp.isnan(initial.t_failed), state.saved, 1)
-    audit = jnp.stack([initial.audit.position, initial.audit.velocity])
-    first = jnp.concatenate([initial.start.q, initial.start.v, audit])
-    at_start = (row_numbers < run.at_start)[:, None]
-    saves = jnp.where(at_start, first[None], rows.saves[:, : len(first)])
-    active = jnp.where(at_start, initial.events.active, rows.saves[:, len(first) :] > 0)
+    residuals = initial.audit.position, initial.audit.velocity
+    first = SavedStates(initial.start.q, initial.start.v, *residuals, initial.events.active)
+    saves = first.where(row_numbers < run.at_start, first.unpacked(rows.saves))
     if run.event_set:
         # After a terminal event the trajectory stands still; another may occur at the last time.
-        is_later = ((row_numbers >= state.saved) & succeeded(state.status))[:, None]
-        no_residuals = jnp.zeros(2, saves.dtype)
-        last = jnp.concatenate([state.start.q, state.start.v, no_residuals])
-        saves = jnp.where(is_later, last, saves)
-        is_known |= is_later[:, 0]
-        active = jnp.where(is_later, state.events.active, active)
-    return jnp.where(is_known[:, None], saves, jnp.nan), active
+        is_later = (row_numbers >= state.saved) & succeeded(state.status)
+        q, v, zero = state.start.q, state.start.v, jnp.zeros((), state.start.q.dtype)
+        last = SavedStates(q, v, zero, zero, state.events.active)
+        saves = last.where(is_later, saves)
+        is_known |= is_later
+    return saves.known(is_known)
 
 
 def _integration_error(run: RunSetting, state: RunState) -> Float[Array, ""]:
@@ -220,7 +209,7 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
 def _attempted(run: RunSetting, begin: EvaluatedState, t: Array, size: Array) -> Attempt:
     h = run.sign * size
     tried = attempt(run.scheme, run.tolerance, begin, t, h, run.params, run.extents)
-    if tried.correction is None:
+    if run.scheme.drive == Drive.NONE:
         return tried
     # A jump of a given velocity is in every step over it, however short: the time at which it
     # happens cannot be told better than in steps that are about to be too short.
@@ -273,10 +262,7 @@ def _size(run: RunSetting, state: RunState) -> tuple[Array, Array, Array]:
         # Events that are due at the end of the run need a step of any length.
         remaining = jnp.where(remaining > 0, remaining, size)
     # A step that would leave less than 1 % of itself goes to the end, so that no tiny one follows.
-    farthest = _STRETCH * size
-    if run.tolerance.max_step is not None:
-        size = jnp.minimum(size, run.tolerance.max_step)
-        farthest = jnp.minimum(_STRETCH * size, run.tolerance.max_step)
+    size, farthest = run.tolerance.limited(size), run.tolerance.limited(_STRETCH * size)
     is_last = farthest >= remaining
     return jax.lax.stop_gradient(jnp.where(is_last, remaining, size)), stop, is_last
 

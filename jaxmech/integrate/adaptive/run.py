@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import empty_rows
-from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.derivatives.record import MoveRows
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState
@@ -16,6 +15,7 @@ from jaxmech.integrate.methods.explicit_stages import EvaluatedState
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import AnyInterval, interval_at, within
 from jaxmech.integrate.steps import Tolerance
+from jaxmech.integrate.trajectory import SavedStates, StepCounts
 from jaxmech.status import Status
 from jaxmech.system import Params
 
@@ -84,7 +84,7 @@ class RunState(eqx.Module):
 class RunRows(eqx.Module):
     """The rows that a run writes."""
 
-    saves: Array  # q, v, both residuals and the switches at each save time
+    saves: Array  # `SavedStates` at each save time, packed
     moves: MoveRows
     log: Array  # occurrences of events
 
@@ -137,12 +137,13 @@ class RunSetting:
 
     def rows(self, q: Array, v: Array) -> RunRows:
         """Make empty rows."""
-        times, switches = len(self.elapsed), len(self.event_set.names)
+        times, active = len(self.elapsed), self.event_set.active()
         columns = 3 + self.event_set.words if self.event_set else 1
-        saves = empty_rows(times, jnp.zeros(2 + q.size + v.size + switches, q.dtype))
+        zero = jnp.zeros((), q.dtype)
+        saves = empty_rows(times, SavedStates(q, v, zero, zero, active).packed)
         # Events that change nothing are moves of their own, as far as they are kept.
         max_moves = self.scheme.adaptive.max_steps + times - 1 + self.event_set.rows[-1]
-        state = jnp.zeros(q.size + v.size + self.shifts + switches, q.dtype)
+        state = jnp.zeros(q.size + v.size + self.shifts + active.size, q.dtype)
         moves = MoveRows.empty(max_moves, self.segment, state, columns)
         return RunRows(saves, moves, self.event_set.log(q, v))
 

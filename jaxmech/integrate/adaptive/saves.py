@@ -11,9 +11,10 @@ from jaxtyping import Array
 
 from jaxmech.compiler import with_row
 from jaxmech.integrate.adaptive.attempt import attempt
-from jaxmech.integrate.adaptive.run import RunRows, RunSetting, RunState, StepSpan
+from jaxmech.integrate.adaptive.run import RunAudit, RunRows, RunSetting, RunState, StepSpan
 from jaxmech.integrate.checks import finite_states, residuals
 from jaxmech.integrate.methods.explicit_stages import EvaluatedState
+from jaxmech.integrate.trajectory import SavedStates
 from jaxmech.stabilization import Projection
 from jaxmech.status import Status
 
@@ -24,40 +25,22 @@ def save_reached(
 ) -> tuple[RunState, RunRows]:  # fmt: skip
     """Write the saves within an accepted step; `first` is the packed state before it."""
     last = len(run.elapsed) - 1
+    states = _states(run, previous, reached_state, step, _target(run, reached_state.saved))
 
-    def target(saved: Array) -> Array:
-        index = jnp.minimum(saved, last)
-        return jax.lax.dynamic_index_in_dim(run.elapsed, index, keepdims=False)
-
-    def is_within(saved: Array) -> Array:
-        elapsed = target(saved)
-        return (
-            step.accepted
-            & (saved <= last)
-            & ((elapsed < step.end) | ((elapsed == step.end) & ~step.interrupted))
-        )
-
-    states = _states(run, previous, reached_state, step, target(reached_state.saved))
-    switches = previous.events.active.astype(step.size.dtype)
+    def goes_on(carry: tuple[RunState, RunRows]) -> Array:
+        saved, elapsed = carry[0].saved, _target(run, carry[0].saved)
+        is_before_end = (elapsed < step.end) | ((elapsed == step.end) & ~step.interrupted)
+        return (step.accepted & (saved <= last) & is_before_end) & (carry[0].status == Status.OK)
 
     def save(carry: tuple[RunState, RunRows]) -> tuple[RunState, RunRows]:
         state, rows = carry
-        elapsed, index = target(state.saved), state.saved
-        t = run.time(elapsed)
-        fraction = jnp.where(elapsed < step.end, (elapsed - step.begin) / step.size, 1.0)
-        inside = _within(run, previous, step, states, fraction, t)
-        at_begin = previous.start.q, previous.start.v, jnp.asarray(True)
-        q, v, reached = jax.tree.map(partial(jnp.where, elapsed > step.begin), inside, at_begin)
-        audit = state.audit
-        position, velocity = residuals(run.scheme, q, v, t, run.params)
-        position = jnp.maximum(audit.position, position)
-        velocity = jnp.maximum(audit.velocity, velocity)
-        row = jnp.concatenate([q, v, jnp.stack([position, velocity]), switches])
+        audit, index = state.audit, state.saved
+        row, reached = _save(run, previous, audit, step, states, _target(run, index))
         number = previous.counts.accepted + index - run.at_start + run.observed_before(previous)
         move = run.move_to_save(index)
         moves = rows.moves.with_move(number, move, step.begin, first, reached)
-        saves = with_row(rows.saves, index, row, reached)
-        zero = jnp.zeros_like(position)
+        saves = with_row(rows.saves, index, row.packed, reached)
+        zero = jnp.zeros_like(step.size)
         state = replace(
             state,
             saved=index + reached,
@@ -67,11 +50,29 @@ def save_reached(
         )
         return state, replace(rows, saves=saves, moves=moves)
 
-    return jax.lax.while_loop(
-        lambda carry: is_within(carry[0].saved) & (carry[0].status == Status.OK),
-        save,
-        (reached_state, rows),
-    )
+    return jax.lax.while_loop(goes_on, save, (reached_state, rows))
+
+
+def _target(run: RunSetting, saved: Array) -> Array:
+    """The time, from the start, of the next save, or of the last one."""
+    index = jnp.minimum(saved, len(run.elapsed) - 1)
+    return jax.lax.dynamic_index_in_dim(run.elapsed, index, keepdims=False)
+
+
+def _save(
+    run: RunSetting, previous: RunState, audit: RunAudit, step: StepSpan,
+    states: list[tuple[Array, Array, Array]], elapsed: Array,
+) -> tuple[SavedStates, Array]:  # fmt: skip
+    """What is saved at a time within a step, and whether the state could be projected."""
+    t = run.time(elapsed)
+    fraction = jnp.where(elapsed < step.end, (elapsed - step.begin) / step.size, 1.0)
+    inside = _within(run, previous, step, states, fraction, t)
+    at_begin = previous.start.q, previous.start.v, jnp.asarray(True)
+    q, v, reached = jax.tree.map(partial(jnp.where, elapsed > step.begin), inside, at_begin)
+    position, velocity = residuals(run.scheme, q, v, t, run.params)
+    position = jnp.maximum(audit.position, position)
+    velocity = jnp.maximum(audit.velocity, velocity)
+    return SavedStates(q, v, position, velocity, previous.events.active), reached
 
 
 def _nodes(run: RunSetting) -> tuple[float, ...]:

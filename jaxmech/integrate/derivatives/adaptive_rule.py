@@ -16,13 +16,14 @@ from jaxtyping import Array
 
 from jaxmech.compiler import AbstractRule, Arrays, Flags, empty_rows, with_row
 from jaxmech.integrate.derivatives.event_pieces import PieceState
-from jaxmech.integrate.derivatives.record import Move, StepRecord
+from jaxmech.integrate.derivatives.record import SEGMENT, Move, StepRecord
 from jaxmech.integrate.derivatives.run_rule import (
     AbstractRun,
     RolloutInputs,
     RunRule,
     SmoothResults,
-    or_zeros,
+    completed,
+    of_parts,
     pulled_through,
     split_shared,
 )
@@ -37,10 +38,8 @@ from jaxmech.integrate.derivatives.step_replay import (
     reached_saves,
 )
 from jaxmech.integrate.events.event_set import EventSet
-from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
-
-SEGMENT = 64  # moves; with the default of `max_steps` about as many segments
+from jaxmech.integrate.trajectory import Trajectory
 
 
 def adaptive_trajectory(
@@ -75,7 +74,7 @@ class MovesRun(AbstractRun):
         program = self.program
         traced, fixed = split_shared(x, changes)
         zeros = jax.tree.map(jnp.zeros_like, (x.q0, x.v0))
-        d_q, d_v = or_zeros((changes.q0, changes.v0), zeros)
+        d_q, d_v = completed((changes.q0, changes.v0), zeros)
         zero, event_set = jnp.zeros_like(x.ts[0]), program.event_set
         offset = no_offset(event_set, x)
         states = PieceState(x.q0, x.v0, offset), PieceState(d_q, d_v, offset)
@@ -108,7 +107,7 @@ class MovesRun(AbstractRun):
         given_starts, at_saves = cotangents.states
         pairs = (cotangents.q, x.q0), (cotangents.v, x.v0)
         saves = jnp.concatenate(
-            [or_zeros(ct, jnp.zeros((len(x.ts), start.size), start.dtype)) for ct, start in pairs],
+            [completed(ct, jnp.zeros((len(x.ts), start.size), start.dtype)) for ct, start in pairs],
             axis=1,
         )
         if at_saves is not None:
@@ -207,8 +206,8 @@ class _Push:
         def run(state: PieceState, times: Given, traced: Any) -> Any:
             return moves.advance(state, times, start.active, move, eqx.combine(traced, self.fixed))
 
-        t0, d_t0 = (None, None) if d_ts is None else (moves.ts[0], d_ts[0])
-        times_primal, d_given = (t0, None if d_times is None else moves.times), (d_t0, d_times)
+        d_given = jax.tree.map(lambda x: x[0], d_ts), d_times
+        times_primal = of_parts(d_given, (moves.ts[0], moves.times))
         (new, _), (d_new, d_row) = jax.jvp(
             run,
             (start.state, times_primal, self.traced),
@@ -341,9 +340,7 @@ class _Pull:
         wrt_new = jax.tree.map(
             lambda x, y: jnp.where(is_save, x, jnp.where(goes_on, y, 0.0)), at_save, wrt_state
         )
-        wrt_t0, wrt_times = wrt[0]
-        t0 = None if wrt_t0 is None else self.moves.ts[0]
-        times = None if wrt_times is None else self.moves.times
+        given = of_parts(wrt[0], (self.moves.ts[0], self.moves.times))
 
         def row_of_event() -> Array:
             if self.log is None:
@@ -352,7 +349,7 @@ class _Pull:
             return jnp.where(move.row >= 0, row, 0.0)
 
         wrt_start, *wrt_shared = self.moves.pull_back(
-            state, (t0, times), active, move, shared, self.fixed, wrt_new, row_of_event
+            state, given, active, move, shared, self.fixed, wrt_new, row_of_event
         )
         # A move to a save, or to an event that changes nothing, is a side branch: the motion
         # continues from the state before it.

@@ -35,9 +35,10 @@ from jaxmech.integrate.derivatives.segment_rule import (
     kept_segments,
 )
 from jaxmech.integrate.events.event_set import EventSet
-from jaxmech.integrate.rollout import Trajectory, rollout
+from jaxmech.integrate.rollout import rollout
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import AnyInterval, segments
+from jaxmech.integrate.trajectory import Trajectory
 
 
 def event_trajectory(
@@ -248,7 +249,7 @@ def _start(segment: SegmentData, along: _Along, number: Array, timed: Times) -> 
     """The time at which a step starts, and whether the trajectory moves in it."""
     t, h = timed
     t = t + (segment.own.done + number) * h
-    # As in `bare_step`.
+    # As in `_bare_step`.
     failed = (segment.t_failed - t) / h < 0.5  # false for NaN
     return t, along.is_moving & ~failed
 

@@ -9,8 +9,10 @@ from jaxmech.integrate.derivatives.event_segments import event_trajectory
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs
 from jaxmech.integrate.derivatives.segment_rule import plain_trajectory
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
-from jaxmech.integrate.rollout import Trajectory, rollout
+from jaxmech.integrate.rollout import rollout
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.steps import Adaptive
+from jaxmech.integrate.trajectory import Trajectory
 from jaxmech.utils.checks import require_positive_integer
 
 
@@ -63,7 +65,7 @@ class ReverseMode(AbstractDerivative):
         self, scheme: Scheme, x: RolloutInputs, event_set: EventSet = NO_EVENTS
     ) -> Trajectory:
         """The rollout, whose derivatives recompute its steps."""
-        if x.tolerance is not None:
+        if isinstance(scheme.steps, Adaptive):
             return adaptive_trajectory(scheme, x, event_set, self.segment)
         steps = self._steps(scheme.per_save, len(x.ts) - 1)
         if event_set:
@@ -111,6 +113,6 @@ class ForwardMode(AbstractDerivative):
         self, scheme: Scheme, x: RolloutInputs, event_set: EventSet = NO_EVENTS
     ) -> Trajectory:
         """The rollout as plain JAX operations; with a tolerance or events, in both modes."""
-        if event_set or x.tolerance is not None:
+        if event_set or isinstance(scheme.steps, Adaptive):
             return ReverseMode().trajectory(scheme, x, event_set)
         return rollout(scheme, x.q0, x.v0, x.ts, x.params, times=x.times)[0]

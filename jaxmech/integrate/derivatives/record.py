@@ -13,6 +13,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import empty_rows, with_row
 
+SEGMENT = 64  # moves; with the default of `max_steps` about as many segments
+
 
 class Move(eqx.Module):
     """A step, a step up to an event, or a save."""

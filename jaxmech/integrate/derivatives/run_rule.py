@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.compiler import AbstractRule, Arrays, Flags, bind, hoisted, operation_of
-from jaxmech.integrate.rollout import Trajectory
+from jaxmech.integrate.trajectory import Trajectory
 from jaxmech.system import Params
 
 
@@ -87,7 +87,8 @@ class RunRule(AbstractRule):
 
     def __init__(self, program: Any, structure: Any, outs: Any) -> None:
         trajectory, residuals = jax.tree.unflatten(outs, range(outs.num_leaves))
-        smooth = SmoothResults(trajectory.q, trajectory.v, trajectory.occurrences, residuals.smooth)
+        saves = trajectory.saves
+        smooth = SmoothResults(saves.q, saves.v, trajectory.occurrences, residuals.smooth)
         self.program = program
         self.residuals = tuple(jax.tree.leaves(residuals))
         self.smooth = tuple(jax.tree.leaves(smooth))
@@ -216,8 +217,15 @@ def pulled_through(
     return jax.lax.scan(backward, cotangents, (states, moves), length=count, reverse=True)[0]
 
 
-def or_zeros(derivatives: Any, zeros: Any) -> Any:
-    """Tangents or cotangents, with zeros in place of None."""
+def completed(parts: Any, others: Any) -> Any:
+    """The parts, such as tangents, with others in place of None."""
     return jax.tree.map(
-        lambda d, zero: zero if d is None else d, derivatives, zeros, is_leaf=lambda d: d is None
+        lambda x, other: other if x is None else x, parts, others, is_leaf=lambda x: x is None
+    )
+
+
+def of_parts(parts: Any, values: Any) -> Any:
+    """The values of the parts that are not None, and None for the others."""
+    return jax.tree.map(
+        lambda x, value: x if x is None else value, parts, values, is_leaf=lambda x: x is None
     )

@@ -17,19 +17,24 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.integrate.checks import checked_states
 from jaxmech.integrate.derivatives.run_rule import (
     AbstractRun,
     RolloutInputs,
     SmoothResults,
-    or_zeros,
+    completed,
+    of_parts,
     pulled_through,
     split_shared,
     with_traced,
 )
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
-from jaxmech.integrate.rollout import SegmentEvents, Trajectory, bare_step, rollout
+from jaxmech.integrate.rollout import SegmentEvents, rollout
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.spans import StepSegments, segments
+from jaxmech.integrate.spans import StepSegments, segments, within
+from jaxmech.integrate.step import StepState, step
+from jaxmech.integrate.trajectory import Trajectory, at_saves
+from jaxmech.system import Params
 
 Times = tuple[Array, Array]  # the save time before a segment, and its step size
 
@@ -91,11 +96,11 @@ class AbstractSegments(AbstractRun):
         """Push tangents from the first segment to the last."""
         traced, fixed = split_shared(x, changes)
         all_segments = self._segments(x)
-        timed, d_timed = (all_segments.t, all_segments.h), None
+        timed, d_timed = (all_segments.t, all_segments.h), (None, None)
         if changes.ts is not None:
             timed, d_timed = jax.jvp(self._times, (x.ts,), (changes.ts,))
         zeros = jax.tree.map(jnp.zeros_like, [x.q0, x.v0])
-        d_start = or_zeros([changes.q0, changes.v0], zeros)
+        d_start = completed([changes.q0, changes.v0], zeros)
 
         # Only tangents are carried: the states at the starts of segments are known from the
         # forward run.
@@ -103,11 +108,11 @@ class AbstractSegments(AbstractRun):
             state, timed, segment, events, d_timed = inputs
             data = SegmentData(segment, residuals.t_failed, events)
 
-            def run(state: list[Array], traced_times: Times | None, traced: Any) -> Any:
-                times = timed if traced_times is None else traced_times
+            def run(state: list[Array], traced_times: Any, traced: Any) -> Any:
+                times = completed(traced_times, timed)
                 return self.advance(data, state, times, eqx.combine(traced, fixed))
 
-            primal_times = None if d_timed is None else timed
+            primal_times = of_parts(d_timed, timed)
             _, (d_state, d_rows) = jax.jvp(
                 run, (state, primal_times, traced), (d_state, d_timed, changes.shared)
             )
@@ -133,8 +138,8 @@ class AbstractSegments(AbstractRun):
         first, ends = [x.q0, x.v0], list(residuals.smooth)
         saves, pull_saves = jax.vjp(self._saves, first, ends)
         zeros = jax.tree.map(jnp.zeros_like, (saves, ends))
-        at_start, at_ends = pull_saves(or_zeros([cotangents.q, cotangents.v], zeros[0]))
-        added = jax.tree.map(jnp.add, at_ends, or_zeros(list(cotangents.states), zeros[1]))
+        at_start, at_ends = pull_saves(completed([cotangents.q, cotangents.v], zeros[0]))
+        added = jax.tree.map(jnp.add, at_ends, completed(list(cotangents.states), zeros[1]))
 
         def pull_segment(carry: Any, inputs: Any) -> tuple[Any, Times]:
             (wrt_state, wrt_shared), (replayed, added, rows) = carry, inputs
@@ -190,9 +195,8 @@ class AbstractSegments(AbstractRun):
         return jnp.where((log_rows >= 0)[..., None], log[log_rows], 0.0)
 
     def _saves(self, start: list[Array], ends: list[Array]) -> list[Array]:
-        k = self.per_save // self.steps
-        pairs = zip(start, ends, strict=True)
-        return [jnp.concatenate([first[None], rows[k - 1 :: k]]) for first, rows in pairs]
+        saves: list[Array] = at_saves(start, ends, self.per_save // self.steps)
+        return saves
 
     def _times(self, ts: Array) -> Times:
         all_segments = segments(ts, self.per_save, self.steps)
@@ -220,7 +224,7 @@ def kept_segments(
 ) -> tuple[Trajectory, KeptSegments]:
     """The trajectory, and the data that its derivatives need."""
     trajectory, (q, v, events) = result
-    is_known = ~jnp.isnan(trajectory.q[:, 0])
+    is_known = ~jnp.isnan(trajectory.saves.q[:, 0])
     counts = trajectory.events.counts
     return trajectory, KeptSegments((q, v), events, is_known, trajectory.t_failed, counts)
 
@@ -279,6 +283,25 @@ class PlainSegments(AbstractSegments):
         return list(self.step(*state, number, data.segment(timed), data.t_failed, shared))
 
 
+def _bare_step(
+    scheme: Scheme, q: Array, v: Array, number: Array, segment: StepSegments, t_failed: Array,
+    params: Params,
+) -> tuple[Array, Array]:  # fmt: skip
+    """q and v after a step of a segment, without the audit; nothing moves after `t_failed`.
+
+    `number` is the number of the step in the segment.
+    """
+    params = within(segment.interval, params)
+    t = segment.t + (segment.done + number) * segment.h
+    interval = segment.interval.turning((number == 0) & ~(t_failed <= t))
+    q, v, _ = scheme.after_kink(q, v, t, params, interval)
+    # Half a step is beyond round-off of t, and dividing by h serves runs backwards in time too.
+    failed = (t_failed - t) / segment.h < 0.5  # false for NaN
+    end, _ = step(scheme, StepState(q, v, t), segment.h, params)
+    moved = checked_states(end.q, end.v, failed)
+    return jnp.where(failed, q, moved[0]), jnp.where(failed, v, moved[1])
+
+
 def plain_trajectory(scheme: Scheme, steps: int, x: RolloutInputs) -> Trajectory:
     """The rollout in segments of some steps, as an operation with its derivatives."""
 
@@ -290,5 +313,5 @@ def plain_trajectory(scheme: Scheme, steps: int, x: RolloutInputs) -> Trajectory
     first_segment = segments(x.ts, steps, steps, x.times)
     first_segment = jax.tree.map(lambda rows: rows[0], first_segment)
     example = x.q0, x.v0, jnp.zeros_like(first_segment.done), first_segment, x.ts[0]
-    x, run, (step,) = with_traced(forward, x, [partial(bare_step, scheme)], [example])
+    x, run, (step,) = with_traced(forward, x, [partial(_bare_step, scheme)], [example])
     return PlainSegments(run, scheme.per_save, steps, NO_EVENTS, step).trajectory(x)

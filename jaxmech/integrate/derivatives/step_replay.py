@@ -5,15 +5,17 @@ delay is a part of the state, whose value is always zero.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.compiler import empty_rows, with_row
 from jaxmech.integrate.adaptive.rollout import adaptive_rollout
 from jaxmech.integrate.checks import checked_states
 from jaxmech.integrate.derivatives.event_pieces import (
@@ -23,13 +25,14 @@ from jaxmech.integrate.derivatives.event_pieces import (
     along_motion,
     at_event,
 )
-from jaxmech.integrate.derivatives.record import Move, StepRecord
-from jaxmech.integrate.derivatives.run_rule import Part, RolloutInputs, with_traced
+from jaxmech.integrate.derivatives.record import SEGMENT, Move, StepRecord
+from jaxmech.integrate.derivatives.run_rule import Part, RolloutInputs, completed, with_traced
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
-from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import AnyInterval, interval_at, sorted_ends, within
 from jaxmech.integrate.step import StepInfo, step
+from jaxmech.integrate.steps import Tolerance
+from jaxmech.integrate.trajectory import Trajectory
 from jaxmech.system import Params
 
 Given = tuple[Any, Any]  # first time, and times at which a step ends; None if not differentiated
@@ -72,10 +75,11 @@ def move_program(
         trajectory, record = adaptive_rollout(
             scheme, *inputs, segment=segment, event_set=event_set, times=x.times
         )
-        states = jnp.concatenate([trajectory.q, trajectory.v], axis=1)
+        saves = trajectory.saves
+        states = jnp.concatenate([saves.q, saves.v], axis=1)
         is_known = ~jnp.isnan(states[:, 0])
         states = jnp.where(is_known[:, None], states, 0.0)
-        kept = KeptRun(record, states, is_known, trajectory.active, trajectory.events.counts)
+        kept = KeptRun(record, states, is_known, saves.active, trajectory.events.counts)
         return trajectory, kept
 
     def rates(
@@ -172,8 +176,7 @@ class StepReplay:
         `primal_times` are the first time of the run and the times at which a step ends, None for
         those that are not differentiated.
         """
-        t0 = self.ts[0] if primal_times[0] is None else primal_times[0]
-        times = self.times if primal_times[1] is None else primal_times[1]
+        t0, times = completed(primal_times, (self.ts[0], self.times))
         sign = jnp.sign(self.ts[-1] - self.ts[0])
         size, target = sign * move.size, jax.lax.dynamic_index_in_dim(self.ts, move.save, 0, False)
         recorded_begin = self.ts[0] + sign * move.begin
@@ -320,3 +323,54 @@ def rates_at_saves(program: MoveProgram, x: RolloutInputs, residuals: KeptRun) -
 def reached_saves(residuals: KeptRun) -> Bool[Array, " T"]:
     """Flags of the saves that moves reached; the others may follow a terminal event."""
     return jnp.arange(len(residuals.known)) < residuals.record.saved
+
+
+def recorded(
+    scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance,
+    times: Array,
+) -> StepRecord:  # fmt: skip
+    """Record the steps of a run."""
+    inputs = q0, v0, ts, params, tolerance
+    return adaptive_rollout(scheme, *inputs, segment=SEGMENT, times=times)[1]
+
+
+def shortened(record: StepRecord) -> StepRecord:
+    """A record of known values without the steps that were not made."""
+    segments = max(1, -(-int(record.count) // record.segment))
+    moves = np.array(record.moves[: segments * record.segment])
+    moves[int(record.count) :] = 0.0
+    return replace(record, moves=jnp.asarray(moves), starts=record.starts[:segments])
+
+
+def replayed(
+    scheme: Scheme, record: StepRecord, q0: Array, v0: Array, ts: Array, params: Params,
+    times: Array, recorded_times: Array,
+) -> tuple[Array, Array, Bool[Array, ""]]:  # fmt: skip
+    """q and v at the save times, shape (T, n), and whether all steps could be made.
+
+    A step that ended at one of the `recorded_times` (K,) ends at that of `times`.
+    """
+    moves, by_pair = recorded_moves(scheme, (q0, v0), ts, times, recorded_times)
+    offset, n = jnp.zeros(min(times.size, 1), ts.dtype), q0.size
+
+    def make_move(carry: Any) -> Any:
+        number, begin, state, good, saves = carry
+        move = record.move(number, begin, jnp.abs(ts[1] - ts[0]))
+        piece, h = moves.at(state, (None, None), NO_EVENTS.active(), move)
+        new, info = repeat_step(by_pair, NO_EVENTS, state, piece, h, params)
+        saves = with_row(saves, move.save, jnp.concatenate([new.q, new.v]), move.save > 0)
+        state = jax.tree.map(partial(jnp.where, move.save > 0), state, new)
+        return number + 1, moves.elapsed(move), state, good & info.good, saves
+
+    first = jnp.concatenate([q0, v0])
+    start = (
+        jnp.zeros((), jnp.int32),
+        jnp.zeros_like(ts[0]),
+        PieceState(q0, v0, offset),
+        jnp.asarray(True),
+    )
+    *_, good, saves = jax.lax.while_loop(
+        lambda carry: carry[0] < record.count, make_move, (*start, empty_rows(len(ts), first))
+    )
+    saves = jnp.where((ts == ts[0])[:, None], first[None], saves)
+    return saves[:, :n], saves[:, n:], good

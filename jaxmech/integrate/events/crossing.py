@@ -72,7 +72,7 @@ def through_events(
         base = StepState(search.base_q, search.base_v, from_t)
         end, info = make_step(base, size, active_params)
         good = info.good & is_finite(search.base_q, search.base_v)
-        q, v, info = end.q, end.v, replace(info, correction=None, good=good)
+        q, v, info = end.q, end.v, replace(info, correction=(), good=good)
         values = event_set.values(scheme, q, v, to_t, active_params)
         qdd = scheme.law(q, v, to_t, active_params)[1].qdd if with_qdd else None
         slopes = rates(event_set, scheme, q, v, to_t, h, active_params, qdd)

@@ -249,7 +249,7 @@ class StageRates(eqx.Module):
     speeds: Float[Array, " S n"]  # of the stages so far, the last one at the end, after zeros
     accelerations: Float[Array, " S k"]  # likewise
     q: Float[Array, " n"]  # of the last stage
-    v: Float[Array, " k"] | None  # of the last stage; None where the speeds are the same
+    v: Float[Array, " k"]  # of the last stage; empty where the speeds are the same
     independent: Bool[Array, ""]  # whether all rows were at all stages
     status: Int[Array, ""]  # a `Status`
     rank: Int[Array, ""]  # the smallest so far
@@ -282,7 +282,7 @@ def pair_stages(
             jnp.concatenate([so_far.speeds[1:], speeds[None]]),
             jnp.concatenate([so_far.accelerations[1:], law.qdd[None]]),
             q,
-            None if not system.velocities else v,
+            v if system.velocities else v[:0],
             so_far.independent & (law.rank == m),
             status,
             jnp.minimum(so_far.rank, law.rank),
@@ -291,7 +291,7 @@ def pair_stages(
     m = jnp.asarray(start.independent_rows.size, jnp.int32)
     count = len(stages.nodes)
     speeds = system.dynamics.speeds(start.q, start.v, t, params)
-    v = None if not system.velocities else start.v
+    v = start.v if system.velocities else start.v[:0]
     first = StageRates(
         _after_zeros(speeds, count - 1), _after_zeros(start.qdd, count - 1),
         start.q, v, start.rank == m, start.status, start.rank,

@@ -61,14 +61,15 @@ class MotionJacobian(eqx.Module):
     independent_rows: Bool[Array, " m"]  # constraint rows that count as independent
     singular: SingularMass = eqx.field(static=True)  # as in `System`
 
-    def resolvent(self, real: Array, imaginary: Array | None = None) -> "Resolvent":
-        """The factors of mu I - J; complex ones are kept as real matrices of twice the size."""
-        n = len(self.M)
-        stacked = jnp.concatenate([self.M, self.A])
-        if imaginary is None:
-            z = 1 / real
-            matrix = stacked - self.in_v * z - self.in_q * (z * z)
-            return Resolvent(self, self._factors(matrix[:n], self.push, matrix[n:]), z, None)
+    def resolvent(self, real: Array) -> "Resolvent":
+        """The factors of mu I - J."""
+        n, z = len(self.M), 1 / real
+        matrix = jnp.concatenate([self.M, self.A]) - self.in_v * z - self.in_q * (z * z)
+        return Resolvent(self, self._factors(matrix[:n], self.push, matrix[n:]), z)
+
+    def complex_resolvent(self, real: Array, imaginary: Array) -> "ComplexResolvent":
+        """The factors for a complex mu, kept as real matrices of twice the size."""
+        n, stacked = len(self.M), jnp.concatenate([self.M, self.A])
         # 1 / mu and 1 / mu^2 of the complex mu, in real and imaginary parts: the compiler has real
         # numbers.
         size = real**2 + imaginary**2
@@ -76,7 +77,8 @@ class MotionJacobian(eqx.Module):
         re = stacked - self.in_v * z - self.in_q * (z * z - zi * zi)
         im = -self.in_v * zi - self.in_q * (2 * z * zi)
         K, J = (_embedded(re[part], im[part]) for part in (slice(n), slice(n, None)))
-        return Resolvent(self, self._factors(K, _embedded(self.push, None), J), z, zi)
+        B = _embedded(self.push, jnp.zeros_like(self.push))
+        return ComplexResolvent(self, self._factors(K, B, J), z, zi)
 
     def _factors(self, K: Array, B: Array, J: Array) -> SaddlePoint:
         copies = len(K) // len(self.M)
@@ -87,8 +89,7 @@ class MotionJacobian(eqx.Module):
         return saddle_point(K, B, J, independent, weights)
 
 
-def _embedded(re: Array, im: Array | None) -> Array:
-    im = jnp.zeros_like(re) if im is None else im
+def _embedded(re: Array, im: Array) -> Array:
     return jnp.concatenate([jnp.concatenate([re, -im], 1), jnp.concatenate([im, re], 1)])
 
 
@@ -100,12 +101,11 @@ class Pair(NamedTuple):
 
 
 class Resolvent(eqx.Module):
-    """The resolvent (mu I - J)^-1."""
+    """The resolvent (mu I - J)^-1 of a real mu."""
 
     at: MotionJacobian
     factors: SaddlePoint  # of the saddle-point system
-    z: Array  # real part of 1 / mu
-    zi: Array | None  # imaginary part; None for a real mu
+    z: Array  # 1 / mu
 
     @property
     def regular(self) -> Bool[Array, ""]:
@@ -113,7 +113,7 @@ class Resolvent(eqx.Module):
         return self.factors.regular
 
     def solve(self, rhs: Pair, in_t: Array | float | None = None) -> Pair:
-        """Solve for (x, w) with a real mu; `in_t` times the derivative by t adds to `rhs`."""
+        """Solve for (x, w); `in_t` times the derivative by t adds to `rhs`."""
         jacobian, z = self.at, self.z
         n = len(jacobian.M)
         load = _above(jacobian, rhs.v) + z * matvec(jacobian.in_q, rhs.q)
@@ -122,10 +122,23 @@ class Resolvent(eqx.Module):
         w, _ = self.factors.solve(z * load[:n], z * load[n:])
         return Pair((w + rhs.q) * z, w)
 
-    def solve_complex(self, re: Pair, im: Pair) -> tuple[Pair, Pair]:
-        """Real and imaginary part of (x, w) of a complex mu."""
+
+class ComplexResolvent(eqx.Module):
+    """The resolvent (mu I - J)^-1 of a complex mu."""
+
+    at: MotionJacobian
+    factors: SaddlePoint  # of the saddle-point system
+    z: Array  # real part of 1 / mu
+    zi: Array  # imaginary part
+
+    @property
+    def regular(self) -> Bool[Array, ""]:
+        """Whether the matrices could be factorized; if not, all results are meaningless."""
+        return self.factors.regular
+
+    def solve(self, re: Pair, im: Pair) -> tuple[Pair, Pair]:
+        """Real and imaginary part of (x, w)."""
         jacobian, z, zi = self.at, self.z, self.zi
-        assert zi is not None
         n = len(jacobian.M)
         in_re, in_im = matvec(jacobian.in_q, re.q), matvec(jacobian.in_q, im.q)
         first = _above(jacobian, re.v) + z * in_re - zi * in_im
@@ -191,13 +204,15 @@ class Solvers(eqx.Module):
     """The factorized matrices of the real and of the complex system."""
 
     real: Resolvent
-    pair: Resolvent
+    pair: ComplexResolvent
 
     @staticmethod
     def of(jacobian: MotionJacobian, h: Array) -> "Solvers":
         """Make the solvers for a step of size h."""
         re, im = RADAU_5.complex
-        return Solvers(jacobian.resolvent(RADAU_5.real / h), jacobian.resolvent(re / h, im / h))
+        return Solvers(
+            jacobian.resolvent(RADAU_5.real / h), jacobian.complex_resolvent(re / h, im / h)
+        )
 
     @property
     def regular(self) -> Bool[Array, ""]:
@@ -208,7 +223,7 @@ class Solvers(eqx.Module):
         """The change of Z that cancels the residual to first order."""
         first, second, third = (Pair(*x) for x in _combined(_BACK, missing))
         real = self.real.solve(first)
-        re, im = self.pair.solve_complex(second, third)
+        re, im = self.pair.solve(second, third)
         return _combined(RADAU_5.transform, jnp.stack([jnp.stack(x) for x in (real, re, im)]))
 
 

@@ -17,6 +17,7 @@ from jaxmech.integrate.steps import FixedSteps
 from jaxmech.integrate.steps.step_size import (
     MEMBERS,
     MOST_STEPS,
+    UnknownValuesError,
     rounded_up,
     steps_needed,
     trial_errors,
@@ -96,13 +97,14 @@ def choose_steps(
     event_set = with_gaps(event_set_of(system, events, inactive), system, q0, ts, params)
     scheme = replace(scheme, system=event_set.system(system))
     params = event_set.params(params, event_set.active())
-    per_save = _per_save(scheme, event_set, (q0, v0, ts, params, times))
-    if per_save is None:
+    try:
+        per_save = _per_save(scheme, event_set, (q0, v0, ts, params, times))
+    except UnknownValuesError:
         raise ValueError(
             "Argument `q0` and the others must have known values, but under `jax.jit` they have "
             "none; call `analysis.choose_steps` outside of it."
-        )
-    least = 1 if policy.max_step is None else _least(policy.max_step, ts, times)
+        ) from None
+    least = _least(policy.max_step, ts, times)
     return replace(policy, per_save=max(per_save, least), max_step=None)
 
 
@@ -117,15 +119,20 @@ def with_number(
     steps = scheme.steps
     assert isinstance(steps, FixedSteps)
     per_save = steps.per_save
-    least = 1 if steps.max_step is None else _least(steps.max_step, ts, times)
+    least = _least(steps.max_step, ts, times)
     if per_save is None:
-        per_save = _per_save(scheme, event_set, (q0, v0, ts, params, times))
-        if per_save is None:
+        try:
+            per_save = _per_save(scheme, event_set, (q0, v0, ts, params, times))
+        except UnknownValuesError:
             warn_caller(UNKNOWN_STEPS, StepWarning)
-    return replace(steps, per_save=max(per_save or 1, least), max_step=None)
+            per_save = 1
+    return replace(steps, per_save=max(per_save, least), max_step=None)
 
 
-def _least(max_step: float, ts: Any, times: Array) -> int:
+def _least(max_step: float | None, ts: Any, times: Array) -> int:
+    """The fewest steps per save of which none is longer."""
+    if max_step is None:
+        return 1
     values = actual((ts, times), MEMBERS)
     if values is None or isinstance(max_step, Tracer):
         raise ValueError(
@@ -172,25 +179,28 @@ def as_times(ts: Any, dtype: Any) -> Array:
     return ts
 
 
-def _per_save(scheme: Scheme, event_set: EventSet, run: Any) -> int | None:
-    """Steps per save interval for a run or a batch; None if values are unknown."""
+def _per_save(scheme: Scheme, event_set: EventSet, run: Any) -> int:
+    """Steps per save interval for a run or a batch; raises `UnknownValuesError`."""
     values = actual(run, MEMBERS)
-    return None if values is None else members_per_save(scheme, event_set, *values)
+    if values is None:
+        raise UnknownValuesError
+    return members_per_save(scheme, event_set, *values)
 
 
 def members_per_save(
     scheme: Scheme, event_set: EventSet, q: Any, v: Any, ts: np.ndarray, params: Params,
     times: np.ndarray,
-) -> int | None:  # fmt: skip
+) -> int:  # fmt: skip
     """Steps per save interval for the most demanding of up to `MEMBERS` members.
 
-    All arguments have a leading axis of members. None if the system closes over tracers.
+    All arguments have a leading axis of members.
+
+    Raises:
+        UnknownValuesError: if the system closes over tracers.
     """
     if not len(ts):  # an empty batch
         return 1
     step_count = members_need(scheme, q, v, ts, params, times, event_set)
-    if step_count is None:
-        return None
     longest = _intervals(ts, times).max(1) / np.abs(ts[:, -1] - ts[:, 0])
     return rounded_up(float(longest.max(initial=0.0, where=np.isfinite(longest))) * step_count)
 
@@ -198,17 +208,18 @@ def members_per_save(
 def members_need(
     scheme: Scheme, q: Any, v: Any, ts: Any, params: Params, times: Any,
     event_set: EventSet = NO_EVENTS,
-) -> int | None:  # fmt: skip
+) -> int:  # fmt: skip
     """Equal steps from first to last time for the most demanding of up to `MEMBERS` members.
 
-    All arguments have a leading axis of members. None if the system closes over tracers.
+    All arguments have a leading axis of members.
+
+    Raises:
+        UnknownValuesError: if the system closes over tracers.
     """
     scheme = _with_open_gaps(scheme)
     if scheme.system.sampling is not None and times.shape[1] > _MOST_ENDS:
         return _controlled_need(scheme, q, v, ts, params, times, event_set)
     step_count = steps_needed(scheme, *_of_trials(q, v, ts, params, times), event_set)
-    if step_count is None:
-        return None
     if step_count > MOST_STEPS:
         warn_caller(_TOO_MANY.format(step_count), StepWarning)
     step_count = min(step_count, MOST_STEPS)
@@ -218,12 +229,12 @@ def members_need(
         return step_count
     free_count = steps_needed(scheme, *_of_trials(q, v, ts, free_params, times), event_set)
     # A motion that the constraint keeps from going on may have no end.
-    return max(step_count, free_count) if free_count and free_count <= MOST_STEPS else step_count
+    return max(step_count, free_count) if free_count <= MOST_STEPS else step_count
 
 
 def _controlled_need(
     scheme: Scheme, q: Any, v: Any, ts: Any, params: Any, times: Any, event_set: EventSet
-) -> int | None:
+) -> int:
     """The steps of a run with many samples of controllers, by those of its first samples."""
     ordered = np.sort(np.clip(times, ts[:, :1], ts[:, -1:]), axis=1)
     apart = np.diff(ordered, axis=1, prepend=ts[:, :1]) > 0
@@ -233,18 +244,18 @@ def _controlled_need(
     part = np.concatenate([ts[:, :1], end], axis=1)
     share = (part[:, 1] - part[:, 0]) / (ts[:, -1] - ts[:, 0])
     count = members_need(scheme, q, v, part, params, ordered[:, :_MOST_ENDS], event_set)
-    return count if count is None else math.ceil(count / max(float(share.min()), 1e-12))
+    return math.ceil(count / max(float(share.min()), 1e-12))
 
 
 def members_error(
     scheme: Scheme, q: Any, v: Any, ts: Any, params: Any, times: Any, steps: int
-) -> float | None:  # fmt: skip
+) -> float:  # fmt: skip
     """The largest relative error of the members in so many equal steps, by a trial of them.
 
-    The arguments are those of `members_need`. None if the system closes over tracers.
+    The arguments and errors are those of `members_need`.
     """
-    errors = trial_errors(_with_open_gaps(scheme), *_of_trials(q, v, ts, params, times), steps)
-    return None if errors is None else float(errors.max())
+    trials = _of_trials(q, v, ts, params, times)
+    return float(trial_errors(_with_open_gaps(scheme), *trials, steps).max())
 
 
 def _with_open_gaps(scheme: Scheme) -> Scheme:

@@ -190,7 +190,11 @@ class Tolerance(eqx.Module):
 
     rtol: Float[Array, ""]
     atol: Float[Array, ""]
-    max_step: Float[Array, ""] | None = None
+    max_step: Float[Array, " k"]  # one, or none
+
+    def limited(self, size: Array) -> Array:
+        """A size that is at most the longest step."""
+        return jnp.minimum(size, self.max_step[0]) if self.max_step.size else size
 
 
 @dataclass(frozen=True, repr=False)
@@ -301,7 +305,7 @@ class Adaptive(AbstractSteps):
                 PrecisionWarning,
             )
         rtol = control.scale * clipped_rtol**control.power
-        longest = None if self.max_step is None else jnp.asarray(self.max_step, dtype)
+        longest = jnp.asarray([] if self.max_step is None else [self.max_step], dtype)
         return Tolerance(
             jnp.asarray(rtol, dtype), jnp.asarray(rtol / self.rtol * self.atol, dtype), longest
         )

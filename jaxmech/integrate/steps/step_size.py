@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -43,15 +44,21 @@ _HOPELESS = 10_000  # steps of a trial that fails at the same time as the one be
 _RESOLVED = 1e-3  # error below which the motion is resolved, so that the order of the method shows
 
 
+class UnknownValuesError(Exception):
+    """A trial needs values that are not known under `jax.jit`."""
+
+
 def steps_needed(
     scheme: Scheme, q: Any, v: Any, ts: np.ndarray, params: Any, times: np.ndarray,
     event_set: EventSet = NO_EVENTS,
-) -> int | None:  # fmt: skip
+) -> int:  # fmt: skip
     """The number of equal steps from ts[:, 0] to ts[:, 1] with which all errors meet the target.
 
-    All arguments have a leading axis of members. None if the system closes over tracers. A step
-    ends at each of the `times` (M, K), and the functions of events do not turn more than once in
-    it.
+    All arguments have a leading axis of members. A step ends at each of the `times` (M, K), and the
+    functions of events do not turn more than once in it.
+
+    Raises:
+        UnknownValuesError: if the system closes over tracers.
     """
     # A trial is the same for all policies of the length of steps, and compiled once for them.
     scheme = scheme.with_one_step()
@@ -60,8 +67,6 @@ def steps_needed(
     foreseen = np.full(len(q), float(_FIRST))  # the steps needed according to the trial before
     for _ in range(_TRIALS):
         trial = _tried(scheme, event_set, q, v, ts, params, times, steps)
-        if trial is None:
-            return None
         # The error of a whole run falls with the step to the power of the order.
         ratio = (np.maximum(trial.error, 1e-30) / target) ** (1 / order)
         # Of the first trial that settles a member: the errors of much shorter steps, which other
@@ -94,13 +99,12 @@ def target_error(method: AbstractMethod, dtype: Any) -> float:
 def trial_errors(
     scheme: Scheme, q: Any, v: Any, ts: np.ndarray, params: Any, times: np.ndarray,
     steps: int,
-) -> np.ndarray | None:  # fmt: skip
+) -> np.ndarray:  # fmt: skip
     """The relative errors (M,) of whole runs in so many equal steps, infinite where unknown.
 
-    The other arguments, and None, are as in `steps_needed`.
+    The other arguments, and errors, are as in `steps_needed`.
     """
-    trial = _tried(scheme.with_one_step(), NO_EVENTS, q, v, ts, params, times, steps)
-    return None if trial is None else trial.error
+    return _tried(scheme.with_one_step(), NO_EVENTS, q, v, ts, params, times, steps).error
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,8 @@ class _Trial:
         resolution: largest relative error of the whole run that round-off may hide.
         made_steps: number of steps that were made.
         good: whether no step failed.
-        turns: how often the function of an event turned in a step, at most; None without events.
+        turns: how often the function of an event turned in a step, at most.
+        fewest: steps that the first trial finds necessary at least.
     """
 
     steps: int
@@ -121,13 +126,13 @@ class _Trial:
     resolution: np.ndarray
     made_steps: np.ndarray
     good: np.ndarray
-    turns: np.ndarray | None
+    turns: np.ndarray
+    fewest: float
 
     @property
     def is_fine(self) -> np.ndarray:
         """Whether events cannot hide in the steps, or there are too many steps already."""
-        turns = np.zeros_like(self.made_steps) if self.turns is None else self.turns
-        return (turns < 2) | (self.steps > _HOPELESS)
+        return (self.turns < 2) | (self.steps > _HOPELESS)
 
     @property
     def is_known(self) -> np.ndarray:
@@ -144,7 +149,7 @@ class _Trial:
         If there were too few of them before, as many as here; and events do not hide in these.
         """
         if previous is None:
-            return np.full(len(self.made_steps), 1.0 if self.turns is None else self.steps)
+            return np.full(len(self.made_steps), self.fewest)
         enough = previous.good & previous.is_fine
         overcome = np.where(~enough & self.good, self.steps, 1.0)
         return np.where(enough & previous.is_known, previous.steps, overcome)
@@ -171,7 +176,7 @@ class _Trial:
 def _tried(
     scheme: Scheme, event_set: EventSet, q: Any, v: Any, ts: np.ndarray, params: Any,
     times: np.ndarray, steps: int,
-) -> _Trial | None:  # fmt: skip
+) -> _Trial:  # fmt: skip
     # Compiled even under `jax.disable_jit()`, by which users step through their functions.
     # It runs once, and optimizing its code takes far longer than the trial. A NaN that it hides
     # only leads to another number of steps: the run itself reports it.
@@ -181,17 +186,99 @@ def _tried(
             np.asarray(min(steps, _TRIED)),
         )  # fmt: skip
     if results is None:
-        return None
-    error, hidden, made_steps, good, turns_seen = (np.asarray(x) for x in results)
+        raise UnknownValuesError
+    error, hidden, made_steps, good, turns = (np.asarray(x) for x in results)
     error = np.where(np.isnan(error), np.inf, error)
     # What the first steps have lost, extended to the whole run.
     scale = steps / np.maximum(made_steps, 1)
     error = np.where((made_steps == 0) & ~good, np.inf, error * scale)
-    turns = turns_seen if event_set else None
-    return _Trial(steps, error, hidden * scale, made_steps, good, turns)
+    # Between the samples of a first trial events may hide.
+    fewest = float(steps) if event_set else 1.0
+    return _Trial(steps, error, hidden * scale, made_steps, good, turns, fewest)
 
 
 _Found = tuple[Array, Array, Array, Array, Array]
+
+
+class _Walk(eqx.Module):
+    """The carry of the loop over the steps of a trial."""
+
+    q: Array
+    v: Array
+    errors: list[Array]  # sums of those of q and of its rate
+    low: Array
+    high: Array
+    fastest: Array
+    rounding: Array
+    turns: Array  # of the function of an event in a step, at most
+    made_steps: Array
+    good: Array
+
+    @staticmethod
+    def of(q: Array, v: Array, speeds: Array) -> "_Walk":
+        """Before the first step."""
+        zero, turns = jnp.zeros_like(q), jnp.zeros((), jnp.int32)
+        return _Walk(
+            q, v, [zero, zero], q, q, jnp.abs(speeds), zero.sum(), turns, jnp.zeros((), int),
+            jnp.asarray(True),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _TrialLoop:
+    """The steps of the trial of a member, with all that does not change in them."""
+
+    scheme: Scheme
+    event_set: EventSet
+    grid: EvenSteps
+    duration: Array
+    params: Any
+    has_rates: Any  # of the functions of events: fixed steps know no accelerations at their ends
+
+    @staticmethod
+    def of(
+        scheme: Scheme, event_set: EventSet, grid: EvenSteps, q: Array, v: Array, ts: Array,
+        params: Any,
+    ) -> "_TrialLoop":  # fmt: skip
+        """The steps of a run from a state."""
+        has_rates = None
+        if event_set:
+            positions = event_set.of_positions(q, v, ts[0], event_set.plain(params))
+            has_rates = event_set.flags(positions)
+        return _TrialLoop(scheme, event_set, grid, ts[1] - ts[0], params, has_rates)
+
+    def step(self, k: Array, walk: _Walk) -> _Walk:
+        """The state after a step, or before one that fails."""
+        scheme, (t, h, interval) = self.scheme, self.grid.step(k)
+        params = within(interval, self.params)
+        q, v, _ = scheme.after_kink(walk.q, walk.v, t, params, interval)
+        new_q, new_v, step_errors, went_well = _doubled(scheme, q, v, t, h, params)
+        speeds = scheme.system.dynamics.speeds(new_q, new_v, t + h, params)
+        moved = _Walk(
+            new_q,
+            new_v,
+            [x + y for x, y in zip(walk.errors, step_errors, strict=True)],
+            jnp.minimum(walk.low, new_q),
+            jnp.maximum(walk.high, new_q),
+            jnp.maximum(walk.fastest, jnp.abs(speeds)),
+            walk.rounding + _rounding(new_q, len(scheme.system.states))[0],
+            self._turns(walk.turns, (q, v), (new_q, new_v), t, h, params),
+            walk.made_steps + 1,
+            went_well,
+        )
+        return jax.lax.cond(went_well, lambda: moved, lambda: replace(walk, good=went_well))
+
+    def _turns(
+        self, so_far: Array, start: tuple[Array, Array], end: tuple[Array, Array], t: Array,
+        h: Array, params: Any,
+    ) -> Array:  # fmt: skip
+        if not self.event_set:
+            return so_far
+        share, system = h / self.duration, self.scheme.system
+        of_each, _ = step_turns(
+            self.event_set, system, start, end, t, h, params, share, self.has_rates
+        )
+        return jnp.maximum(so_far, of_each.max())
 
 
 @jit_of("scheme", "event_set", is_frame=True)
@@ -214,61 +301,27 @@ def _trial(
     def try_member(
         q: Array, v: Array, ts: Array, params: Any, times: Array, tried: Array
     ) -> _Found:
-        zero, grid = jnp.zeros_like(q), EvenSteps.of(ts, times, steps)
-        states, has_rates = len(scheme.system.states), None
-        if event_set:  # fixed steps know no accelerations at their ends
-            positions = event_set.of_positions(q, v, ts[0], event_set.plain(params))
-            has_rates = event_set.flags(positions)
+        grid, states = EvenSteps.of(ts, times, steps), len(scheme.system.states)
+        loop = _TrialLoop.of(scheme, event_set, grid, q, v, ts, params)
 
-        def step_once(k: Array, carry: Any) -> Any:
-            q, v, errors, (low, high, fastest, rounding), turns_seen, made_steps, _ = carry
-            t, h, interval = grid.step(k)
-            span_params = within(interval, params)
-            q, v, _ = scheme.after_kink(q, v, t, span_params, interval)
-            new_q, new_v, step_errors, went_well = _doubled(scheme, q, v, t, h, span_params)
-            if event_set:
-                ends = (q, v), (new_q, new_v)
-                turns_of_each, _ = step_turns(
-                    event_set,
-                    scheme.system,
-                    *ends,
-                    t,
-                    h,
-                    span_params,
-                    h / (ts[1] - ts[0]),
-                    has_rates,
-                )
-                turns_seen = jnp.maximum(turns_seen, turns_of_each.max())
-            hidden = rounding + _rounding(new_q, states)[0]
-            bounds = jnp.minimum(low, new_q), jnp.maximum(high, new_q)
-            speeds = scheme.system.dynamics.speeds(new_q, new_v, t + h, span_params)
-            moved = (
-                new_q, new_v, [x + y for x, y in zip(errors, step_errors, strict=True)],
-                (*bounds, jnp.maximum(fastest, jnp.abs(speeds)), hidden),
-                turns_seen, made_steps + 1, went_well,
-            )  # fmt: skip
-            return jax.lax.cond(went_well, lambda: moved, lambda: (*carry[:-1], went_well))
+        def step_or_rest(k: Array, walk: _Walk) -> _Walk:
+            goes_on = walk.good & grid.is_within(k, tried)
+            return jax.lax.cond(goes_on, lambda: loop.step(k, walk), lambda: walk)
 
-        def step_or_rest(k: Array, carry: Any) -> Any:
-            goes_on = carry[-1] & grid.is_within(k, tried)
-            return jax.lax.cond(goes_on, lambda: step_once(k, carry), lambda: carry)
-
-        speeds = scheme.system.dynamics.speeds(q, v, ts[0], within(at_start, params))
-        extent = q, q, jnp.abs(speeds), zero.sum()
-        zero_count = jnp.zeros((), jnp.int32)
-        start = q, v, [zero, zero], extent, zero_count, jnp.zeros((), int), jnp.asarray(True)
+        start_params = within(at_start, params)
+        speeds = scheme.system.dynamics.speeds(q, v, ts[0], start_params)
+        start = _Walk.of(q, v, speeds)
         # Native code compiles a loop of known length in half the time, and skips the steps in which
         # all lanes rest.
         count = grid.most(_TRIED if why_not() is None else tried)
-        _, _, errors, sizes, turns_seen, made_steps, good = jax.lax.fori_loop(
-            0, count, step_or_rest, start
-        )
-        low, high, fastest, rounding = sizes
-        duration = (ts[1] - ts[0]) * made_steps / steps
-        extents = extents_at(scheme.system, q, v, ts[0], within(at_start, params))
-        rest = rest_motion(scheme.system, extents)
-        error = relative(errors[0], errors[1], low, high, fastest, duration, rest, states)
-        return error, resolution(rounding, low, high, rest, states), made_steps, good, turns_seen
+        end = jax.lax.fori_loop(0, count, step_or_rest, start)
+        duration = (ts[1] - ts[0]) * end.made_steps / steps
+        rest = rest_motion(scheme.system, extents_at(scheme.system, q, v, ts[0], start_params))
+        bounds = end.low, end.high
+        in_q, in_v = end.errors
+        error = relative(in_q, in_v, *bounds, end.fastest, duration, rest, states)
+        hidden = resolution(end.rounding, *bounds, rest, states)
+        return error, hidden, end.made_steps, end.good, end.turns
 
     members = q, v, ts, params, times
     alone = batched_closure(try_member, *jax.tree.map(lambda x: x[0], members), tried)
@@ -289,8 +342,8 @@ def _doubled(
         end, info = step(scheme, state, jnp.where(k == 0, h, h / 2), params)
         keep = partial(jax.tree.map, partial(jnp.where, k == 0))
         # Half steps agree with the whole one along constraints that move a system on their own.
-        if info.correction is not None:
-            moves = keep(jnp.abs(info.correction).sum(0), moves)
+        if info.correction:
+            moves = keep(jnp.abs(jnp.stack(info.correction)).sum(0), moves)
         return keep(end, whole_step), keep(state, end), moves, good & info.good
 
     begin = StepState(q, v, t)
