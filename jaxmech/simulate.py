@@ -15,6 +15,7 @@ from jaxmech.consistency import independent_equations, violations, without_mass
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import (
     MEMBERS,
+    NO_GRID,
     ROUNDINGS,
     TARGET,
     AbstractDerivative,
@@ -177,9 +178,8 @@ def simulate(
         _warn_of_rounded_times(ts)
     steps = ending_at_jumps(system, scheme.steps, q0, v0, ts, params)
     times, inserted = _step_times(system, steps, q0, v0, ts, params, saves)
-    grid = StepGrid.of_saves(ts)
-    if inserted and isinstance(steps, FixedSteps) and is_known((saves, times)):
-        grid = StepGrid.known(saves, times, inserted)
+    is_grid_known = inserted and isinstance(steps, FixedSteps) and is_known((saves, times))
+    grid = StepGrid.known(saves, times, inserted) if is_grid_known else NO_GRID
     times = jnp.asarray(times)
     if system.sampling is not None:
         v0 = system.sampling.controllers.start(v0, ts)
@@ -187,13 +187,8 @@ def simulate(
     switched, switched_params = _with_switches(system, event_set, params)
     declared = () if events else system.declared  # events may read parameters of their own
     warn_of_slips(params, lambda params: function_values(system, q0, v0, ts[0], params), declared)
-    tolerance = None
-    if isinstance(steps, Adaptive):
-        tolerance = steps.tolerance(scheme.pair, q0.dtype)
-        steps = steps.without_tolerance()
-    elif isinstance(steps, FixedSteps):
-        run = replace(scheme, system=switched, steps=steps)
-        steps = with_number(run, q0, v0, ts, switched_params, times, event_set)
+    of_trials = replace(scheme, system=switched, steps=steps)
+    steps, tolerance = _chosen(of_trials, q0, v0, ts, switched_params, times, event_set)
     scheme = replace(scheme, steps=steps)
     solution = _simulate(
         scheme, derivative, event_set, inserted, q0, v0, ts, params, tolerance, times, grid
@@ -202,6 +197,17 @@ def simulate(
     is_kept = source.is_small or is_known((q0, v0, ts, params))
     solution = replace(solution, digests=digests_of(params), run=source if is_kept else None)
     return _checked(switched, solution, throw, switched_params, event_set)
+
+
+def _chosen(
+    scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, times: Array,
+    event_set: EventSet,
+) -> tuple[AbstractSteps, Tolerance | None]:  # fmt: skip
+    """The policy of steps without tolerances and with a number of steps, and the tolerances."""
+    steps = scheme.steps
+    if isinstance(steps, Adaptive):
+        return steps.without_tolerance(), steps.tolerance(scheme.pair, q0.dtype)
+    return with_number(scheme, q0, v0, ts, params, times, event_set), None
 
 
 def _step_times(
@@ -291,7 +297,7 @@ def _simulate(
         if inserted and not grid.rows.size:
             grid = StepGrid.of(ts, times[times.size - inserted :])
         held = grid.intervals or jax.lax.stop_gradient(times)
-        inputs = replace(inputs, ts=grid.ts, times=held)
+        inputs = replace(inputs, ts=grid.ts if grid.rows.size else ts, times=held)
     trajectory = derivative.trajectory(scheme, inputs, event_set)
     saves = trajectory.saves.selected(grid.rows) if grid.rows.size else trajectory.saves
     found = None

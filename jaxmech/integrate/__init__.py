@@ -47,6 +47,7 @@ from jaxmech.integrate.methods.tableaus import StepControl as StepControl
 from jaxmech.integrate.methods.tableaus import Tableau as Tableau
 from jaxmech.integrate.rollout import rollout as rollout
 from jaxmech.integrate.scheme import Scheme as Scheme
+from jaxmech.integrate.spans import NO_GRID as NO_GRID
 from jaxmech.integrate.spans import AnyInterval as AnyInterval
 from jaxmech.integrate.spans import StepGrid as StepGrid
 from jaxmech.integrate.spans import interval_at as interval_at

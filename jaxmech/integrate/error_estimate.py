@@ -67,9 +67,11 @@ class Recent(eqx.Module):
     @property
     def is_smooth(self) -> Array:
         """Whether the motion is smooth between the states, and no step is much shorter."""
+        if not self.h.size:
+            return jnp.asarray(True)
         # Round-off of the values counts by the third power of the ratio of two lengths.
         sizes = jnp.abs(self.h)
-        return (jnp.isfinite(sizes) & (sizes > _EVEN * sizes.max(initial=0.0))).all()
+        return (jnp.isfinite(sizes) & (sizes > _EVEN * sizes.max())).all()
 
     def ended(self, turns: Array) -> "Recent":
         """The same states, before a time at which the motion turns."""

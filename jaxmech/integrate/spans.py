@@ -173,13 +173,8 @@ class StepGrid(eqx.Module):
     """
 
     ts: Float[Array, " N"]  # T + K of them
-    rows: Int[Array, " T"]  # indices of the saves; none if all times are saves
+    rows: Any  # indices of the saves (T,); none if all times are saves
     intervals: AnyInterval = ALL_TIME  # between its times, where they are known before the run
-
-    @staticmethod
-    def of_saves(ts: Float[Array, " T"]) -> "StepGrid":
-        """The grid of save times alone."""
-        return StepGrid(ts, jnp.zeros(0, jnp.int32))
 
     @staticmethod
     def known(ts: Any, times: Any, inserted: int) -> "StepGrid":
@@ -210,6 +205,9 @@ class StepGrid(eqx.Module):
         intervals = jnp.minimum(self.rows, len(self.ts) - 2)
         following: AnyInterval = jax.tree.map(lambda x: x[intervals], self.intervals)
         return following
+
+
+NO_GRID = StepGrid(NO_TIMES, np.zeros(0, np.int32))  # of a run whose steps end at saves alone
 
 
 @lru_cache(maxsize=KEPT_GRIDS)

@@ -13,6 +13,7 @@ from jaxmech.integrate.derivatives.record import MoveRows
 from jaxmech.integrate.events.crossing import through_events
 from jaxmech.integrate.events.extremum_search import step_dips
 from jaxmech.integrate.events.log import EventState
+from jaxmech.integrate.events.step_search import StepSearch
 from jaxmech.integrate.events.turns import step_turns
 from jaxmech.integrate.methods.explicit_stages import EvaluatedState, evaluated_state
 from jaxmech.integrate.step import StepInfo, StepState
@@ -74,23 +75,7 @@ def events_in_step(
     )  # fmt: skip
 
     def rarely() -> StepEvents:
-        events, end_t = search.events, t + search.base_u * h
-        end_state = evaluated_state(scheme, search.end_q, search.end_v, end_t, params)
-        next_state = evaluated_state(
-            scheme, search.q, search.v, end_t, event_set.params(plain, events.active)
-        )
-        _, _, index, row, outcome = events.replay.at(events.replay.count - 1)
-        is_nan = search.info.good & jnp.isnan(events.values).any()
-        code = jnp.where(search.info.good, int(Status.OK), search.info.status)
-        code = jnp.where(is_nan, int(Status.EVENT_IS_NAN), code)
-        stopped = (code == Status.OK) & (events.stopped_by >= 0)
-        code = jnp.where(stopped, int(Status.STOPPED), code).astype(jnp.int32)
-        ends = jax.tree.map(lambda x, y: jnp.where(search.interrupted, x, y), end_state, end)
-        happened = events.replay.count > 0
-        return StepEvents(
-            events, happened, search.interrupted, index, row, outcome, search.base_u, ends,
-            next_state, code,
-        )  # fmt: skip
+        return _after_search(run, search, t, h, plain, end)
 
     def usually() -> StepEvents:
         events = jax.tree.map(lambda x, y: jnp.where(accepted, x, y), passed, previous)
@@ -100,6 +85,27 @@ def events_in_step(
     missed = jnp.maximum(turns.hidden - (event.events.counts - counts_before), 0)
     missed = missed_before + jnp.where(accepted & ~event.interrupted, missed, 0)
     return replace(event, events=replace(event.events, missed=missed)), log
+
+
+def _after_search(
+    run: RunSetting, search: StepSearch, t: Array, h: Array, plain: Params, end: EvaluatedState
+) -> StepEvents:
+    """The events that a search has found in a step; `plain` parameters have no switches."""
+    scheme, events, end_t = run.scheme, search.events, t + search.base_u * h
+    end_state = evaluated_state(scheme, search.end_q, search.end_v, end_t, run.params)
+    active_params = run.event_set.params(plain, events.active)
+    next_state = evaluated_state(scheme, search.q, search.v, end_t, active_params)
+    _, _, index, row, outcome = events.replay.at(events.replay.count - 1)
+    is_nan = search.info.good & jnp.isnan(events.values).any()
+    code = jnp.where(search.info.good, int(Status.OK), search.info.status)
+    code = jnp.where(is_nan, int(Status.EVENT_IS_NAN), code)
+    stopped = (code == Status.OK) & (events.stopped_by >= 0)
+    code = jnp.where(stopped, int(Status.STOPPED), code).astype(jnp.int32)
+    ends = jax.tree.map(lambda x, y: jnp.where(search.interrupted, x, y), end_state, end)
+    return StepEvents(
+        events, events.replay.count > 0, search.interrupted, index, row, outcome, search.base_u,
+        ends, next_state, code,
+    )  # fmt: skip
 
 
 def after_events(

@@ -124,18 +124,7 @@ class MovesRun(AbstractRun):
 
         def pull_segment(carry: Any, segment: Any) -> tuple[Any, None]:
             number, wrt_start = segment
-            is_begun = number * record.segment < record.count
-            start, begin = record.start(number)
-            start, begin = jnp.where(is_begun, start, first), jnp.where(is_begun, begin, 0.0)
-
-            def pulled() -> Any:
-                wrt_state, *wrt = pull.through(number, start, begin, shared, carry)
-                if wrt_start is not None:
-                    given = moves.start(wrt_start[:-1])[0]
-                    wrt_state = jax.tree.map(jnp.add, wrt_state, given)
-                return wrt_state, *wrt
-
-            return jax.lax.cond(is_begun, pulled, lambda: carry), None
+            return pull.segment(number, wrt_start, first, shared, carry), None
 
         end, t0 = jnp.zeros_like(first), jnp.zeros_like(x.ts[0])
         times = jnp.zeros_like(x.times) if needed.times else None
@@ -290,6 +279,26 @@ class _Pull:
     saves: Array  # cotangents of the saves, (T, 2 n)
     log: Array | None  # cotangents of the rows of events, (R, w); None for zero
     fixed: Any  # the shared inputs that are not differentiated
+
+    def segment(
+        self, number: Array, wrt_start: Array | None, first: Array, shared: Any, cotangents: Any
+    ) -> Any:
+        """Cotangents before a segment, with those of the state there, from those after it.
+
+        `first` stands in for the state before a segment without moves.
+        """
+        is_begun = number * self.record.segment < self.record.count
+        start, begin = self.record.start(number)
+        start, begin = jnp.where(is_begun, start, first), jnp.where(is_begun, begin, 0.0)
+
+        def pulled() -> Any:
+            wrt_state, *wrt = self.through(number, start, begin, shared, cotangents)
+            if wrt_start is not None:
+                given = self.moves.start(wrt_start[:-1])[0]
+                wrt_state = jax.tree.map(jnp.add, wrt_state, given)
+            return wrt_state, *wrt
+
+        return jax.lax.cond(is_begun, pulled, lambda: cotangents)
 
     def through(
         self, number: Array, start: Array, begin: Array, shared: Any, cotangents: Any
