@@ -268,6 +268,14 @@ def _with_residuals(
     return replace(state, position_residual=position, velocity_residual=velocity)
 
 
+def _with_worst(before: _RolloutState, state: _RolloutState) -> _RolloutState:
+    return replace(
+        state,
+        position_residual=jnp.maximum(before.position_residual, state.position_residual),
+        velocity_residual=jnp.maximum(before.velocity_residual, state.velocity_residual),
+    )
+
+
 def _saved(state: _RolloutState) -> SavedStates:
     return SavedStates(
         state.q, state.v, state.position_residual, state.velocity_residual, state.events.active
@@ -354,12 +362,7 @@ def _advance(
         events=events,
     )
     if _checks_every_step(scheme, event_set):
-        here = _with_residuals(scheme, moved, end.t, active_params)
-        moved = replace(
-            moved,
-            position_residual=jnp.maximum(state.position_residual, here.position_residual),
-            velocity_residual=jnp.maximum(state.velocity_residual, here.velocity_residual),
-        )
+        moved = _with_worst(state, _with_residuals(scheme, moved, end.t, active_params))
 
     def stays() -> _RolloutState:
         return replace(
