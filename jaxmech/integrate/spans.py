@@ -42,7 +42,7 @@ class Timed(eqx.Module):
     span: Span
 
 
-class Interval(eqx.Module):
+class StepInterval(eqx.Module):
     """The span of time in which a step lies, or those of several steps.
 
     Attributes:
@@ -53,9 +53,9 @@ class Interval(eqx.Module):
     span: Span
     turns: Bool[Array, " *S"]
 
-    def turning(self, condition: Array | HostArray) -> "Interval":
+    def turning(self, condition: Array | HostArray) -> "StepInterval":
         """The same span; the motion may turn only under a condition."""
-        return Interval(self.span, self.turns & condition)
+        return StepInterval(self.span, self.turns & condition)
 
 
 class AllTime(eqx.Module):
@@ -69,7 +69,7 @@ class AllTime(eqx.Module):
         return self
 
 
-AnyInterval = Interval | AllTime
+AnyInterval = StepInterval | AllTime
 ALL_TIME = AllTime()
 
 
@@ -144,7 +144,7 @@ def interval_at(
     start, stop = sign * (begin + apart), sign * (finish - apart)
     span = Span(jnp.minimum(start, stop), jnp.maximum(start, stop))
     begins = instants if begins is None else jax.lax.stop_gradient(begins)
-    return Interval(span, sign * begin == begins)
+    return StepInterval(span, sign * begin == begins)
 
 
 def sorted_ends(times: Float[AnyArray, " K"], first: Array, last: Array) -> Float[Array, " E"]:
@@ -233,7 +233,7 @@ def _known_grid(saves: bytes, known: bytes, dtype: Any, inserted: int) -> StepGr
     ends = np.minimum(start, stop), np.maximum(start, stop)
     with jax.ensure_compile_time_eval():  # no tracers, which would not outlive a trace
         low, high, turns = map(jnp.asarray, (*ends, sign * begin == grid[:-1]))
-        intervals = Interval(Span(low, high), turns)
+        intervals = StepInterval(Span(low, high), turns)
         return StepGrid(jnp.asarray(grid), jnp.asarray(rows), intervals)
 
 

@@ -200,7 +200,7 @@ def _tried(
 _Found = tuple[Array, Array, Array, Array, Array]
 
 
-class _Walk(eqx.Module):
+class _TrialState(eqx.Module):
     """The carry of the loop over the steps of a trial."""
 
     q: Array
@@ -215,10 +215,10 @@ class _Walk(eqx.Module):
     good: Array
 
     @staticmethod
-    def of(q: Array, v: Array, speeds: Array) -> "_Walk":
+    def of(q: Array, v: Array, speeds: Array) -> "_TrialState":
         """Before the first step."""
         zero, turns = jnp.zeros_like(q), jnp.zeros((), jnp.int32)
-        return _Walk(
+        return _TrialState(
             q, v, [zero, zero], q, q, jnp.abs(speeds), zero.sum(), turns, jnp.zeros((), int),
             jnp.asarray(True),
         )  # fmt: skip
@@ -247,14 +247,14 @@ class _TrialLoop:
             has_rates = event_set.flags(positions)
         return _TrialLoop(scheme, event_set, grid, ts[1] - ts[0], params, has_rates)
 
-    def step(self, k: Array, walk: _Walk) -> _Walk:
+    def step(self, k: Array, walk: _TrialState) -> _TrialState:
         """The state after a step, or before one that fails."""
         scheme, (t, h, interval) = self.scheme, self.grid.step(k)
         params = within(interval, self.params)
         q, v, _ = scheme.after_kink(walk.q, walk.v, t, params, interval)
         new_q, new_v, step_errors, went_well = _doubled(scheme, q, v, t, h, params)
         speeds = scheme.system.dynamics.speeds(new_q, new_v, t + h, params)
-        moved = _Walk(
+        moved = _TrialState(
             new_q,
             new_v,
             [x + y for x, y in zip(walk.errors, step_errors, strict=True)],
@@ -304,13 +304,13 @@ def _trial(
         grid, states = EvenSteps.of(ts, times, steps), len(scheme.system.states)
         loop = _TrialLoop.of(scheme, event_set, grid, q, v, ts, params)
 
-        def step_or_rest(k: Array, walk: _Walk) -> _Walk:
+        def step_or_rest(k: Array, walk: _TrialState) -> _TrialState:
             goes_on = walk.good & grid.is_within(k, tried)
             return jax.lax.cond(goes_on, lambda: loop.step(k, walk), lambda: walk)
 
         start_params = within(at_start, params)
         speeds = scheme.system.dynamics.speeds(q, v, ts[0], start_params)
-        start = _Walk.of(q, v, speeds)
+        start = _TrialState.of(q, v, speeds)
         # Native code compiles a loop of known length in half the time, and skips the steps in which
         # all lanes rest.
         count = grid.most(_TRIED if why_not() is None else tried)
