@@ -55,12 +55,7 @@ def test_a_sledge_by_its_speeds_is_as_stable_as_with_a_blade() -> None:
     values = np.asarray(jm.analysis.modes(found).eigenvalues)
     a, m, inertia = PARAMS["a"], PARAMS["m"], PARAMS["J"]
     decay = -m * a * SPEED / (inertia + m * a**2)  # of the turning rate
-    np.testing.assert_allclose(values.real.min(), decay, rtol=1e-9)
-    blade = jm.analysis.linearize(
-        BY_RATES, [0.1, 0.2, 0.0], [SPEED, 0.0, 0.0], PARAMS, steady=False
-    )
-    same = np.asarray(jm.analysis.modes(blade).eigenvalues)
-    np.testing.assert_allclose(np.sort(values.real), np.sort(same.real), atol=1e-8)
+    np.testing.assert_allclose(np.sort(values.real), [decay, 0, 0, 0, 0], atol=1e-8)
 
 
 def test_a_sledge_straight_ahead_forgets_its_turning() -> None:
@@ -89,13 +84,13 @@ def test_inverse_dynamics_takes_speeds() -> None:
         return jnp.stack([jnp.sin(t), 1 - jnp.cos(t), t])
 
     ts = jnp.linspace(0.0, 1.0, 5)
-    found = [
-        jm.control.inverse_dynamics(system, circle, ts, PARAMS, actuators=("x", "y", "heading"))
-        for system in (BY_SPEEDS, BY_RATES)
-    ]
-    np.testing.assert_allclose(found[0].qdd, found[1].qdd, atol=1e-12)
+    found = jm.control.inverse_dynamics(
+        BY_SPEEDS, circle, ts, PARAMS, actuators=("x", "y", "heading")
+    )
+    expected = jnp.stack([-jnp.sin(ts), jnp.cos(ts), 0 * ts], axis=1)
+    np.testing.assert_allclose(found.qdd, expected, atol=1e-12)
     turning = PARAMS["m"] * PARAMS["a"]  # m a v omega about the blade, at constant speeds of 1
-    np.testing.assert_allclose(found[0].u[:, 2], turning, rtol=1e-9)
+    np.testing.assert_allclose(found.u[:, 2], turning, rtol=1e-9)
 
 
 @pytest.mark.parametrize("states", [(), ("warmth",)])

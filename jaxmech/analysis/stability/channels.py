@@ -60,7 +60,7 @@ def named_outputs(system: System, outputs: Channels) -> Named:
     hint = " For anything else pass {name: function(q, v, t, params)}."
 
     def resolve(name: str) -> int:
-        names = (*system.coordinates, *system.states)
+        names = system.value_names
         index = coordinate_indices("outputs", (name,), names, hint)[0]
         # Those of states follow the indices of all coordinates but their integrals.
         return index + (system.dynamics.mechanical if index >= system.n else 0)
