@@ -214,7 +214,7 @@ def _free(
 ) -> tuple[int, ...]:
     fixed = coordinate_indices(argument, fixed_names, names)
     # Constraints do not change states of first order, nor their integrals.
-    return tuple(i for i in range(len(names) - len(system.states)) if i not in fixed)
+    return tuple(i for i in range(len(names) - system.dynamics.n_states) if i not in fixed)
 
 
 def _warn_of_a_long_program(system: System, q: Array, v: Array, t: Array, params: Params) -> None:

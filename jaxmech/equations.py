@@ -108,14 +108,19 @@ class Dynamics:
     singular_mass: SingularMass
 
     @property
+    def n_states(self) -> int:
+        """The number of states of first order."""
+        return len(self.states)
+
+    @property
     def mechanical(self) -> int:
         """The number of coordinates that are no integrals of states, which come after them."""
-        return self.n - len(self.states)
+        return self.n - self.n_states
 
     @property
     def mechanical_velocities(self) -> int:
         """The number of velocities that are no states, which come after them."""
-        return self.n_velocities - len(self.states)
+        return self.n_velocities - self.n_states
 
     @with_standard_promotion
     def at(self, q: Array, v: Array, t: Array, params: Any) -> EquationsOfMotion:
@@ -150,7 +155,7 @@ class Dynamics:
         M = mass_matrix(lambda *state: self.slopes(*state, params), q, v, t)
         M = self.kinematics.forces(M, q, t, params)
         M = M[: self.mechanical_velocities, : self.mechanical_velocities]
-        return with_unit_mass(M, len(self.states))
+        return with_unit_mass(M, self.n_states)
 
     @traced_once
     def conservative_force(self, q: Array, v: Array, t: Array, params: Any) -> Array:
@@ -177,7 +182,7 @@ class Dynamics:
     def energy(self, q: Array, v: Array, t: Array, params: Any) -> Array:
         """The energy v . dL/dv - L at a state [J], a scalar."""
         speeds = self.speeds(q, v, t, params)
-        directions = without_states(speeds, len(self.states))
+        directions = without_states(speeds, self.n_states)
         value, along = jax.jvp(
             lambda rates: self.lagrangian_value(q, rates, t, params), (speeds,), (directions,)
         )
@@ -203,7 +208,7 @@ class Dynamics:
     def position_jacobian(self, q: Array, t: Array, params: Any) -> Array:
         """The Jacobian of the position level with respect to q, (k, n)."""
         A = _matrix([c.jacobian(q, t, params) for c in self._holonomic], q)
-        return without_states(A, len(self.states))
+        return without_states(A, self.n_states)
 
     @traced_once
     def velocity_level(self, q: Array, v: Array, t: Array, params: Any) -> Array:
@@ -225,7 +230,7 @@ class Dynamics:
             return constraint.velocity_jacobian(q, t, params)
 
         A = _matrix([rows(c) for c in self._of_velocities], v)
-        return without_states(A, len(self.states))
+        return without_states(A, self.n_states)
 
     def rows(self, q: Array, v: Array, t: Array, params: Any) -> Array:
         """The constraint matrix A, (m, n) or (m, k)."""
@@ -273,7 +278,7 @@ class Dynamics:
             if np.shape(rates) == () and rates is not None:
                 rates = jnp.asarray(rates)[None]
             need = "one number per state"
-            rates = with_shape("The value of `rates`", rates, (len(self.states),), need=need)
+            rates = with_shape("The value of `rates`", rates, (self.n_states,), need=need)
         return rates.astype(q.dtype)
 
     @property
@@ -292,7 +297,7 @@ class Dynamics:
                 f"{source} must have shape {shape}, without the states {', '.join(self.states)}, "
                 f"but has shape {np.shape(value)}."
             )
-        return padded(with_shape(source, value, shape), len(self.states))
+        return padded(with_shape(source, value, shape), self.n_states)
 
     @traced_once
     def _mass_and_force(self, q: Array, v: Array, t: Array, params: Any) -> tuple[Array, Array]:
@@ -318,7 +323,7 @@ class Dynamics:
     ) -> tuple[Array, Array]:
         """M and Q with the unit masses and the rates of states."""
         if self.states:
-            M = with_unit_mass(M, len(self.states))
+            M = with_unit_mass(M, self.n_states)
             Q = jnp.concatenate([Q, self.state_rates(q, v, t, params)])
         return M.astype(q.dtype), Q.astype(q.dtype)
 

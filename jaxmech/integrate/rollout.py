@@ -88,7 +88,7 @@ def rollout(
     loop = _SegmentLoop(scheme, event_set, estimates, steps, params, extents, looks)
     speeds = _speeds(scheme, event_set, start, ts[0], first_params)
     errors = ErrorAccumulator.none(
-        q0, speeds, rest_motion(scheme.system, extents), len(scheme.system.states),
+        q0, speeds, rest_motion(scheme.system, extents), scheme.system.dynamics.n_states,
         bool(scheme.system.constraints),
     )  # fmt: skip
     (end, errors, log), (saved, ends) = jax.lax.scan(

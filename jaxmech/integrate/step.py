@@ -127,7 +127,7 @@ def _implicit_step(
 ) -> tuple[StepState, StepInfo]:  # fmt: skip
     q, v, t, end_t = state.q, state.v, state.t, state.t + h
     has_length = h != 0  # repeated save times have not
-    enough = rounding(q, v, len(scheme.system.states))
+    enough = rounding(q, v, scheme.system.dynamics.n_states)
     data = StepData(q, v, t, jnp.where(has_length, h, 1.0), params, enough)
     with jax.named_scope("stages"):
         moved = method.step(scheme, data)

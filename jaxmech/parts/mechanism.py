@@ -238,7 +238,7 @@ class Mechanism(BodyMotions):
             require_kind(f"starts[{name!r}]", start, Start, "Start((0.0, 0.0))")
         t, params = jnp.zeros(()), dict(self.params)
         q, v = self.kinematics.guess(starts, t, params)
-        states = jnp.zeros(len(self.system.states), q.dtype)
+        states = jnp.zeros(self.system.dynamics.n_states, q.dtype)
         q, v = jnp.concatenate([q, states]), jnp.concatenate([v, states])
         return q, self.system.dynamics.from_speeds(q, v, t, params)
 

@@ -122,7 +122,7 @@ def _names(table: Any) -> Iterable[str]:
 
 def _missing(study: Drawn, subject: Subject) -> Iterable[Problem]:
     coordinates = subject.system.coordinates
-    positions = coordinates[: len(coordinates) - len(subject.system.states)]
+    positions = coordinates[: subject.system.dynamics.mechanical]
     for name in study.fixed:
         if name not in coordinates:
             message = not_one_of(name, coordinates, f"a coordinate of {subject.name}")

@@ -194,7 +194,7 @@ class StudyTrajectory:
             "worst_velocity_residual": jnp.nanmax(sol.velocity_residual),
         }
         values |= {name: getattr(sol, name) for name in SERIES if name not in _DERIVED}
-        values["q"] = named_values(sol.q, sol.v, len(self.system.states))
+        values["q"] = named_values(sol.q, sol.v, self.system.dynamics.n_states)
         values["rates"] = jax.vmap(self._rates, (0, 0, 0, None))(sol.q, sol.v, sol.ts, params)
         values |= {
             name: (sol.q if array == "q" else sol.v)[:, k]

@@ -168,7 +168,7 @@ def design(
     planned = PlannedRecording(
         scheme=Scheme.of(system, method, steps, Projection(), UdwadiaKalaba()),
         experiment=experiment,
-        observe=observe or DefaultSensors(len(system.states)),
+        observe=observe or DefaultSensors(system.dynamics.n_states),
         ts=jnp.asarray(ts, float),
         noise=jnp.asarray(noise, float),
         layout=layout,

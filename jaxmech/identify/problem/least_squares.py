@@ -359,7 +359,7 @@ def free_directions(
         return np.tile(np.eye(s.start_size), (len(s.q0), 1, 1))
     from scipy.linalg import block_diag, null_space  # slow to import, and seldom needed
 
-    n = problem.system.n - len(problem.system.states)
+    n = problem.system.dynamics.mechanical
     free_v = problem.system.n_velocities - problem.system.held
     levels = [(state.A_position[:, :n], state.A_velocity[:, :free_v]) for state in states]
     bases = [tuple(null_space(A, rcond=1e-8) for A in pair) for pair in levels]

@@ -110,7 +110,7 @@ def _problem(
         prior=subject.prior,
         bodies=bodies_of(system),
     )
-    observe = subject.observe or DefaultSensors(len(system.states), system.held)
+    observe = subject.observe or DefaultSensors(system.dynamics.n_states, system.held)
     policies = settings.method, settings.steps, settings.projection, settings.formulation
     scheme = Scheme.of(system, *policies)
     return found, FitProblem(scheme, observe, subject.start, found.layout)

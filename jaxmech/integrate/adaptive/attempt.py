@@ -178,7 +178,7 @@ def _implicit(
     scheme: Scheme, tolerance: Tolerance, pair: AbstractImplicit, start: EvaluatedState, t: Array,
     h: Array, params: Params,
 ) -> _Moved:  # fmt: skip
-    states = len(scheme.system.states)
+    states = scheme.system.dynamics.n_states
     sizes = largest(jnp.stack([start.q, start.v]), states)
     allowed = jax.lax.stop_gradient(tolerance.atol + tolerance.rtol * sizes)
     # Newton's method need not be more exact than a small part of the error that is allowed anyway.

@@ -128,7 +128,7 @@ def _saves(run: RunSetting, initial: RunState, state: RunState, rows: RunRows) -
 def _integration_error(run: RunSetting, state: RunState) -> Float[Array, ""]:
     audit, accepted = state.audit, state.counts.accepted
     in_q, in_v = audit.errors
-    states, rest = len(run.scheme.system.states), rest_motion(run.scheme.system, run.extents)
+    states, rest = run.scheme.system.dynamics.n_states, rest_motion(run.scheme.system, run.extents)
     farthest = jnp.abs(audit.high[: audit.high.size - states]).max()
     rounding = jnp.finfo(audit.high.dtype).eps * farthest * accepted
     error = jnp.maximum(

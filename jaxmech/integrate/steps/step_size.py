@@ -261,7 +261,7 @@ class _TrialLoop:
             jnp.minimum(walk.low, new_q),
             jnp.maximum(walk.high, new_q),
             jnp.maximum(walk.fastest, jnp.abs(speeds)),
-            walk.rounding + _rounding(new_q, len(scheme.system.states))[0],
+            walk.rounding + _rounding(new_q, scheme.system.dynamics.n_states)[0],
             self._turns(walk.turns, (q, v), (new_q, new_v), t, h, params),
             walk.made_steps + 1,
             went_well,
@@ -301,7 +301,7 @@ def _trial(
     def try_member(
         q: Array, v: Array, ts: Array, params: Any, times: Array, tried: Array
     ) -> _Found:
-        grid, states = EvenSteps.of(ts, times, steps), len(scheme.system.states)
+        grid, states = EvenSteps.of(ts, times, steps), scheme.system.dynamics.n_states
         loop = _TrialLoop.of(scheme, event_set, grid, q, v, ts, params)
 
         def step_or_rest(k: Array, walk: _TrialState) -> _TrialState:
@@ -355,7 +355,7 @@ def _doubled(
 
     def error(whole_step: Array, halves: Array) -> Array:
         size = jnp.abs(whole_step - halves) * factor
-        least = _rounding(halves, len(scheme.system.states))
+        least = _rounding(halves, scheme.system.dynamics.n_states)
         return jnp.where(size > spread(least, size.size), size, 0.0)
 
     rates = [scheme.system.dynamics.speeds(x.q, x.v, t + h, params) for x in (whole_step, halves)]
