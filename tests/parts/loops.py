@@ -125,13 +125,6 @@ def four_bar_on_table(pose: Pose) -> None:
     pose.join(jp.planar, "table", "ground", "coupler", 0.3 * X + 0.3 * Y, cut=True, normal=Z)
 
 
-def four_bar_on_swing(pose: Pose) -> None:
-    u = np.array([1, 2, 2]) / 3
-    pose.body("base", spin=2 * u)
-    pose.join(jp.revolute, "swing", "ground", "base", ORIGIN, axis=u)
-    four_bar(pose, "base")
-
-
 def four_bar_in_flight(pose: Pose) -> None:
     pose.body("base", spin=np.array([1.0, 2.0, 1.0]))
     four_bar(pose, "base")
@@ -204,12 +197,6 @@ def ball_on_rail(pose: Pose) -> None:
     points = pose.point("ground", ORIGIN), pose.bodies["ball"], pose.point("ball", center)
     normal = pose.along("ground", Y)
     pose.joints.append(jp.rolling_sphere("floor", jp.ground, *points, normal=normal, radius=0.2))
-
-
-ALL = (
-    four_bar, four_bar_with_sleeve, four_bar_on_table, four_bar_on_swing, four_bar_in_flight,
-    slider_crank, shafts, sarrus, bennett, ball_on_rail,
-)  # fmt: skip
 
 
 def posed(make: Callable[[Pose], None], seed: int | None, coordinates: Any = "joints") -> Any:

@@ -24,7 +24,7 @@ def motion(make: Callable[..., Any], seed: int | None, coordinates: str = "joint
 
 QUICK = loops.shafts, loops.bennett
 PLACED = (*QUICK, loops.four_bar_on_table, loops.slider_crank, loops.sarrus)
-REST = [make for make in loops.ALL if make is not loops.ball_on_rail]
+REST = loops.four_bar_on_table, loops.four_bar_in_flight, loops.sarrus, loops.bennett
 
 
 @pytest.mark.parametrize(
