@@ -3,8 +3,8 @@
 `resolve` finds the system that a command names, and lists the models, `doctor` examines the
 installation, `jax_versions` rejects releases of jax that are known to be wrong, and `interrupt`
 handles signals. `studies` are the commands `ensemble` and `failure`, `stability` are `modes` and
-`equilibria`, and `new_study` is `new`, with the files of `template/`; `fit/`, `report/` and
-`audit/` have folders of their own.
+`equilibria`, `new_study` is `new`, with the files of `template/`, and `bench` that of its name;
+`fit/`, `report/` and `audit/` have folders of their own.
 """
 
 from jaxmech.cli.main import main as main

@@ -18,7 +18,7 @@ from jaxmech import compiler
 from jaxmech.compiler import cache_folder
 from jaxmech.config import environment
 from jaxmech.integrate import FixedSteps
-from jaxmech.models import double_pendulum
+from jaxmech.models import pendulum
 from jaxmech.simulate import simulate
 from jaxmech.utils.precision import USE_FLOAT64
 from jaxmech.utils.text import titled_lines
@@ -145,13 +145,13 @@ def self_tests() -> Iterator[Check]:
 
 
 def _motion(theta: jax.Array) -> jax.Array:
-    model = double_pendulum()
-    q, v = model.initial({"theta1": theta})
+    model = pendulum()
+    q, v = model.initial({"theta": theta})
     return simulate(model.system, q, v, _TS, model.params, steps=FixedSteps(20)).q
 
 
 def _constraints() -> str:
-    model = double_pendulum()
+    model = pendulum()
     sol = simulate(model.system, *model.initial(), _TS, model.params)
     residual, drift = float(sol.position_residual.max()), float(sol.energy_drift)
     if residual < 1e-10 and drift < 1e-4:

@@ -8,7 +8,6 @@ import json
 import os
 import shlex
 import signal
-import subprocess
 import sys
 import textwrap
 import time
@@ -300,17 +299,11 @@ def _compare(arguments: Namespace) -> int:
     return DONE
 
 
-def _modes(arguments: Namespace) -> int:
-    from jaxmech.cli.stability import show_modes
+def _stability(arguments: Namespace) -> int:
+    from jaxmech.cli.stability import show_equilibria, show_modes
 
-    print(show_modes(_loaded_state(arguments), arguments))
-    return DONE
-
-
-def _equilibria(arguments: Namespace) -> int:
-    from jaxmech.cli.stability import show_equilibria
-
-    print(show_equilibria(_loaded_state(arguments), arguments))
+    show = show_modes if arguments.command == "modes" else show_equilibria
+    print(show(_loaded_state(arguments), arguments))
     return DONE
 
 
@@ -328,31 +321,10 @@ def _loaded_state(arguments: Namespace) -> "SystemInState":
 
 
 def _bench(arguments: Namespace) -> int:
+    from jaxmech.cli.bench import measured
+
     _require_good_jax()
-    clone = _clone(Path(arguments.config))
-    path = os.pathsep.join(filter(None, [str(clone), os.environ.get("PYTHONPATH")]))
-    options = [arguments.config, "--devices", arguments.devices]
-    options += ["--out", arguments.out] if arguments.out else []
-    options += ["--compare", *arguments.compare] if arguments.compare else []
-    command = [sys.executable, "-P", "-m", "experiments.speed", *options]
-    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}) as child:
-        while True:
-            try:
-                code = child.wait()
-                return INTERRUPTED if code == -signal.SIGINT else code
-            except KeyboardInterrupt:  # it reaches the child too, which writes what is measured
-                continue
-
-
-def _clone(config: Path) -> Path:
-    """The clone that a configuration lies in, or else the working directory."""
-    for folder in (config.resolve().parent.parent, Path.cwd()):
-        if (folder / "experiments" / "speed" / "__main__.py").is_file():
-            return folder
-    raise InputError(
-        "the benchmark belongs to a clone of the repository, but there is no experiments/speed "
-        f"beside the folder of {config}, nor here; go into a clone, or name its configs/speed.toml"
-    )
+    return INTERRUPTED if (code := measured(arguments)) == -signal.SIGINT else code
 
 
 def _schema(arguments: Namespace) -> int:
@@ -416,8 +388,8 @@ _COMMANDS = {
     "check": _check,
     "audit": _audit,
     "compare": _compare,
-    "modes": _modes,
-    "equilibria": _equilibria,
+    "modes": _stability,
+    "equilibria": _stability,
     "bench": _bench,
     "schema": _schema,
     "doctor": _doctor,

@@ -10,6 +10,7 @@ from argparse import Namespace
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -20,7 +21,7 @@ from jaxmech.cli.interrupt import resumable
 from jaxmech.cli.main import main
 from jaxmech.ensemble.store.checksums import marked_blocks as finished_blocks
 from jaxmech.ensemble.store.results import open_results
-from tests.ensemble.studies import PENDULUM, STUDY, arrays, same_bits, write_study
+from tests.ensemble.studies import STUDY, arrays, same_bits, write_study
 
 ROOT = Path(__file__).resolve().parents[2]
 # 40 blocks of some 60 ms each: however busy the machine, a signal comes before the last of them.
@@ -84,25 +85,33 @@ def test_a_run_that_is_killed_and_interrupted_continues_to_the_same_bits(tmp_pat
     assert first.items() <= second.items() <= written_at(out).items()
 
 
-def test_a_study_from_the_outside(tmp_path) -> None:
-    config = write_study(tmp_path, PENDULUM)
+def test_a_new_study_from_the_outside(tmp_path, capsys) -> None:
+    folder = tmp_path / "a swing"
+    assert main(["new", str(folder)]) == 0
+    assert f"cd '{folder}' &&" in capsys.readouterr().out
+    config = folder / "study.toml"
+    config.write_text(config.read_text("utf-8").replace("size = 1000 ", "size = 16 "), "utf-8")
     process = started("ensemble", config, "--out", tmp_path / "run")
     output, error = process.communicate(timeout=300)
     assert process.returncode == 0, error
     assert error == ""  # no bar where there is no terminal, and no warning
     assert output.startswith((tmp_path / "run" / "summary.txt").read_text())
+    assert "beyond" in output
     assert {p.name for p in (tmp_path / "run").iterdir() if p.name[0] != "."} == {
         "blocks",
         "config.toml",
         "environment.json",
+        "model.py",
         "pictures",
         "results.zarr",
         "seal.json",
+        "statistics.npz",
         "summary.json",
         "summary.txt",
     }
-    pictures = sorted((tmp_path / "run" / "pictures").iterdir())
-    assert [p.stem for p in pictures] == ["drift", "energy", "phase_portrait", "quantile_bands"]
+    pictures = {picture.stem for picture in (tmp_path / "run" / "pictures").iterdir()}
+    bands = {"observed_bands", "quantile_bands"}
+    assert pictures == {"drift", "energy", "phase_portrait", *bands}
 
 
 @pytest.mark.slow
@@ -242,9 +251,13 @@ def test_doctor_tests_the_installation(capsys, monkeypatch) -> None:
     assert shown.count(": passed") == 3
     assert "mujoco: " in shown
 
-    monkeypatch.setattr(doctor, "_TS", np.linspace(0.0, 40.0, 21))  # with too coarse a step
+    # With motions that are rounded, and so have no gradients, and without any.
+    monkeypatch.setattr(doctor, "_motion", lambda theta: jnp.round(theta * 1e6)[None, None] / 1e6)
+    monkeypatch.setattr(doctor, "_TESTS", {"gradients": doctor._gradients, "others": lambda: 1 / 0})
     assert main(["doctor"]) == 1
-    assert "gradients agree with differences: FAILED, " in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "gradients: FAILED, gradient and difference differ by 1.0e+00" in shown
+    assert "others: FAILED, ZeroDivisionError: division by zero" in shown
 
 
 def test_doctor_names_requirements_that_are_missing(capsys, monkeypatch) -> None:

@@ -62,7 +62,8 @@ def estimate(study: Study, coordinates: int) -> StudyEstimate:
         up to 5.71 GB of disk and 29.1 MB of memory
     """
     drawn = _count_of_rules(study)
-    trajectory = _stored_bytes(study, coordinates) + 8 * drawn * _stores_members(study)
+    members = study.store != "statistics"
+    trajectory = _stored_bytes(study, coordinates) + 8 * drawn * members
     block = study.block_size * trajectory
     states = sum(_state_bytes(study, coordinates).values())
     at_a_time = len(study_devices())
@@ -112,10 +113,6 @@ def slice_of(study: Study, coordinates: int, group: int = 1, ends: int = 0) -> i
     good = [size for size in sizes if LANES // 2 <= size <= largest]
     # Fewer than the lanes of native code would take many times as long: rather more memory.
     return max(good) if good else min((size for size in sizes if size > largest), default=block)
-
-
-def _stores_members(study: Study) -> bool:
-    return study.store != "statistics"
 
 
 def _count_of_rules(study: Study) -> int:
@@ -188,7 +185,7 @@ def require_possible(study: Study, coordinates: int, out: Path) -> StudyEstimate
             f"must be at most {_MOST_COUNTED} in float32, where trajectories are counted in 32"
         )
         raise refuse("size", f"{problem} bits, but is {study.size}")
-    steps = _steps_of(study)
+    steps = (study.times.saves - 1) * (steps_per_save(study) or 1)
     if steps > _MOST_COUNTED:
         problem = f"must be fewer: {steps} steps in all are more than {_MOST_COUNTED}"
         raise refuse(("steps", "per_save"), problem)
@@ -199,10 +196,6 @@ def require_possible(study: Study, coordinates: int, out: Path) -> StudyEstimate
         problem += f" {in_bytes(free)} are free; save fewer times or series"
         raise refuse("size", problem)
     return forecast
-
-
-def _steps_of(study: Study) -> int:
-    return (study.times.saves - 1) * (steps_per_save(study) or 1)
 
 
 def _needs(
@@ -274,7 +267,8 @@ def _free_disk(out: Path) -> float:
         (folder for folder in (out, *out.absolute().parents) if folder.is_dir()), Path()
     )
     occupied = sum(file.stat().st_size for file in out.glob("results.zarr/**/*") if file.is_file())
-    return float(shutil.disk_usage(location).free + occupied)
+    disk = shutil.disk_usage(location)
+    return float(disk.free + occupied) if disk.total else inf  # /proc, which cannot be written
 
 
 def _available_memory() -> float:

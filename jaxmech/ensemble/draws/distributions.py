@@ -15,6 +15,11 @@ import numpy as np
 from jaxmech.config import OneOf
 from jaxmech.config.errors import Problem, refuse, refuse_all, unknown
 from jaxmech.ensemble.draws import truncated_normal
+from jaxmech.ensemble.draws.truncated_normal import (
+    require_interval,
+    require_truncation,
+    within,
+)
 from jaxmech.utils.text import doc, not_one_of, setting
 
 
@@ -65,7 +70,7 @@ class Uniform:
     high: float = field(metadata=doc("largest value"))
 
     def __post_init__(self) -> None:
-        _require_interval(self.low, self.high)
+        require_interval(self.low, self.high)
 
     def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:
         """Values at probabilities; the default is not used."""
@@ -105,14 +110,14 @@ class Normal:
             raise refuse("mean", f"must be finite, but is {self.mean}")
         if self.relative and self.mean == 0:
             raise refuse("relative", "must be false where `mean` is 0: a fraction of 0 is 0")
-        _require_truncation(self.low, self.high, self.sd)
+        require_truncation(self.low, self.high, self.sd)
 
     def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:
         """Values at probabilities, around `mean`, or the default where no mean is given."""
         mean, sd = self._shape(default)
         low, high = self._limits(mean, sd)
         values = mean + sd * truncated_normal.quantile(unit, low, high)
-        return _within(values, self.low, self.high)
+        return within(values, self.low, self.high)
 
     def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
         """The logarithm of the density."""
@@ -152,7 +157,7 @@ class LogNormal:
             raise refuse("sigma", f"must be a number of at least 0, but is {self.sigma}")
         if self.median is not None and not 0 < self.median < inf:
             raise refuse("median", f"must be finite and above 0, but is {self.median}")
-        _require_truncation(self.low, self.high, self.sigma)
+        require_truncation(self.low, self.high, self.sigma)
         if self.low is not None and self.low < 0:
             raise refuse("low", f"must be at least 0, but is {self.low}")
 
@@ -161,7 +166,7 @@ class LogNormal:
         median = _or_default(self.median, default)
         low, high = self._limits(median)
         values = median * np.exp(self.sigma * truncated_normal.quantile(unit, low, high))
-        return _within(values, self.low, self.high)
+        return within(values, self.low, self.high)
 
     def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
         """The logarithm of the density."""
@@ -194,7 +199,7 @@ class Triangular:
     mode: float = field(metadata=doc("most likely value"))
 
     def __post_init__(self) -> None:
-        _require_interval(self.low, self.high)
+        require_interval(self.low, self.high)
         if not self.low <= self.mode <= self.high:
             raise refuse("mode", f"must lie between `low` and `high`, but is {self.mode}")
 
@@ -330,18 +335,18 @@ class Scipy:
     def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:
         """Values at probabilities; the default is not used."""
         inverse, start, end = self._tail()
-        return _within(inverse(start + (end - start) * unit), *self._limits)
+        return within(inverse(start + (end - start) * unit), *self._limits)
 
     def upper_quantile(self, unit: np.ndarray) -> np.ndarray:
         """Values that are exceeded with these probabilities, with the digits of small ones."""
         frozen, (low, high) = self._scipy(), self._limits
         start, end = frozen.sf(high), frozen.sf(low)
-        return _within(frozen.isf(start + (end - start) * unit), low, high)
+        return within(frozen.isf(start + (end - start) * unit), low, high)
 
     def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
         """The logarithm of the density."""
         _, start, end = self._tail()
-        inside = _within(x, *self._limits) == x
+        inside = within(x, *self._limits) == x
         return np.where(inside, self._scipy().logpdf(x) - log(abs(end - start)), -inf)
 
     def _scipy(self) -> Any:
@@ -387,32 +392,8 @@ def needs_default(rule: Distribution) -> str | None:
     return None
 
 
-def _within(x: np.ndarray, low: float | None, high: float | None) -> np.ndarray:
-    """Values without the round-off by which they exceed their limits."""
-    return np.clip(x, -inf if low is None else low, inf if high is None else high)
-
-
 def _or_default(setting: float | None, default: float | None) -> float:
     value = default if setting is None else setting
     if value is None:
         raise refuse("mean", "must be given, but is missing and there is no default value")
     return value
-
-
-def _require_truncation(low: float | None, high: float | None, spread: float) -> None:
-    if low is None and high is None:
-        return
-    if not (-inf if low is None else low) < (inf if high is None else high):
-        raise refuse("low", f"must be below `high`, but {low} is not below {high}")
-    if spread == 0:
-        raise refuse(
-            "low" if low is not None else "high",
-            "must be left out for a distribution without spread",
-        )
-
-
-def _require_interval(low: float, high: float) -> None:
-    if not low < high:
-        raise refuse("low", f"must be below `high`, but {low} is not below {high}")
-    if not isfinite(high - low):
-        raise refuse("high", f"must be finite, as `low` must, but they are {low} and {high}")

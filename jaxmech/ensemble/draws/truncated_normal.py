@@ -1,8 +1,10 @@
-"""Quantiles and densities of a truncated standard normal distribution, in any part of its tails."""
+"""Truncated distributions: their limits, and the normal one in any part of its tails."""
 
-from math import log, pi, sqrt
+from math import inf, isfinite, log, pi, sqrt
 
 import numpy as np
+
+from jaxmech.config.errors import refuse
 
 _FAR = 30.0  # deviations beyond which probabilities would lose their digits, and then vanish
 _NEWTON_STEPS = 4  # from a start that is off by less than 1 / _FAR**2
@@ -79,3 +81,29 @@ def _hazard(x: np.ndarray | float) -> np.ndarray:
     from scipy.special import erfcx  # slow to import
 
     return np.asarray(sqrt(2 / pi) / erfcx(np.asarray(x) / sqrt(2)))
+
+
+def within(x: np.ndarray, low: float | None, high: float | None) -> np.ndarray:
+    """Values without the round-off by which they exceed their limits."""
+    return np.clip(x, -inf if low is None else low, inf if high is None else high)
+
+
+def require_truncation(low: float | None, high: float | None, spread: float) -> None:
+    """Raise a StudyError for limits that leave nothing of a distribution."""
+    if low is None and high is None:
+        return
+    if not (-inf if low is None else low) < (inf if high is None else high):
+        raise refuse("low", f"must be below `high`, but {low} is not below {high}")
+    if spread == 0:
+        raise refuse(
+            "low" if low is not None else "high",
+            "must be left out for a distribution without spread",
+        )
+
+
+def require_interval(low: float, high: float) -> None:
+    """Raise a StudyError for ends in the wrong order, or too far apart."""
+    if not low < high:
+        raise refuse("low", f"must be below `high`, but {low} is not below {high}")
+    if not isfinite(high - low):
+        raise refuse("high", f"must be finite, as `low` must, but they are {low} and {high}")

@@ -208,7 +208,8 @@ def loaded(study: Any, folder: Path) -> tuple[dict[str, Any], list[Path]]:
 
     sections = _with_functions(study, get)
     for name, quantity in sections.get("observe", {}).items():
-        problems += _signature_problems(name, quantity)
+        if not isinstance(quantity.function, str):  # else its file is named above
+            problems += _signature_problems(name, quantity)
     refuse_all(problems)
     return sections, files
 

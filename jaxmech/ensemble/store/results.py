@@ -301,7 +301,8 @@ def verify(path: Path) -> tuple[Damage, ...]:
 
 def _seal(path: Path) -> dict[str, str]:
     if not any((path / name).exists() for name in ("config.toml", SEAL, BLOCKS)):
-        problem = "holds no run" if path.is_dir() else "does not exist, so it holds no run"
+        what = "is a file, so it " if path.exists() else "does not exist, so it "
+        problem = f"{'' if path.is_dir() else what}holds no run"
         raise FolderError(
             f"{path} {problem}; name the folder of a run of `jaxmech ensemble` or `jaxmech fit`"
         )

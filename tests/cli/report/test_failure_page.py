@@ -5,24 +5,9 @@ from pathlib import Path
 import pytest
 
 from jaxmech.cli.main import main
-from jaxmech.cli.report.failure_page import write_failure_report
-from jaxmech.ensemble import Failure, Normal, Study, Times, failure_probability, read_failure
+from jaxmech.ensemble import read_failure
 
 pytest.importorskip("openturns")
-
-
-def test_the_page_has_the_design_points_in_motion(tmp_path: Path) -> None:
-    study = Study(
-        model="pendulum", size=64, times=Times(end=1.0, saves=6),
-        start={"theta": Normal(sd=0.3, mean=0.0)},
-        failure=Failure(of="x1", above=0.9, method="importance", coefficient_of_variation=0.2),
-    )  # fmt: skip
-    result = failure_probability(study)
-    page = write_failure_report(result, tmp_path / "page.html", study, "swing").read_text()
-    assert page.count("data:image/gif") == len(result.design_points) == 2
-    assert f"Reliability index {result.design_points[0].index:.3f}." in page
-    assert "2 regions of failures" in page
-    assert "What would change it" in page
 
 
 CONFIG = """
@@ -39,7 +24,8 @@ theta = { distribution = "normal", mean = 0.0, sd = 0.3 }
 [failure]
 of = "x1"
 above = 0.9
-method = "form"
+method = "importance"
+coefficient_of_variation = 0.2
 """
 
 
@@ -49,13 +35,19 @@ def test_the_page_and_the_pictures_are_made_from_the_folder_again(
     config, run = tmp_path / "swing.toml", tmp_path / "run"
     config.write_text(CONFIG)
     assert main(["failure", str(config), "--out", str(run)]) == 0
+    printed, result = capsys.readouterr().out, read_failure(run)
+    assert str(result) in printed
     first = (run / "report.html").read_text()
+    assert first.count("data:image/gif") == len(result.design_points) == 2
+    assert f"Reliability index {result.design_points[0].index:.3f}." in first
+    assert "2 regions of failures" in first
+    assert "What would change it" in first
     assert main(["report", str(run), "--animate", "1", "--out", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
     assert page.count("data:image/gif") == 1
     tables = [text[text.index("<table") : text.rindex("</table")] for text in (first, page)]
     assert tables[0].count("<tr") == tables[1].count("<tr") > 3
-    assert (run / "failure.txt").read_text().strip() == str(read_failure(run))
+    assert (run / "failure.txt").read_text().strip() == str(result)
     for picture in (run / "pictures").iterdir():
         picture.unlink()
     assert main(["plot", str(run)]) == 0

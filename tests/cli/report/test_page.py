@@ -222,9 +222,11 @@ def test_a_motion_without_a_geometry_is_refused_if_asked_for(bad, capsys) -> Non
     assert "spring has no geometry" in capsys.readouterr().err
 
 
-def test_an_unfinished_run_is_reported_as_such(bad, tmp_path) -> None:
+def test_an_unfinished_run_of_several_processors_is_reported_as_such(bad, tmp_path) -> None:
     out = tmp_path / "run"
     shutil.copytree(bad, out)
+    mark = out / "blocks" / "000001"
+    mark.write_text(re.sub(r'"processor": "[^"]*"', '"processor": "Other <1>"', mark.read_text()))
     for file in ("summary.json", "summary.txt", "statistics.npz"):
         (out / file).unlink()
     killed(out, 3, 4)
@@ -232,17 +234,9 @@ def test_an_unfinished_run_is_reported_as_such(bad, tmp_path) -> None:
     (lead,) = [text for text in found.texts["p"] if "trajectories" in text]
     assert lead.startswith("12 of 20 trajectories")
     assert lead.endswith("the run is not finished.")
-    killed(out, 0, 1, 2)
-    with pytest.raises(FolderError, match="no finished block yet"):
-        write_report(out)
-
-
-def test_several_processors_are_reported(bad, tmp_path) -> None:
-    out = tmp_path / "run"
-    shutil.copytree(bad, out)
-    mark = out / "blocks" / "000001"
-    mark.write_text(re.sub(r'"processor": "[^"]*"', '"processor": "Other <1>"', mark.read_text()))
-    found = Page(write_report(out, animated=[]).read_text("utf-8"))
     assert any(text.startswith("Several kinds of processors") for text in found.texts["p"])
     place = found.texts["td"].index("Other <1>")
     assert found.texts["td"][place + 1] == "1"
+    killed(out, 0, 1, 2)
+    with pytest.raises(FolderError, match="no finished block yet"):
+        write_report(out)

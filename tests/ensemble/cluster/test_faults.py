@@ -15,12 +15,12 @@ from jaxmech.ensemble.store.checksums import marked_blocks
 from tests.ensemble.cluster.clusters import many, running_cluster, study_on, wait_until, workers_of
 from tests.ensemble.studies import same_results, write_study
 
-BLOCKS = 32
+BLOCKS, LONG = 32, 110
 
 
 def a_little_later(out: Path, chance: random.Random, process: subprocess.Popen) -> None:
-    """Wait for up to 20 more blocks, on any machine, and up to a tenth of a second."""
-    before, more = len(marked_blocks(out)), chance.randrange(20)
+    """Wait for up to 12 more blocks, on any machine, and up to a tenth of a second."""
+    before, more = len(marked_blocks(out)), chance.randrange(12)
     wait_until(lambda: len(marked_blocks(out)) >= before + more, process)
     time.sleep(chance.uniform(0.0, 0.1))
 
@@ -29,6 +29,14 @@ def a_little_later(out: Path, chance: random.Random, process: subprocess.Popen) 
 def whole(tmp_path_factory) -> Path:
     """A run that this process has computed alone."""
     config = write_study(tmp_path_factory.mktemp("whole"), many(BLOCKS))
+    run_study(read(config, Study), config.parent / "run", folder=config.parent, tell=print)
+    return config.parent / "run"
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory) -> Path:
+    """A longer one, whose processes can be killed several times."""
+    config = write_study(tmp_path_factory.mktemp("long"), many(LONG))
     run_study(read(config, Study), config.parent / "run", folder=config.parent, tell=print)
     return config.parent / "run"
 
@@ -93,11 +101,10 @@ def test_jobs_of_slurm_compute(whole, tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.slow
-def test_workers_are_killed_at_random_moments(tmp_path) -> None:
+def test_workers_are_killed_at_random_moments(long, tmp_path) -> None:
     """Two workers, of which one is killed three times; nannies start new ones."""
-    blocks, chance = 120, random.Random(19)
-    config, out, killed = write_study(tmp_path, many(blocks)), tmp_path / "run", 0
-    run_study(read(config, Study), tmp_path / "whole", folder=tmp_path, tell=print)
+    chance = random.Random(19)
+    config, out, killed = write_study(tmp_path, many(LONG)), tmp_path / "run", 0
     process = study_on(config, out, "--cluster", "local:2")
     assert wait_until(lambda: marked_blocks(out), process)
     while killed < 3 and process.poll() is None:
@@ -109,14 +116,13 @@ def test_workers_are_killed_at_random_moments(tmp_path) -> None:
     error = process.communicate(timeout=900)[1]
     assert process.returncode == 0, error
     assert killed == 3
-    assert same_results(out, tmp_path / "whole")
+    assert same_results(out, long)
 
 
 @pytest.mark.slow
-def test_the_scheduler_is_killed_at_random_moments(tmp_path) -> None:
-    blocks, chance = 160, random.Random(20)
-    config, out = write_study(tmp_path, many(blocks)), tmp_path / "run"
-    run_study(read(config, Study), tmp_path / "whole", folder=tmp_path, tell=print)
+def test_the_scheduler_is_killed_at_random_moments(long, tmp_path) -> None:
+    chance = random.Random(20)
+    config, out = write_study(tmp_path, many(LONG)), tmp_path / "run"
     done = [0]
     for _ in range(2):
         with running_cluster(tmp_path, workers=2) as (address, scheduler):
@@ -131,9 +137,9 @@ def test_the_scheduler_is_killed_at_random_moments(tmp_path) -> None:
         done.append(len(marked_blocks(out)))
         print(f"killed the scheduler after {done[-1]} blocks")
     assert done == sorted(done)
-    assert done[-1] < blocks
+    assert done[-1] < LONG
     with running_cluster(tmp_path, workers=2) as (address, _):
         process = study_on(config, out, "--cluster", address)
         error = process.communicate(timeout=900)[1]
     assert process.returncode == 0, error
-    assert same_results(out, tmp_path / "whole")
+    assert same_results(out, long)
