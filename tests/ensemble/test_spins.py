@@ -1,5 +1,6 @@
 """Studies of systems with quasi-velocities: a ball pendulum and free bodies by their spins."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +16,9 @@ from jaxmech.config.errors import StudyError
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, open_results, replay
 from jaxmech.ensemble.blocks.plan import planned
-from jaxmech.ensemble.run import BlockRange, run_study
+from jaxmech.ensemble.run import run_study
 from jaxmech.ensemble.study import SAVED
-from jaxmech.plot.ensemble_figures import draw_pictures
-from tests.ensemble.studies import arrays, same_bits
+from tests.ensemble.studies import arrays, killed, same_bits
 
 FILE = """
 from jaxmech import parts as jp
@@ -83,17 +83,22 @@ def pendulum() -> jm.System:
     return jp.Mechanism([bob], [ball], [jp.gravity()], params=params, velocities="spins").system
 
 
-def computed(folder: Path, text: str = STUDY, out: str = "run", **kwargs: object) -> Path:
+def computed(folder: Path, text: str = STUDY) -> Path:
     (folder / "ball.py").write_text(FILE)
     config = folder / "study.toml"
     config.write_text(text)
-    run_study(read(config, Study), folder / out, folder=folder, **kwargs)
-    return folder / out
+    run_study(read(config, Study), folder / "run", folder=folder)
+    return folder / "run"
 
 
-def test_trajectories_are_those_of_simulate(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, beside its configuration."""
+    return computed(tmp_path_factory.mktemp("spins"))
+
+
+def test_trajectories_are_those_of_simulate(run: Path) -> None:
     """From the drawn angles, spins and masses; and the balance of forces on the ball."""
-    run = computed(tmp_path)
     results, found, system = open_results(run), arrays(run), pendulum()
     assert results.velocities == system.velocities
     assert found["v"].shape == found["qdd"].shape == (6, 6, 3)
@@ -121,19 +126,18 @@ def test_trajectories_are_those_of_simulate(tmp_path: Path) -> None:
     np.testing.assert_allclose(results.statistics["roll"]["mean"], rates[:, 2], rtol=1e-12)
 
 
-def test_resumed_and_replayed_to_the_same_bits(tmp_path: Path) -> None:
-    """In two parts, and one trajectory alone; phase portraits are those of the rates."""
-    run, parts = computed(tmp_path), tmp_path / "parts"
-    computed(tmp_path, out="parts", part=BlockRange(1, 2))
-    computed(tmp_path, out="parts")
-    assert same_bits(run, parts)
+def test_resumed_and_replayed_to_the_same_bits(run: Path, tmp_path: Path) -> None:
+    """With two blocks lost, and one trajectory alone; phase portraits are those of the rates."""
+    shutil.copytree(run, tmp_path / "run")
+    killed(tmp_path / "run", 0, 2)
+    assert same_bits(run, computed(tmp_path))
     again = replay(run, 3, read(tmp_path / "study.toml", Study), tmp_path)
     assert all(again.compared.values())
     assert {"q", "v", "rates"} <= again.compared.keys()
     assert main(["report", str(run)]) == 0
     page = (run / "report.html").read_text()
     assert "ball.spin_z" in page
-    assert "phase_portrait" in [path.stem for path in draw_pictures(open_results(run))]
+    assert "The coordinates and their velocities at all saved times" in page
     as_default = replace(read(tmp_path / "study.toml", Study), save=SAVED)
     assert "rates" in planned(as_default, run, tmp_path).study.save
 
