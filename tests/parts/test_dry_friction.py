@@ -88,6 +88,27 @@ def test_the_push_of_a_stop_presses() -> None:
     np.testing.assert_allclose(sol.v[-1], 0.0, atol=1e-14)
 
 
+def test_the_loads_of_joints_have_friction() -> None:
+    """A cart pulls a bar over the floor, whose friction slows both down."""
+    mu, half, angle = 0.2, 0.5, 0.6
+    cart, bar = (
+        jp.planar_body(n, mass=m, inertia=1 / 12) for n, m in (("cart", 3.0), ("bar", 1.0))
+    )
+    rail = jp.prismatic("rail", jp.ground, (0, 0), cart, (0, 0), axis=(1, 0))
+    hinge = jp.revolute("hinge", cart, (0, 0), bar, (half, 0))
+    floor = jp.contact("floor", jp.ground, (0, -np.sin(angle)), bar, (-half, 0), normal=(0, 1),
+                       friction=mu)  # fmt: skip
+    sledge = jp.Mechanism([cart, bar], [rail, hinge, floor], [jp.gravity(G)])
+    sol = jm.simulate(sledge, [0.0, angle], [2.0, 0.0], TS[:3], steps=jm.FixedSteps(4))
+    np.testing.assert_allclose(sol.q[:, 1], angle, rtol=1e-12)
+    seen = jm.observe(sledge, sol)
+    push, slowdown = seen.multipliers["floor"][0, 0], (sol.v[0, 0] - sol.v[1, 0]) / TS[1]
+    np.testing.assert_allclose(slowdown, mu * push / 4, rtol=1e-12)
+    np.testing.assert_allclose(seen.loads["floor"][0][0], [-mu * push, push], rtol=1e-12)
+    on_bar = [mu * push - slowdown, G - push]  # by the hinge
+    np.testing.assert_allclose(seen.loads["hinge"][0][0], on_bar, rtol=1e-12)
+
+
 def test_wrong_arguments_are_named() -> None:
     body = jp.point_mass("body", mass=1.0, dimension=3)
     with pytest.raises(ValueError, match="must be without `friction` in space"):

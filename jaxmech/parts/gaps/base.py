@@ -75,6 +75,12 @@ class Gap(EquationJoint):
             name=self.name,
         )
 
+    def slip(self, frames: Frames, read: Reader) -> Array:
+        """The ways along which the bodies slide, (k,)."""
+        (element,) = self.positions
+        assert isinstance(element, AbstractGap)
+        return element.slip(frames, read)
+
     def level(self, kinematics: AbstractKinematics) -> "GapLevel":
         """The gaps as a function of the coordinates of a mechanism."""
         (element,) = self.positions
@@ -116,10 +122,8 @@ class SlipLevel:
     def __call__(self, q: Any, t: Any, params: Any) -> Array:
         """The ways, (k,)."""
         q, t = jnp.asarray(q), jnp.asarray(t)
-        (element,) = self.joint.positions
-        assert isinstance(element, AbstractGap)
         frames = self.kinematics.frames(self.joint.bodies, q, t, params)
-        return element.slip(frames, Reader(self.joint.part, t, params))
+        return self.joint.slip(frames, Reader(self.joint.part, t, params))
 
 
 @dataclass(frozen=True)
