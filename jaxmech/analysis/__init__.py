@@ -5,7 +5,7 @@ thing: `initial_state` violated constraints, closed gaps and consistent states n
 the rank of the constraints and whether a singular pose is rigid, `mass` the mass matrix, and
 whether M and Q of the user are those of the Lagrangian, `functions` NaN, missing derivatives, and
 what has no effect, `integrability` constraints on velocities, and `short_run` gradients.
-`structure` runs all of them into `findings`, and prints them. In folders of their own:
+`structure` runs all of them into `findings`, which `report` prints. In folders of their own:
 `equilibrium/`, `stability/` (linear equations about a motion) and `symmetry/` (with conserved
 quantities). The derivatives of a motion, from `sensitivity/`, belong to this namespace too.
 """
@@ -20,6 +20,7 @@ from jaxmech.analysis.findings import Finding as Finding
 from jaxmech.analysis.findings import Severity as Severity
 from jaxmech.analysis.functions import unused_parameters as unused_parameters
 from jaxmech.analysis.initial_state import nearest_consistent as nearest_consistent
+from jaxmech.analysis.report import Structure as Structure
 from jaxmech.analysis.row_dependence import Dependence as Dependence
 from jaxmech.analysis.short_run import ShortRun as ShortRun
 from jaxmech.analysis.stability import Floquet as Floquet
@@ -30,7 +31,6 @@ from jaxmech.analysis.stability import floquet as floquet
 from jaxmech.analysis.stability import linearize as linearize
 from jaxmech.analysis.stability import modes as modes
 from jaxmech.analysis.states import State as State
-from jaxmech.analysis.structure import Structure as Structure
 from jaxmech.analysis.structure import structure as structure
 from jaxmech.analysis.symmetry import Conserved as Conserved
 from jaxmech.analysis.symmetry import Symmetries as Symmetries

@@ -83,6 +83,7 @@ def equilibrium(
 
     Example:
         >>> import jax.numpy as jnp
+        >>> from jaxmech import System
         >>> def hoop(q, v, t, p):  # a bead on a hoop of radius 1 that turns
         ...     return (v[0] ** 2 + (v[1] * jnp.sin(q[0])) ** 2) / 2 + 9.81 * jnp.cos(q[0])
         >>> bead = System(hoop, coordinates=("angle", "turn"))

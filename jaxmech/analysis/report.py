@@ -1,0 +1,116 @@
+"""`Structure`: the report of `structure`."""
+
+from dataclasses import dataclass
+
+from jaxmech.analysis.findings import Finding, Severity
+from jaxmech.analysis.integrability import Integrability
+from jaxmech.analysis.mass import MassMatrix
+from jaxmech.analysis.redundancy import Ranks
+from jaxmech.analysis.row_dependence import Dependence
+from jaxmech.analysis.short_run import Slope
+from jaxmech.compiler import Explanation
+from jaxmech.consistency import Violation
+from jaxmech.utils.text import html_table, titled_lines
+
+
+@dataclass(frozen=True)
+class Equations:
+    """The name, the kind and the number of equations of a constraint."""
+
+    name: str
+    kind: str
+    equations: int
+
+
+@dataclass(frozen=True, repr=False)
+class Structure:
+    """The result of `structure`, which prints itself as a report.
+
+    Attributes:
+        coordinates: names of the coordinates.
+        constraints: name, kind and number of equations of each.
+        ranks: independent and dependent equations by name, degrees of freedom, conditioning; None
+            if the functions of the system are not finite.
+        integrability: the integrable nonholonomic constraints; None likewise, and without
+            nonholonomic constraints.
+        mass: rank and conditioning of M, and whether [M; A] has full column rank; None likewise.
+        violations: constraints that the given state does not satisfy.
+        unused: parameters that do not affect the motion.
+        idle: coordinates on which nothing acts.
+        slopes: the gradient check, if a `run` was requested and possible.
+        lanes: the compilation of a batch of steps, if a `run` was requested; prints its details.
+        findings: problems and facts with remedies, the serious ones first.
+        states: names of the states of first order, which are no degrees of freedom.
+    """
+
+    coordinates: tuple[str, ...]
+    constraints: tuple[Equations, ...]
+    ranks: Ranks | None = None
+    integrability: Integrability | None = None
+    mass: MassMatrix | None = None
+    violations: tuple[Violation, ...] = ()
+    unused: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
+    slopes: tuple[Slope, ...] | None = None
+    lanes: Explanation | None = None
+    findings: tuple[Finding, ...] = ()
+    states: tuple[str, ...] = ()
+
+    @property
+    def serious(self) -> bool:
+        """Whether a finding makes results wrong."""
+        return any(finding.severity == Severity.SERIOUS for finding in self.findings)
+
+    @property
+    def redundant(self) -> tuple[Dependence, ...]:
+        """Equations that follow from others, by name."""
+        return self.ranks.redundant if self.ranks else ()
+
+    def __repr__(self) -> str:
+        card = ["Structure", *titled_lines(_facts(self), 14)]
+        return "\n".join([*card, *(str(finding) for finding in self.findings)])
+
+    def _repr_html_(self) -> str:
+        findings = [(f.severity.name.lower(), f.what, f.remedy) for f in self.findings]
+        remedies = html_table(findings, ("finding", "", "remedy")) if findings else ""
+        return f"<b>Structure</b>{html_table(_facts(self))}{remedies}"
+
+
+def _facts(structure: Structure) -> list[tuple[str, str]]:
+    names = structure.coordinates[: len(structure.coordinates) - len(structure.states)]
+    lines = [("coordinates", f"{len(names)}: {', '.join(names)}")]
+    lines += (
+        [("states", f"{len(structure.states)}: {', '.join(structure.states)}")]
+        if structure.states
+        else []
+    )
+    for kind in ("Holonomic", "Nonholonomic", "Acceleration"):
+        labels = [f"{c.name} ({c.equations})" for c in structure.constraints if c.kind == kind]
+        lines += [(kind.lower(), ", ".join(labels))] if labels else []
+    rows = sum(c.equations for c in structure.constraints)
+    if structure.ranks and structure.mass:
+        r, m = structure.ranks, structure.mass
+        rank_phrase = "lacks full" if m.undetermined else "has full"
+        lines += [
+            ("freedom", f"{r.position_freedom} of position, {r.velocity_freedom} of velocity"),
+            (
+                "independent",
+                f"{r.here} of {rows} equations here, {r.nearby} "
+                + ("to second order" if r.rigid else "nearby"),
+            ),
+            ("condition", f"M {m.condition:.2g}, A M^-1 A^T {r.condition:.2g}, both scaled"),
+            (
+                "mass",
+                f"rank {m.rank} of {len(structure.coordinates)}; [M; A] {rank_phrase} column rank",
+            ),
+            ("state", "violates constraints" if structure.violations else "consistent"),
+        ]
+    if structure.slopes is not None:
+        good = [slope.name for slope in structure.slopes if slope.agrees]
+        lines.append(("gradients", f"agree with differences: {', '.join(good) or 'none'}"))
+    if structure.lanes is not None:
+        is_native = not any(part.reason for part in structure.lanes.parts)
+        lines.append(("batches", "native code" if is_native else "partly not native code"))
+    serious = sum(finding.severity == Severity.SERIOUS for finding in structure.findings)
+    lines.append(("findings", f"{len(structure.findings)}, of which {serious} serious"))
+    return lines
