@@ -56,7 +56,7 @@ LATE = controlled(PENDULUM, Controller(torque, 0.02, delay="lag", longest_delay=
 
 def pendulum_by_scipy(period: float, delay: float, end: float = 0.5) -> np.ndarray:
     """The inverted pendulum, from one change of its torque to the next."""
-    samples = np.arange(round(end / period)) * period
+    samples = np.arange(np.ceil(end / period - 1e-9)) * period
     y, held, last, waiting = np.array([0.3, 0.0]), 0.0, 0.0, []
     for t, kind in sorted([(t, 0) for t in samples] + [(t + delay, 1) for t in samples]):
         if t > end:
@@ -157,6 +157,25 @@ def test_the_gradient_of_a_delay_of_whole_samples_is_that_of_a_longer_one() -> N
 
         slopes = [jax.grad(theta)(x) for x in (0.0, 1e-7, 0.02, 0.02 + 1e-7)]
         np.testing.assert_allclose(slopes[::2], slopes[1::2], rtol=1e-4)
+
+
+@pytest.mark.parametrize("steps", [FixedSteps(8), Adaptive(rtol=1e-11)])
+def test_a_period_is_a_parameter_with_a_gradient(steps: Any) -> None:
+    controller = Controller(torque, "T", delay=0.006, shortest_period=0.02)
+    loop = controlled(PENDULUM, controller)
+
+    def theta(period: Any) -> Any:
+        return simulate(loop, [0.3], [0.0], [0.0, 0.5], {"T": period}, steps=steps).q[-1, 0]
+
+    for period in (0.0213, 0.04):
+        value, slope = jax.value_and_grad(theta)(period)
+        e = 1e-5
+        both = [pendulum_by_scipy(period + x, 0.006)[0] for x in (-e, 0.0, e)]
+        np.testing.assert_allclose(value, both[1], atol=1e-9)
+        np.testing.assert_allclose(theta(period), both[1], atol=1e-9)
+        np.testing.assert_allclose(slope, (both[2] - both[0]) / (2 * e), rtol=1e-4)
+    periods = jnp.array([0.02, 0.03, 0.05])
+    np.testing.assert_allclose(jax.vmap(theta)(periods), [*map(theta, periods)], atol=1e-12)
 
 
 def test_batches_and_gradients_of_gains() -> None:
@@ -274,6 +293,7 @@ def ways_to_fail() -> dict[str, tuple[Any, str]]:
     other = Controller(lambda m, x, t, p: (jnp.zeros(2), x), 0.01, name="push")
     memory = Controller(lambda m, x, t, p: (0.0, (x, x)), 0.01, name="push", memory=0.0)
     late = Controller(push, 0.01, delay="lag")
+    drawn = Controller(push, "T", shortest_period=0.01)
     turned = Controller(lambda m, x, t, p: (1j * m[0][0], x), 0.01, name="push")
     lags = GAINS | {"lag": np.array([0.0, 0.01])}
     return {
@@ -282,6 +302,9 @@ def ways_to_fail() -> dict[str, tuple[Any, str]]:
         "complex": (run(turned), "The output of controller 'push' must hold real numbers"),
         "lags": (run(late, params=lags), r"as one number, but it has shape \(2,\)"),
         "early": (run(late, params=GAINS | {"lag": -0.1}), "from 0 to 0.01 s, but it is -0.1 s.$"),
+        "room": (of(period="T"), "`shortest_period` must be given where `period` is the name"),
+        "no room": (of(shortest_period=0.1), "`shortest_period` must be left out"),
+        "short": (run(drawn, params=GAINS | {"T": 0.001}), "'T', of 0.01 s at least"),
         "nan": (of(period=float("nan")), "`period` must be finite"),
         "delay": (of(delay=-0.1), "`delay` must be 0 or more, but is -0.1"),
         "quantum": (of(quantum=-1.0), "`quantum` must be positive"),

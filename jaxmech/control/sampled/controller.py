@@ -103,7 +103,8 @@ class Controller:
         update: `update(measured, memory, t, params)`, which returns the next output and the next
             memory. `params` also holds the present outputs of all controllers; of several that
             compute at the same time, each one reads the new outputs of those listed before it.
-        period: time from one sample to the next [s].
+        period: time from one sample to the next [s]; or the name of a parameter that holds it,
+            which may then be differentiated, fitted and drawn.
         memory: what the first `update` is given, any pytree of numbers, such as an integral or the
             last measurement; None for a controller without memory.
         output: the output before the first one: a number, a vector, or any pytree of them; all
@@ -117,12 +118,13 @@ class Controller:
             v, those of the system without its controllers. v are the velocities of a `Solution`.
         phase: one of the sample times [s].
         longest_delay: the longest delay [s] where it is a parameter; by default one period.
+        shortest_period: the shortest period [s] where it is a parameter, for which a run has room.
         name: name of the output; by default that of `update`.
 
     Raises:
         TypeError: if a function is not callable.
         ValueError: if a time is not finite, the period or the quantum is not positive, the delay is
-            negative, or a number is not finite.
+            negative, there is no shortest period, or a number is not finite.
 
     Example:
         >>> def torque(measured, memory, t, params):
@@ -133,7 +135,7 @@ class Controller:
     """
 
     update: Callable[..., tuple[Any, Any]]
-    period: float
+    period: float | str
     memory: Any = None
     output: Any = 0.0
     delay: float | str = 0.0
@@ -141,6 +143,7 @@ class Controller:
     measure: Callable[..., Any] | None = None
     phase: float = 0.0
     longest_delay: float | None = None
+    shortest_period: float | None = None
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -154,9 +157,25 @@ class Controller:
                 f"{self.name!r}; `update` has none of its own."
             )
         object.__setattr__(self, "name", name)
-        for argument in ("period", "quantum", "longest_delay"):
+        self._require_times()
+        if isinstance(self.output, list | tuple):
+            object.__setattr__(self, "output", np.asarray(self.output))
+        for argument in ("memory", "output"):
+            Numbers.of(argument, getattr(self, argument))
+        if not self.outputs.size:
+            raise ValueError("Argument `output` must hold a number, but holds none.")
+
+    def _require_times(self) -> None:
+        """Convert times and the quantum to numbers, or raise for wrong ones."""
+        is_named = isinstance(self.period, str)
+        if is_named != (self.shortest_period is not None):
+            need = "given where `period` is the name of a parameter: samples need room"
+            need = need if is_named else "left out where `period` is a number"
+            raise ValueError(f"Argument `shortest_period` must be {need}.")
+        needed = ("shortest_period",) if is_named else ("period",)
+        for argument in (*needed, "quantum", "longest_delay"):
             value = getattr(self, argument)
-            if value is not None or argument == "period":
+            if value is not None or argument in needed:
                 object.__setattr__(self, argument, _number(argument, value, at_least=None))
         object.__setattr__(self, "phase", _number("phase", self.phase))
         if not isinstance(self.delay, str):
@@ -165,16 +184,18 @@ class Controller:
                 raise ValueError(
                     "Argument `longest_delay` must be left out where `delay` is a number."
                 )
-        if isinstance(self.output, list | tuple):
-            object.__setattr__(self, "output", np.asarray(self.output))
-        for argument in ("memory", "output"):
-            Numbers.of(argument, getattr(self, argument))
-        if not self.outputs.size:
-            raise ValueError("Argument `output` must hold a number, but holds none.")
 
     def __repr__(self) -> str:
         late = f", delay={self.delay!r}" if self.delay else ""
-        return f"Controller({self.name!r}, period={self.period:g}{late})"
+        period = repr(self.period) if isinstance(self.period, str) else f"{self.period:g}"
+        return f"Controller({self.name!r}, period={period}{late})"
+
+    @property
+    def least_period(self) -> float:
+        """The shortest time from one sample to the next [s]."""
+        least = self.period if self.shortest_period is None else self.shortest_period
+        assert not isinstance(least, str)
+        return least
 
     @cached_property
     def outputs(self) -> Numbers:
@@ -190,12 +211,12 @@ class Controller:
     def pending(self) -> int:
         """How many of the last outputs are kept until they hold."""
         if isinstance(self.delay, str):
-            longest = self.period if self.longest_delay is None else self.longest_delay
+            longest = self.least_period if self.longest_delay is None else self.longest_delay
         elif not self.delay:
             return 0
         else:
             longest = self.delay
-        return math.floor(longest / self.period * (1 + 1e-9)) + 1
+        return math.floor(longest / self.least_period * (1 + 1e-9)) + 1
 
     def measured(self, q: Array, v: Array, t: Array, params: Any) -> Any:
         """What the controller measures at a state."""
@@ -224,11 +245,7 @@ class Controller:
 
 
 _HINTS = {
-    "delay": "; a traced delay is given by the name of a parameter",
-    "period": (
-        ", from which the number of samples follows; for other periods make other controllers, "
-        "since only a delay can be a parameter"
-    ),
+    name: f"; a traced {name} is given by the name of a parameter" for name in ("delay", "period")
 }
 
 

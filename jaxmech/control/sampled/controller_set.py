@@ -94,12 +94,12 @@ class ControllerSet:
             completed.append(jnp.concatenate([x.astype(kind), rows], axis=-1))
         return completed[0], completed[1]
 
-    def start(self, v: Array, ts: Float[Array, " T"]) -> Array:
+    def start(self, v: Array, ts: Float[Array, " T"], params: Any) -> Array:
         """v at the start of a run, at which a sample may be due."""
         first, apart = ts[0], _apart(ts)
         states = v[v.size - self.size :]
         for c, columns in zip(self.controllers, self.slices, strict=True):
-            last = jnp.ceil((first - apart - c.phase) / c.period) - 1
+            last = jnp.ceil((first - apart - c.phase) / self.period(c, params)) - 1
             is_new = states[columns.sample] <= _NEVER
             number = jnp.where(is_new, last.astype(v.dtype), states[columns.sample])
             states = states.at[columns.sample].set(jax.lax.stop_gradient(number))
@@ -115,20 +115,21 @@ class ControllerSet:
         """
         duration = _duration(ts, longest_run)
         self._require_resolved(ts, dtype)
-        xp: Any = np if is_known(ts) else jnp
         saves = np.asarray(ts, float) if is_known(ts) else jax.lax.stop_gradient(ts)
         samples, later = [], []
         for c in self.controllers:
-            delay = self.delay(c, params)
-            if duration / c.period > _MOST_SAMPLES:
+            delay, period = self.delay(c, params), self.period(c, params)
+            xp: Any = np if is_known((ts, period)) else jnp
+            if duration / c.least_period > _MOST_SAMPLES:
                 raise ValueError(
                     f"Argument `ts` must span at most {_MOST_SAMPLES:.0e} periods of controller "
-                    f"{c.name!r}, {c.period:g} s each, but spans {duration:g} s; run it in parts."
+                    f"{c.name!r}, {c.least_period:g} s each, but spans {duration:g} s; run "
+                    "it in parts."
                 )
-            count = math.floor(duration / c.period * (1 + 1e-6)) + 2
-            first = xp.ceil((saves[0] - c.phase) / c.period - 1e-6)
+            count = math.floor(duration / c.least_period * (1 + 1e-6)) + 2
+            first = xp.ceil((saves[0] - c.phase) / period - 1e-6)
             # By a product and not by a sum of periods, so that no error adds up.
-            at = c.phase + c.period * (first + np.arange(-c.pending, count))
+            at = c.phase + period * (first + np.arange(-c.pending, count))
             samples.append(at[c.pending :])
             if c.pending:
                 later.append(at + (np.float64(delay) if is_known(delay) else delay))
@@ -137,34 +138,33 @@ class ControllerSet:
             return _distinct(times, np.asarray(ts, dtype))
         parts = [jnp.asarray(x, dtype) for x in (*samples, *later)]
         late = _LATE * _apart(jnp.asarray(saves, dtype)) if self.is_late else 0.0
-        parts = [x if k < len(samples) else x + late for k, x in enumerate(parts)]
+        named = [isinstance(c.period, str) for c in self.controllers]
+        shifts = [
+            *named,
+            *(1 + x for x, c in zip(named, self.controllers, strict=True) if c.pending),
+        ]
+        parts = [x + late * shift for x, shift in zip(parts, shifts, strict=True)]
         return jnp.concatenate(parts)
 
     def of_run(self, params: Any) -> "ControllerSet":
-        """The controllers for these parameters, of which a delay may be differentiated.
+        """The controllers for these parameters, of which delays and periods may be differentiated.
 
         An output that begins to hold at the time of a sample then does so right after it, in a step
-        of its own, the size of which has a derivative by the delay.
+        of its own, the size of which has a derivative by the delay; and so does a sample at the
+        time of a save.
         """
-        names = [c.delay for c in self.controllers if isinstance(c.delay, str)]
-        delays = [params.get(name) for name in names] if isinstance(params, Mapping) else []
-        return self if is_known(delays) else replace(self, is_late=True)
+        names = [x for c in self.controllers for x in (c.delay, c.period) if isinstance(x, str)]
+        values = [params.get(name) for name in names] if isinstance(params, Mapping) else []
+        return self if is_known(values) else replace(self, is_late=True)
 
     def delay(self, controller: Controller, params: Any) -> Any:
         """The delay of a controller, a number."""
         if not isinstance(controller.delay, str):
             return controller.delay
         part = f"the delay of controller {controller.name!r}"
-        if not isinstance(params, Mapping) or controller.delay not in params:
-            raise ValueError(f"Argument `params` must hold {controller.delay!r}, {part}.")
-        delay = params[controller.delay]
-        if np.shape(delay):
-            raise ValueError(
-                f"Argument `params` must hold {part}, {controller.delay!r}, as one number, but it "
-                f"has shape {np.shape(delay)}; for several of them use `jax.vmap`."
-            )
+        delay = _parameter(params, controller.delay, part)
         values = actual(delay, _MEMBERS)
-        longest = controller.longest_delay or controller.period
+        longest = controller.longest_delay or controller.least_period
         if values is not None and not ((values >= 0) & (values <= longest * (1 + 1e-6))).all():
             wrong = np.ravel(values)[np.argmax(np.abs(values - longest / 2))]
             hint = "; give the controller a larger `longest_delay`" if wrong > longest else ""
@@ -173,6 +173,20 @@ class ControllerSet:
                 f"s, but it is {wrong:g} s{hint}."
             )
         return delay
+
+    def period(self, controller: Controller, params: Any) -> Any:
+        """The period of a controller, a number."""
+        if not isinstance(controller.period, str):
+            return controller.period
+        part = f"the period of controller {controller.name!r}"
+        period = _parameter(params, controller.period, part)
+        values, least = actual(period, _MEMBERS), controller.least_period
+        if values is not None and not (values >= least * (1 - 1e-6)).all():
+            raise ValueError(
+                f"Argument `params` must hold {part}, {controller.period!r}, of {least:g} s at "
+                f"least, but it is {values.min():g} s; give a smaller `shortest_period`."
+            )
+        return period
 
     def without_states(self, x: Array) -> Array:
         """q, v or an acceleration without the entries of the controllers."""
@@ -216,8 +230,12 @@ class ControllerSet:
         bare_q, bare_v, states = self.without_states(q), v[:mechanical], v[mechanical:]
         for c, columns in zip(self.controllers, self.slices, strict=True):
             params_with_outputs = self.with_outputs(params, states)
-            number = jax.lax.stop_gradient(jnp.floor((t - c.phase) / c.period))
-            sample_time = c.phase + number * c.period
+            period, is_named = self.period(c, params), isinstance(c.period, str)
+            # Samples and ends of delays that are late begin so many distances into their steps.
+            began = [t - (2 + 3 * k) * apart if self.is_late else t for k in range(2)]
+            number = jnp.floor(((began[0] if is_named else t) - c.phase) / period)
+            number = jax.lax.stop_gradient(number)
+            sample_time = c.phase + number * period
             measured = c.measured(bare_q, bare_v, sample_time, params_with_outputs)
             output, memory = c.computed(
                 measured, states[columns.memory], sample_time, params_with_outputs
@@ -233,8 +251,8 @@ class ControllerSet:
                 states = states.at[where].set(jnp.where(is_due, new, states[where]))
             if c.pending:
                 delay = jax.lax.stop_gradient(self.delay(c, params))
-                began = t - 2 * apart if self.is_late else t
-                age = number - jnp.floor((began - delay - c.phase) / c.period)
+                beginning = began[is_named] - delay - c.phase
+                age = number - jax.lax.stop_gradient(jnp.floor(beginning / period))
                 held = _held(states[columns.output], states[columns.pending], age)
                 states = states.at[columns.output].set(held)
         return jnp.concatenate([v[:mechanical], states])
@@ -245,12 +263,24 @@ class ControllerSet:
             return
         rounding = float(np.abs(values).max()) * float(np.finfo(dtype).eps)
         for c in self.controllers:
-            if rounding * 4 * _APART > c.period:
+            if rounding * 4 * _APART > c.least_period:
                 raise ValueError(
                     f"Argument `ts` must be so close to zero that {np.dtype(dtype)} tells samples "
                     f"of controller {c.name!r} apart, but its times are rounded by {rounding:.1g} "
-                    f"s and the period is {c.period:g} s; subtract the first time, or use float64."
+                    f"s and the period is {c.least_period:g} s; subtract the first time, or use "
+                    "float64."
                 )
+
+
+def _parameter(params: Any, name: str, part: str) -> Any:
+    if not isinstance(params, Mapping) or name not in params:
+        raise ValueError(f"Argument `params` must hold {name!r}, {part}.")
+    if np.shape(params[name]):
+        raise ValueError(
+            f"Argument `params` must hold {part}, {name!r}, as one number, but it has shape "
+            f"{np.shape(params[name])}; for several of them use `jax.vmap`."
+        )
+    return params[name]
 
 
 def _names(controller: Controller) -> Iterator[str]:
