@@ -99,6 +99,7 @@ def test_derivatives_of_trajectories() -> None:
     divided("Auto", SLOW)
 
 
+@pytest.mark.slow
 def test_derivatives_without_jit_need_a_mesh_that_is_set() -> None:
     """`jax.grad` of anything else fails then too, but after all of its work."""
     runs = ["simulate, tangent"]
