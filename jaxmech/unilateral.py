@@ -187,10 +187,10 @@ def require_no_gaps(system: Any) -> None:
     """Raise a ValueError where it would have to be known which gaps of a system are closed."""
     if system.unilateral:
         raise ValueError(
-            f"Argument `system` must have no unilateral constraints here, but has "
-            f"{system.unilateral[0].name!r}; only a run decides which gaps are closed, so use "
-            "`simulate` and `observe`, or `dataclasses.replace(system, unilateral=())` for the "
-            "motion with open gaps."
+            f"Argument `system` must have no unilateral constraints or dry friction here, but has "
+            f"{system.unilateral[0].name!r}; only a run decides which gaps are closed and what "
+            "sticks, so use `simulate` and `observe`, or `dataclasses.replace(system, "
+            "unilateral=())` for the motion without both."
         )
 
 

@@ -29,6 +29,7 @@ from jaxmech.rates import in_rates
 from jaxmech.stabilization import metric_mass
 from jaxmech.subjects import Subject, with_params
 from jaxmech.system import Params, System
+from jaxmech.unilateral import require_no_gaps
 from jaxmech.utils.checks import (
     is_known,
     naming_missing,
@@ -121,6 +122,7 @@ def inverse_dynamics(
         [3. 1.]
     """
     system, params = with_params(system, params)
+    require_no_gaps(system)
     system = in_rates(system, params)
     require_ideal("system", system)
     require_no_states(system.states, "Argument `system`", "their rates do not follow from a path")

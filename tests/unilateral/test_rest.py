@@ -110,5 +110,3 @@ def test_wrong_arguments_are_named() -> None:
         dropped(jnp.asarray(0.5), ts=-TS)
     with pytest.raises(ValueError, match="distinct names, but 'floor' is given twice"):
         dataclasses.replace(BALL, constraints=[jm.Holonomic(height, name="floor")])
-    with pytest.raises(ValueError, match="must have no unilateral constraints here, but has 'flo"):
-        jm.acceleration(BALL, jnp.ones(1), jnp.zeros(1), 0.0, {"e": 0.5})

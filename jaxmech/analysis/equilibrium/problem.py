@@ -33,6 +33,7 @@ from jaxmech.properties import reads_integrals
 from jaxmech.quasi_velocities import Rates
 from jaxmech.rates import in_rates
 from jaxmech.system import Params, System
+from jaxmech.unilateral import require_no_gaps
 from jaxmech.utils.checks import (
     coordinate_indices,
     is_known,
@@ -89,6 +90,7 @@ def prepared(
         system, params = held(system, fixed), (params, q[np.array(indices)])
     kept = Kept(system.dynamics.kinematics, tuple(map(system.velocity_names.index, velocities)))
     guess = system.dynamics.speeds(q, guess, t, params)
+    require_no_gaps(system)
     system = in_rates(system, params)
     seeks_motion = v is not None
     if system.states:  # which alone may have been given

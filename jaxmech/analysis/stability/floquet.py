@@ -24,6 +24,7 @@ from jaxmech.solution import Solution
 from jaxmech.status import Status
 from jaxmech.subjects import Subject
 from jaxmech.system import Params, System
+from jaxmech.unilateral import require_no_gaps
 from jaxmech.utils.checks import (
     coordinate_indices,
     require_positive,
@@ -130,6 +131,7 @@ def floquet(
         0
     """
     system, state = checked_in_rates(system, q, v, t, params)
+    require_no_gaps(system)
     q, v, t, params = state
     require_positive_integer("steps", steps, "such as 1000")
     require_positive("period", period)

@@ -38,6 +38,7 @@ from jaxmech.analysis.symmetry.symmetries import symmetries as find
 from jaxmech.compiler import native_call
 from jaxmech.subjects import Subject
 from jaxmech.system import Params, System
+from jaxmech.unilateral import require_no_gaps
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
 
@@ -115,6 +116,7 @@ def linearize(
         5.7874
     """
     system, state = checked_in_rates(system, q, v, t, params)
+    require_no_gaps(system)
     q, v, t, params = state
     channels = named_inputs(system, params, inputs), named_outputs(system, outputs)
     is_concrete = is_known(state)

@@ -7,6 +7,7 @@ from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import Scheme
 from jaxmech.stabilization import Projection
 from jaxmech.subjects import Subject, system_of
+from jaxmech.unilateral import require_no_gaps
 from jaxmech.utils.checks import require_kind
 
 
@@ -81,6 +82,7 @@ def to_diffrax(
     from jaxmech.interop.diffrax.solver import ProjectedSolver, Rate
 
     system = system_of(system)
+    require_no_gaps(system)
     require_kind("formulation", formulation, AbstractFormulation, "UdwadiaKalaba()")
     solver = diffrax.Tsit5() if solver is None else solver
     require_kind("solver", solver, diffrax.AbstractSolver, "diffrax.Tsit5()")
