@@ -25,7 +25,7 @@ from jaxmech.config.toml import key_descriptions, key_lines, read
 from jaxmech.config.validate import structure
 from jaxmech.ensemble import plain
 from jaxmech.identify import Descent, Fit, MultiStart, Recording, Shooting, cross_validation
-from jaxmech.identify.optimize import checkpoint
+from jaxmech.identify.optimize.loop import Checkpoint
 from jaxmech.identify.result import Information, Predicted
 from jaxmech.identify.storage import load_fit, made_up, save_fit
 from jaxmech.integrate import Midpoint
@@ -241,7 +241,7 @@ def test_an_interrupted_fit_continues(done, monkeypatch, capsys) -> None:
     shutil.copytree(done.folder / "run", parted)
     shutil.rmtree(parted / "progress" / "fit")
     (parted / "fit.npz").unlink()
-    save = checkpoint.Checkpoint.save
+    save = Checkpoint.save
 
     def stopped(self, kept) -> None:
         save(self, kept)
@@ -251,7 +251,7 @@ def test_an_interrupted_fit_continues(done, monkeypatch, capsys) -> None:
     config = done.folder / "fit_pendulum.toml"
     arguments = ["fit", str(config), "--out", str(parted)]
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.Checkpoint, "save", stopped)
+        patch.setattr(Checkpoint, "save", stopped)
         assert main(arguments) == 130
     error = capsys.readouterr().err
     assert error.endswith(f"continue with: jaxmech fit {config} --out {parted}\n")
