@@ -97,7 +97,7 @@ class Corrections(eqx.Module):
 
     in_q: Float[Array, " n"]  # sum of all displacements, as in `Scheme.correction`
     in_v: Float[Array, " n"]  # sum of all changes of the velocities
-    smooth: Int[Array, "1"]  # states since the last jump of velocities
+    smooth: Int[Array, " k"]  # states since the last jump of velocities; none without a drive
 
     @staticmethod
     def none(q: Array, is_driven: bool) -> "Corrections":

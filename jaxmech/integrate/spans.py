@@ -172,7 +172,7 @@ class StepGrid(eqx.Module):
     of no length.
     """
 
-    ts: Float[Array, " N"]  # T + K of them
+    ts: Float[AnyArray, " N"]  # T + K of them
     rows: Any  # indices of the saves (T,); none if all times are saves
     intervals: AnyInterval = ALL_TIME  # between its times, where they are known before the run
 
