@@ -37,6 +37,8 @@ from jaxmech.utils.trees import ByName
 
 KEPT = 32  # systems
 _KEEP = 64  # occurrences of each event that are kept, if there are few events
+_FEW = 8  # events
+_KEEP_OF_MANY = 8  # occurrences of each of more events; they are written even if there are none
 _KEEP_IN_ALL = 512  # occurrences of all events
 _MEMBERS = 1000  # of a batch whose restitutions are checked
 _EQUAL = 64.0  # units of round-off within which the sum of two gaps is constant
@@ -161,7 +163,8 @@ class Gaps:
             for c in self.constraints
         ]
         events = (*closes, *opens, *events_of_frictions(self.frictions))
-        keep = min(_KEEP, -(-_KEEP_IN_ALL // max(len(events), 1)))
+        most = _KEEP if len(events) <= _FEW else _KEEP_OF_MANY
+        keep = min(most, -(-_KEEP_IN_ALL // max(len(events), 1)))
         return tuple(replace(event, keep=keep) for event in events)
 
     def system(self, system: System) -> System:
