@@ -249,7 +249,7 @@ class StageRates(eqx.Module):
     speeds: Float[Array, " S n"]  # of the stages so far, the last one at the end, after zeros
     accelerations: Float[Array, " S k"]  # likewise
     q: Float[Array, " n"]  # of the last stage
-    v: Float[Array, " k"]  # of the last stage; empty where the speeds are the same
+    v: Float[Array, " u"]  # of the last stage; empty where the speeds are the same
     independent: Bool[Array, ""]  # whether all rows were at all stages
     status: Int[Array, ""]  # a `Status`
     rank: Int[Array, ""]  # the smallest so far
