@@ -104,6 +104,8 @@ def equilibria(
     require_positive_integer("starts", starts, "such as 100")
     require_seed(seed)
     require_finite(spread=spread)
+    if np.any(np.asarray(spread) < 0):
+        raise ValueError(f"Argument `spread` must not be negative, but is {spread}.")
     system, params = with_params(system, params)
     cycles = _periods(system, periods or {})
     case = prepared(system, q, params, t, fixed, v, symmetries)

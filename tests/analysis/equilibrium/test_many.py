@@ -129,3 +129,8 @@ def test_a_ring_of_equilibria_is_one_family() -> None:
     ring = jm.System(_groove, coordinates=("x", "y"))
     found = jm.analysis.equilibria(ring, [0.9, 0.1], starts=12)
     assert found.hits == (12,)
+
+
+def test_a_negative_spread_is_refused() -> None:
+    with pytest.raises(ValueError, match="`spread` must not be negative, but is -1"):
+        jm.analysis.equilibria(DOUBLE, [0.1, 0.2], {"g": 9.81}, spread=-1.0)
