@@ -5,8 +5,9 @@ event, and `log` records the events of a run. `crossing` locates events in a ste
 different signs, by a `step_search`, `extremum_search` those between ends of equal sign, and
 `contacts` those of functions that are zero; `turns` puts them together for a fixed step, which it
 bounds by the functions. `gaps` are those of unilateral constraints, and `impacts` tells what an
-event does to them; `friction` sticks and slides, as `rubbing` decides; `rounding` is the round-off
-of functions. `result` is the part of a `Solution` on events.
+event does to them, while their `multipliers` tell when they open; `friction` sticks and slides, as
+`rubbing` decides by the law in `coulomb`; `rounding` is the round-off of functions. `result` is the
+part of a `Solution` on events.
 """
 
 from jaxmech.integrate.events.arguments import event_set_of as event_set_of

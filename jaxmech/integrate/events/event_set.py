@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,7 +15,7 @@ from jaxmech.compiler import empty_rows
 from jaxmech.consistency import near
 from jaxmech.formulations import observed_at
 from jaxmech.integrate.events.event import Event
-from jaxmech.integrate.events.friction import Rubbing, can_occur
+from jaxmech.integrate.events.friction import can_occur
 from jaxmech.integrate.events.gaps import NO_GAPS, GapDecisions, Gaps
 from jaxmech.integrate.events.impacts import (
     Decided,
@@ -25,11 +25,11 @@ from jaxmech.integrate.events.impacts import (
     gap_states,
 )
 from jaxmech.integrate.events.log import EventState, Replay
+from jaxmech.integrate.events.multipliers import GapMultipliers
 from jaxmech.integrate.events.rubbing import after_rubbing, rubbed_at
 from jaxmech.integrate.events.transitions import After, after_transition
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.switches import Switched, plain, with_shared_rows, with_switches
-from jaxmech.linalg import LDL, matvec
+from jaxmech.integrate.switches import Switched, plain, with_switches
 from jaxmech.status import Status
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import naming_missing
@@ -42,18 +42,6 @@ IN_SEGMENT = 8  # events of a segment that a derivative can replay, or more if t
 IN_SEGMENT_OF_GAPS = 32  # the same of a run with gaps
 MANY = 2**31 - 1  # states without events
 _NEAR = 1e-6  # relative to its change in a step: a smaller function counts as zero
-
-
-class _Multipliers(NamedTuple):
-    multipliers: dict[str, Array]
-    rubbing: Rubbing | None = None  # of frictions
-    slips: Array | None = None  # their velocities
-
-    @staticmethod
-    def by_name(gaps: Gaps, pushes: Array) -> "_Multipliers":
-        """Those of gaps alone, the first of the `pushes`."""
-        names = gaps.switches[: gaps.count]
-        return _Multipliers({name: pushes[k][None] for k, name in enumerate(names)})
 
 
 @dataclass(frozen=True)
@@ -217,50 +205,17 @@ class EventSet:
             reactions = observed_at(scheme.system, scheme.formulation, q, v, t, params)
         user, of_gaps = self.plain(params), reactions
         if self.gaps.frictions:
-            of_gaps = self._pushes(scheme, q, v, t, params)
+            of_gaps = GapMultipliers.at(self.gaps, scheme, q, v, t, params)
         elif self.gaps and reactions is None:
             of_gaps = (
-                _Multipliers.by_name(self.gaps, multipliers)
+                GapMultipliers.by_name(self.gaps, multipliers)
                 if multipliers is not None
-                else self._pushes(scheme, q, v, t, params)
+                else GapMultipliers.at(self.gaps, scheme, q, v, t, params)
             )
         values = [event.value(q, v, t, user, reactions) for event in self.own_events]
         rest = self.events[len(values) :]
         values += [event.value(q, v, t, user, of_gaps) for event in rest]
         return jnp.stack(values)
-
-    def _pushes(
-        self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params
-    ) -> "_Multipliers":
-        """The multipliers of the gaps, zero of open ones."""
-        gaps, count = self.gaps, self.gaps.equations
-        if not gaps.frictions:
-            # The law is evaluated once more only where a gap is closed.
-            is_closed, zeros = params.active[-count:].any(), jnp.zeros(count, q.dtype)
-            pushes = jax.lax.cond(
-                is_closed, lambda: self._pushes_of_closed(scheme, q, v, t, params), lambda: zeros
-            )
-            return _Multipliers.by_name(gaps, pushes)
-        closed = params.active[-len(gaps.switches) :][:count]
-        pushes, multipliers = _smallest(scheme, q, v, t, params, closed)
-        frictions, user = gaps.frictions, self.plain(params)
-        rubbing = Rubbing.at(frictions, params, pushes, multipliers)
-        speeds = scheme.system.dynamics.speeds(q, v, t, params)
-        slips = [f.constraint.fn(q, speeds, t, user) for f in frictions]
-        return _Multipliers.by_name(gaps, pushes)._replace(rubbing=rubbing, slips=jnp.stack(slips))
-
-    def _pushes_of_closed(
-        self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params
-    ) -> Float[Array, " G"]:
-        """The multipliers of the gaps, by the law in which gaps share rows."""
-        slots = np.array(self.gaps.slots)
-        closed = params.active[-len(slots) :]
-        shared = replace(scheme, system=with_shared_rows(scheme.system, len(slots)))
-        rows = jnp.stack([closed[slots == slot].any() for slot in range(slots.max() + 1)])
-        pushes = _smallest(shared, q, v, t, params, rows)[0][slots]
-        before = np.array([np.flatnonzero(slots == slot)[0] for slot in slots])
-        is_first = (before == np.arange(len(slots))) | ~closed[before]
-        return jnp.where(closed & is_first, pushes, 0.0)
 
     def crossed(
         self, signs: Int[Array, " E"], values: Float[Array, " E"], active: Bool[Array, " C"]
@@ -482,29 +437,6 @@ class EventSet:
 
 
 NO_EVENTS = EventSet()
-
-
-def _smallest(
-    scheme: Scheme, q: Array, v: Array, t: Array, params: Params, closed: Bool[Array, " G"]
-) -> tuple[Float[Array, " G"], Float[Array, " m"]]:
-    """The multipliers of the last rows, and of all.
-
-    The last ones have minimum norm if any of them that is `closed` depends on other rows.
-    """
-    eom, law = scheme.law(q, v, t, params)
-    count = len(closed)
-
-    def smallest() -> Array:
-        forces = matvec(eom.A.T, law.multipliers)
-        return LDL().factor(eom.A.T).min_norm_solve(forces)[0][-count:]
-
-    if law.independent is None:
-        return smallest(), law.multipliers
-    pushes = law.multipliers[-count:]
-    if len(law.multipliers) > 1:
-        is_redundant = (closed & ~law.independent[-count:]).any()
-        pushes = jax.lax.cond(is_redundant, smallest, lambda: pushes)
-    return pushes, law.multipliers
 
 
 @kept_by(32)
