@@ -16,3 +16,15 @@ from jaxmech.control.sampled import Controller as Controller
 from jaxmech.control.sampled import WholeState as WholeState
 from jaxmech.control.sampled import controlled as controlled
 from jaxmech.control.servo import Servo as Servo
+
+__all__ = [
+    "Controller",
+    "InverseDynamics",
+    "KinematicStatus",
+    "Kinematics",
+    "Servo",
+    "controlled",
+    "given_motion",
+    "inverse_dynamics",
+    "kinematics",
+]

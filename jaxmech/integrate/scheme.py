@@ -73,7 +73,10 @@ class Scheme:
         system = self.system.with_singular_mass(detected)
         if not isinstance(self.method, AbstractRungeKutta):
             name = type(self.method).__name__
-            remedy = "use `jm.RK4()`, or `jm.DormandPrince8()` with `jm.Adaptive()` steps"
+            remedy = (
+                "use `jm.RK4()`, or `jm.DormandPrince8()` with `jm.Adaptive()` steps; a Mechanism "
+                'with velocities="rates" has none'
+            )
             require_plain_velocities(system.velocities, f"Argument `method`, {name}(),", remedy)
         self.method.require(system, (self.formulation, self.stabilization), *state)
         return replace(self, system=system, drive=drive_of(system, *state))

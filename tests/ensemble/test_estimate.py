@@ -9,7 +9,8 @@ import pytest
 
 from jaxmech import FixedSteps
 from jaxmech.config.errors import StudyError
-from jaxmech.ensemble import Study, Times, estimate
+from jaxmech.ensemble import Study, Times
+from jaxmech.ensemble.blocks import estimate
 from jaxmech.ensemble.blocks.estimate import LARGEST_RESULTS, sized, slice_of
 from jaxmech.ensemble.blocks.kernel import BlockProgram
 from jaxmech.ensemble.blocks.local import computed_blocks

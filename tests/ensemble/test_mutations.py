@@ -195,7 +195,9 @@ def test_the_message_names_the_wrong_key(tmp_path, key, value, blamed, message) 
 
 
 def test_beyond_the_free_disk_a_study_is_refused(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("shutil.disk_usage", lambda place: type("Usage", (), {"free": 1000})())
+    monkeypatch.setattr(
+        "shutil.disk_usage", lambda place: type("Usage", (), {"free": 1000, "total": 2000})()
+    )
     with pytest.raises(StudyError, match=r"`size` must be less: 6 trajectories take .* 1 kB are"):
         planned(structure(changed(("seed",), 1), Study).resolved(), tmp_path)
 

@@ -255,10 +255,10 @@ def test_inverse_dynamics_are_those_in_rates() -> None:
     np.testing.assert_allclose(*forces, atol=1e-10)
 
 
-def test_what_quasi_velocities_do_not_have_names_the_remedy() -> None:
+def test_implicit_methods_refuse_quasi_velocities_with_the_remedy() -> None:
     mechanism, q, v = hanging("spins")
-    with pytest.raises(ValueError, match='which for a Mechanism is velocities="rates"'):
-        jm.analysis.symmetries(mechanism.system, q, v)
+    with pytest.raises(ValueError, match=r'RadauIIA5\(\), .*quasi-velocities.*velocities="rates"'):
+        jm.simulate(mechanism.system, q, v, TS, mechanism.params, method=jm.RadauIIA5())
 
 
 @pytest.mark.slow
