@@ -129,7 +129,8 @@ def slopes_by_groups(
     # a batch of groups fills the lanes that a few trajectories would leave empty
     group = batched_closure(along, x, directions[0])
     slopes, auxiliaries = jax.vmap(partial(group, x))(directions)
-    slopes = jax.tree.map(lambda s: s.reshape(-1, *s.shape[2:])[: x.size], slopes)
+    size = len(directions) * directions.shape[1]
+    slopes = jax.tree.map(lambda s: s.reshape(size, *s.shape[2:])[: x.size], slopes)
     return slopes, jax.tree.map(lambda o: o[0], auxiliaries)
 
 

@@ -91,7 +91,9 @@ def _first(solution: Solution, display: Display) -> tuple[Solution, Any]:
     axes, k = solution.q.ndim - 2, display.members[0]
     if not axes:
         return solution, params
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[axes:])[k], solution), params
+    # Not by -1, which has no meaning for arrays without entries.
+    size = solution.status.size
+    return jax.tree.map(lambda x: x.reshape(size, *x.shape[axes:])[k], solution), params
 
 
 def _points(
