@@ -1,7 +1,6 @@
 """The same accelerations in the coordinates of joints as in those of bodies."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -14,7 +13,6 @@ from jaxmech import parts as jp
 from jaxmech.formulations import UdwadiaKalaba, acceleration
 from jaxmech.formulations.observation import observed_at
 from jaxmech.parts.vectors import product
-from jaxmech.utils.jit_cache import UNOPTIMIZED
 
 PARAMS = {"l": 0.4, "m": 1.3, "k": 20.0, "a": jnp.asarray([0.1, 0.2, 0.97])}
 HERE, P = (0.0, 0.0, 0.0), (0.1, -0.2, 0.3)
@@ -158,10 +156,10 @@ def test_accelerations_energies_and_loads(made: Made) -> None:
         accelerations = jax.jvp(velocities, (q, v, t), (v, a, jnp.ones_like(t)))[1]
         return accelerations, observation.loads
 
-    mine = jax.jit(partial(seen, joints), compiler_options=UNOPTIMIZED)(q, v)
+    # Operation by operation: XLA takes minutes for programs of this size, which run once.
+    mine = seen(joints, q, v)
     assert set(mine[1]) == set(joints.tree)
-    with jm.compiler.off():  # 42 coordinates are too many for native code
-        expected = jax.jit(partial(seen, bodies), compiler_options=UNOPTIMIZED)(*own)
+    expected = seen(bodies, *own)
     for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
