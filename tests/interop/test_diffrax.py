@@ -39,7 +39,7 @@ def test_values_between_steps_are_those_of_simulate_and_on_the_rod() -> None:
 @pytest.mark.slow
 def test_a_stage_kept_from_the_last_step_is_not_reused() -> None:
     """Steps of Tsit5 with a kept last stage (FSAL), from the projected state."""
-    from jaxmech.interop.diffrax import project
+    from jaxmech.interop.diffrax.solver import project
 
     y, steps = START, 3
     term, projected = to_diffrax(PENDULUM.system)
