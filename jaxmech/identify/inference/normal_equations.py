@@ -156,8 +156,12 @@ def blocks(task: Task, y: np.ndarray, conditions: Conditions, factor: float) -> 
         root = np.sqrt(np.divide(1.0, left, out=np.zeros(left.shape), where=left > _RANK))
         score = by_unit @ values[k, times].ravel()
         moves.append((to_unit.T @ (axes @ (root * (axes.T @ score))))[:p])
-    changes = factor * np.array(moves) @ np.asarray(evaluator.at(y).by_z, float).T
-    return Blocks(changes.T @ changes, len(blocks))
+    by_z = np.asarray(evaluator.at(y).by_z, float)
+    # What hardly any sample depends on moves without bounds.
+    with np.errstate(over="ignore", invalid="ignore"):
+        changes = factor * np.array(moves) @ by_z.T
+        covariance = changes.T @ changes
+    return Blocks(np.where(np.isnan(covariance), np.inf, covariance), len(blocks))
 
 
 def correlation_length(parts: Sequence[np.ndarray]) -> float:
