@@ -11,7 +11,6 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from jaxmech.utils.jit_cache import UNOPTIMIZED
 
 PARAMS = {"l": 0.4, "m": 1.3, "k": 20.0, "c": 0.3}
 
@@ -107,10 +106,7 @@ def test_mass_and_force_are_those_of_the_lagrangian(made: Any) -> None:
     mechanism = made()
     system = mechanism.system
     by_derivatives = replace(system, mass_and_force=None)
-    run = jax.jit(
-        lambda *state: [mass_and_force(s, *state) for s in (system, by_derivatives)],
-        compiler_options=UNOPTIMIZED,
-    )
+    run = jax.jit(lambda *state: [mass_and_force(s, *state) for s in (system, by_derivatives)])
     for seed in range(3):
         (M, Q), (expected, force) = run(*state_of(mechanism, seed))
         np.testing.assert_allclose(M, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
