@@ -43,12 +43,9 @@ class ReadingEvent:
 
     fn: Callable[..., Any]
     controllers: Any
-    is_whole: bool = False  # whether it is a function of the whole state
 
     def __call__(self, q: Array, v: Array, t: Array, params: Any) -> Any:
         """The value of the function, with the outputs among the parameters."""
-        if self.is_whole:
-            return self.fn(q, v, t, params)
         return OutputReader(self.fn, self.controllers)(q, v, t, params)
 
 
@@ -113,20 +110,17 @@ class WholeState:
 
 
 def reading_event(event: Event, controllers: Any) -> Event:
-    """An event whose functions read the outputs of controllers; the same one if they do."""
-    if isinstance(event.fn, ReadingEvent | ReadingReactions):
-        return event
+    """An event whose functions read the outputs of controllers, also if they do already."""
     transition = event.transition
-    if transition is not None and transition.fn is not None:
-        transition = replace(transition, fn=ReadingTransition(transition.fn, controllers))
+    change = transition and transition.fn
+    if transition and change and not isinstance(change, ReadingTransition):
+        transition = replace(transition, fn=ReadingTransition(change, controllers))
     return replace(event, fn=reading_outputs(event.fn, controllers), transition=transition)
 
 
 def reading_outputs(fn: Callable[..., Any], controllers: Any) -> Callable[..., Any]:
     """A function of q, v, t, parameters and maybe reactions that reads outputs."""
-    if isinstance(fn, ReadingEvent | ReadingReactions):
+    if isinstance(fn, ReadingEvent | ReadingReactions | WholeState):
         return fn
-    if isinstance(fn, WholeState):
-        return ReadingEvent(fn.fn, controllers, is_whole=True)
     has_reactions = len(inspect.signature(fn).parameters) > 4
     return (ReadingReactions if has_reactions else ReadingEvent)(fn, controllers)
