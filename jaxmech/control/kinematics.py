@@ -168,7 +168,8 @@ def _along(
     poses, status, end, extents = _poses(level, *fixed)
     sizes = system.dynamics.sizes(start, start, t[0], params)
 
-    def at_value(q: Array, s: Array, ds: Array, dds: Array, t: Array) -> tuple[Any, ...]:
+    def at_value(values: tuple[Array, ...]) -> tuple[Any, ...]:
+        q, s, ds, dds, t = values
         q = on_level(level, q, (s, t, params), extents)
         pose = DrivenPose(q, s, t)
         v, qdd, rows = rates(level, pose, ds, dds, params, extents)
@@ -177,7 +178,8 @@ def _along(
         pulls = [r.T @ x for r, x in zip(jnp.split(rows.A, np.cumsum(sizes)), parts, strict=True)]
         return q, v, qdd, parts[-1], parts[:-1], pulls[:-1]
 
-    moves = jax.vmap(at_value)(poses, s, ds, dds, t)
+    # A loop: the factorizations of a batch of values would be read number by number.
+    moves = jax.lax.map(at_value, (poses, s, ds, dds, t))
     good = status == KinematicStatus.REACHED
 
     def known(x: Array) -> Array:
