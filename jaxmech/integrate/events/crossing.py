@@ -76,6 +76,7 @@ def through_events(
         values = event_set.values(scheme, q, v, to_t, active_params)
         qdd = scheme.law(q, v, to_t, active_params)[1].qdd if with_qdd else None
         slopes = rates(event_set, scheme, q, v, to_t, h, active_params, qdd)
+        search = _with_first_signs(event_set, search, values)
         crossings = _crossed(event_set, search, contacts, to_t, values, slopes, h, accuracy)
         crossed = crossings.any()
         inside = ~search.searching & (search.u < 1)
@@ -117,6 +118,16 @@ def through_events(
         return next_search, with_row(log, row, occurrence.packed(), is_located)
 
     return jax.lax.while_loop(lambda carry: ~carry[0].is_done, trial, (start, log))
+
+
+def _with_first_signs(event_set: EventSet, search: StepSearch, values: Array) -> StepSearch:
+    """The search with the signs after its base of events that have become possible there."""
+    if not event_set.has_transitions:
+        return search
+    events = search.events
+    signs = event_set.signs_at_start(events.signs, search.at_low, values, events.active)
+    signs = jnp.where(search.searching, events.signs, signs)
+    return replace(search, events=replace(events, signs=signs))
 
 
 def _with_signs(

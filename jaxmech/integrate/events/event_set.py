@@ -246,6 +246,18 @@ class EventSet:
         new = jnp.sign(values).astype(signs.dtype)
         return self.known_signs(jnp.where(values == 0, signs, new), active)
 
+    def signs_at_start(
+        self, signs: Int[Array, " E"], first: Float[Array, " E"], last: Float[Array, " E"],
+        active: Bool[Array, " C"],
+    ) -> Int[Array, " E"]:  # fmt: skip
+        """The signs at the start of a part of the motion, given the values at both of its ends."""
+        # An event that has just become possible has no sign yet. Were it to wait for that at the
+        # end, the function could cross zero on the way. Only a small value, which may be a
+        # rounding error, tells nothing.
+        is_clear = jnp.abs(first) > _NEAR * jnp.abs(last - first)
+        is_new = (signs == 0) & is_clear & self.enabled(active)
+        return jnp.where(is_new, jnp.sign(first).astype(signs.dtype), signs)
+
     def known_signs(self, signs: Int[Array, " E"], active: Bool[Array, " C"]) -> Int[Array, " E"]:
         """The signs of events that can occur, 0 of others; gaps and multipliers are positive."""
         if self.gaps:

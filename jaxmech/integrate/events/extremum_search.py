@@ -171,9 +171,10 @@ def step_dips(
     # within a long step would go unnoticed.
     leaves = (state.signs == 0) & (state.values == 0) & enabled
     leaves &= jnp.abs(start_rates) > _KNOWN * jnp.abs(values)
-    state = replace(
-        state, signs=jnp.where(leaves, jnp.sign(start_rates), state.signs).astype(jnp.int32)
-    )
+    signs = jnp.where(leaves, jnp.sign(start_rates), state.signs).astype(jnp.int32)
+    if event_set.has_transitions:
+        signs = event_set.signs_at_start(signs, state.values, values, state.active)
+    state = replace(state, signs=signs)
     dips = ExtremumSearch.of(state.signs, enabled, (state.values, start_rates), (values, end_rates))
     crossed = event_set.crossed(state.signs, values, state.active)
     signs = event_set.continued_signs(state.signs, values, state.active)
