@@ -79,15 +79,15 @@ def instrument(stages: Stages) -> None:
     """Time the parts of a study."""
     import jax
 
-    import jaxmech.cli.studies as command
     import jaxmech.ensemble.blocks.local as here
+    from jaxmech import ensemble, plot
     from jaxmech.ensemble.blocks.accumulate import Accumulator
     from jaxmech.ensemble.blocks.kernel import BlockProgram
     from jaxmech.ensemble.draws.sampler import Sampler
     from jaxmech.ensemble.store.folder import RunFolder
 
     run = sys.modules["jaxmech.ensemble.run"]  # the package has a function of that name
-    begin, blocks, pictures = BlockProgram.run, here.Work.all, command.draw_pictures
+    begin, blocks, pictures = BlockProgram.run, here.Work.all, plot.draw_pictures
     compiled: set[BlockProgram] = set()
 
     def compiled_first(self: Any, inputs: Any) -> Any:
@@ -113,8 +113,8 @@ def instrument(stages: Stages) -> None:
         return found
 
     replaced: list[tuple[Any, str, Callable[..., Any]]] = [
-        (command, "run_study", stages.timed("compile", command.run_study)),
-        (command, "draw_pictures", all_pictures),
+        (ensemble, "run_study", stages.timed("compile", ensemble.run_study)),
+        (plot, "draw_pictures", all_pictures),
         (run, "_conclude", stages.timed("summarize", vars(run)["_conclude"])),
         (here.Work, "all", stages.timed("rest", all_blocks)),
         (here, "arrays_of", stages.timed("copy", here.arrays_of)),

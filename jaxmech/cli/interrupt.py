@@ -1,38 +1,17 @@
-"""Messages of the commands, and interruption with resumable results."""
+"""Messages of the commands, and SIGTERM, after which they stop where they can continue."""
 
-import shlex
 import signal
 import sys
 import threading
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-
-from jaxmech.config.errors import StoppedError
-
-TERMINATED = 143  # 128 + SIGTERM, as shells and schedulers of jobs read it
 
 
 def tell(message: str) -> None:
     """Write a message to the standard error."""
     sys.stderr.write(f"jaxmech: {message}\n")
     sys.stderr.flush()
-
-
-@contextmanager
-def resumable(arguments: Namespace, *options: str) -> Iterator[None]:
-    """Say on an interruption with which command and options the work continues."""
-    try:
-        yield
-    except (KeyboardInterrupt, StoppedError) as error:
-        again = ["jaxmech", arguments.command, arguments.config]
-        for name in options:
-            if value := getattr(arguments, name):
-                again += [f"--{name}", str(value)]
-        why = "stopped by SIGTERM" if isinstance(error, StoppedError) else "interrupted"
-        tell(f"{why}; finished work is kept; continue with: {shlex.join(again)}")
-        raise
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The command line: `jaxmech ensemble`, `failure`, `fit`, `plot`, `models`, `check` and the rest.
+"""The command line: every command is a function, and its signature and docstring are its help.
 
 Each command imports what it needs, so that `--help` does not wait for all of it.
 """
@@ -8,35 +8,73 @@ import json
 import os
 import shlex
 import signal
+import subprocess
 import sys
 import textwrap
 import time
-from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from jaxmech.cli.interrupt import TERMINATED, resumable, tell
-from jaxmech.cli.parser import described_by, parser
+from cyclopts import App, CycloptsError, Parameter
+from cyclopts.validators import Number
+
+from jaxmech.cli.interrupt import graceful, tell
+from jaxmech.cli.jax_versions import check_jax
 from jaxmech.config.errors import InputError, StoppedError
 from jaxmech.utils import announce
 
 if TYPE_CHECKING:
     from jaxmech.cli.resolve import SystemInState
-    from jaxmech.ensemble import Study
+    from jaxmech.ensemble import Cluster, Study
 
-DONE, BAD_INPUT, INTERRUPTED = 0, 2, 130
-UNSATISFACTORY = 1  # too many failures, not converged, damaged, or serious findings
+DONE, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 2, 130, 143
+UNSATISFACTORY = 1  # too many failures, not converged, or serious findings
+_RESUMED = ("ensemble", "failure")  # commands that continue where they were interrupted
+
+app = App(
+    "jaxmech",
+    help="""Constrained mechanics in batches: Monte Carlo studies and fits from a file.
+
+    jaxmech ensemble configs/double_pendulum.toml
+    jaxmech fit configs/fit_pendulum.toml
+    jaxmech check my_robot.py:arm
+
+`jaxmech COMMAND --help` says what a command does, with all keys of its files.
+""",
+    version=lambda: f"jaxmech {version('jaxmech')}",
+    version_flags="--version",
+    help_format="markdown",
+    result_action="return_value",
+)
+
+Config = Annotated[Path, Parameter(help="configuration, a TOML file")]
+Run = Annotated[Path, Parameter(help="run folder")]
+Out = Annotated[Path | None, Parameter(help="run folder; by default that of CONFIG's name in runs")]
+Where = Annotated[
+    str | None, Parameter(help="local:4 or tcp://host:8786, in place of `cluster` of CONFIG")
+]
+Origin = Annotated[
+    Path | None,
+    Parameter("--config", help="configuration of the run, where it names files of its own"),
+]
+Indices = Annotated[
+    list[int] | None, Parameter(consume_multiple=True, negative="", validator=Number(gte=0))
+]
+System = Annotated[str, Parameter(help="model, MJCF or URDF file, or path/file.py:attribute")]
+Pairs = list[str] | None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command with the given arguments, by default those of the process.
 
     Returns:
-        The exit code: 0 done; 1 too many failed trajectories, a fit that has not converged, damage
-        or serious findings; 2 bad input, or files that cannot be read or written; 130 interrupted;
+        The exit code: 0 done; 1 too many failed trajectories, a fit that has not converged or
+        serious findings; 2 bad input, or files that cannot be read or written; 130 interrupted;
         143 stopped by SIGTERM.
 
     Example:
@@ -45,26 +83,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if argv is None:  # the process is this command: what is imported stays, so that the
         gc.freeze()  # garbage collector need not look at it again and again
-    commands = parser()
-    arguments = commands.parse_args(argv)
-    if arguments.command is None:
-        commands.print_help()
-        return DONE
+    words = sys.argv[1:] if argv is None else [*argv]
     try:
         with announce.command():
-            code = _COMMANDS[arguments.command](arguments)
+            code = app(words, exit_on_error=False, print_error=False)
+            if {"-h", "--help"} & {*words}:
+                _print_keys(words[0])
         sys.stdout.flush()
-        return code
+        return code or DONE
+    except CycloptsError as error:
+        tell(f"{error} (jaxmech --help)")
+        return BAD_INPUT
     except InputError as error:
         tell(str(error))
         return BAD_INPUT
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except (KeyboardInterrupt, StoppedError) as error:
+        stopped = isinstance(error, StoppedError)
+        if words[0] in _RESUMED:
+            why = "stopped by SIGTERM" if stopped else "interrupted"
+            again = shlex.join(["jaxmech", *words])
+            tell(f"{why}; finished work is kept; continue with: {again}")
+        return TERMINATED if stopped else INTERRUPTED
     except SystemExit as error:
         tell(f"a function of the model has ended the process (exit code {error.code}); correct it")
         return BAD_INPUT
-    except StoppedError:
-        return TERMINATED
     except BrokenPipeError:  # the reader has closed the pipe, as in `jaxmech doctor | head`
         _silence()
         return DONE
@@ -87,39 +129,450 @@ def _silence() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _new(arguments: Namespace) -> int:
-    from jaxmech.cli.new_study import write_study
+def _print_keys(command: str) -> None:
+    """Print the keys of the configuration that a command reads."""
+    if command == "ensemble":
+        from jaxmech.ensemble import Study as Described
+    elif command == "fit":
+        from jaxmech.cli.fit.study import FitStudy as Described  # type: ignore[assignment]
+    else:
+        return
+    from jaxmech.config import key_descriptions
 
-    for file in write_study(arguments.folder):
-        print(file)
-    location = shlex.quote(str(arguments.folder))
+    print(f"keys of a configuration\n{key_descriptions(Described)}")
+
+
+@app.command
+def new(folder: Path, /) -> None:
+    """Write a study that runs into a new folder, to start from.
+
+    It holds `model.py` with a system, `study.toml` with what is drawn, observed and stored, and
+    `README.md` with the commands. It runs as it is:
+
+        jaxmech new swing
+        cd swing
+        jaxmech ensemble study.toml --out runs/first
+
+    Args:
+        folder: the folder to make.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} exists already; give the name of a new folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+    for source in sorted((files("jaxmech.cli") / "template").iterdir(), key=lambda x: x.name):
+        text = source.read_text(encoding="utf-8").replace("{name}", folder.resolve().name)
+        target = folder / source.name.removesuffix(".txt")  # model.py.txt is no module of ours
+        target.write_text(text, encoding="utf-8")
+        print(target)
+    location = shlex.quote(str(folder))
     print(f"Next: cd {location} && jaxmech ensemble study.toml --out runs/first")
-    return DONE
 
 
-def _ensemble(arguments: Namespace) -> int:
-    from jaxmech.cli.studies import compute
+@app.command
+def ensemble(
+    config: Config, /, *, out: Out = None, cluster: Where = None,
+    chunk: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    progress: Literal["bar", "json", "none"] = "bar", blocks: str | None = None,
+) -> int:  # fmt: skip
+    """Run a Monte Carlo study, or continue it where it was interrupted (even by kill -9).
 
-    return _study(arguments, compute)
+    The results are bit-identical either way, for any chunk. The run folder holds `results.zarr`
+    (read it with xarray.open_zarr), `config.toml`, `environment.json`, `summary.json`,
+    `summary.txt` and `pictures/`.
+
+    `--blocks 0:100` computes a part of a study. Other processes may compute other parts in the same
+    folder, as in a job array; the command without it then completes the study. SIGTERM stops after
+    the current block.
+
+    An example of a configuration:
+
+        model = "double_pendulum"        # or "path/file.py:system", relative to this file
+        size = 4096
+        [times]
+        end = 10.0
+        saves = 201
+        [steps]
+        per_save = 25                    # the step is 10 s / 200 / 25 = 2 ms
+        [start]
+        theta1 = { distribution = "uniform", low = -3.0, high = 3.0 }
+        omega1 = 0.5                     # a plain number is a fixed value
+        [parameters]                     # 2 % around the model's value
+        m1 = { distribution = "normal", sd = 0.02, relative = true }
+
+    exit code: 0 done; 1 more failed trajectories than `failed_allowed`; 2 bad input, or a file that
+    cannot be read or written; 130 interrupted; 143 stopped by SIGTERM
+
+    Args:
+        chunk: trajectories at once, in place of the `chunk` of CONFIG.
+        progress: what to show of it.
+        blocks: FIRST:LAST, compute only these blocks, from the first up to but without the last.
+    """
+    from jaxmech.ensemble import BlockRange, as_table, failed, open_results, run_study
+    from jaxmech.plot import draw_pictures
+
+    study, _ = _computed_study(config)
+    try:
+        part = BlockRange.parsed(blocks) if blocks else None
+    except ValueError as error:
+        raise InputError(f"--blocks: {error}") from error
+    study = replace(study, chunk=chunk or study.chunk, cluster=_cluster_of(study.cluster, cluster))
+    out, start = out or Path("runs") / config.stem, time.perf_counter()
+    with _located(config), graceful() as stop:
+        summary = run_study(
+            study, out, folder=config.parent, progress=progress, tell=tell, part=part, stop=stop
+        )
+    seconds = f"{time.perf_counter() - start:.1f} s"
+    if part:
+        (first, last), finished, count = summary["part"], summary["done"], summary["blocks"]
+        does = "computes the rest and summarizes" if finished < count else "summarizes"
+        print(
+            f"{seconds}; blocks {first}:{last} are done, {finished} of all {count}; the same "
+            f"command without --blocks {does} all of them"
+        )
+        return DONE
+    print(f"{as_table(summary)}\n{seconds}; results in {out / 'results.zarr'}")
+    if pictures := draw_pictures(open_results(out)):
+        print(f"pictures in {out / 'pictures'}: {', '.join(file.name for file in pictures)}")
+    return DONE if failed(summary) <= study.failed_allowed * study.size else UNSATISFACTORY
 
 
-def _failure(arguments: Namespace) -> int:
-    from jaxmech.cli.studies import compute_failure
+@app.command
+def failure(
+    config: Config, /, *, out: Out = None,
+    as_json: Annotated[bool, Parameter("--json", negative="", help="print JSON")] = False,
+) -> int:  # fmt: skip
+    """Compute the probability of a rare failure, down to 1e-9, or continue the computation.
 
-    return _study(arguments, compute_failure)
+    The failure is that of the table [failure] of a study, whose keys are listed by `jaxmech
+    ensemble --help`. The run folder, by default runs/CONFIG_failure, holds `failure.txt`,
+    `failure.json`, `design_points.npz` with the most probable failures, `calls/` with every batch,
+    `report.html` and `pictures/`.
+
+        [failure]
+        of = "swing"             # an observed quantity, a coordinate, or an event
+        above = 0.52
+
+    exit code: 0 done; 1 with warnings; 2 bad input
+    """
+    from jaxmech.cli.report.failure_page import write_failure_report
+    from jaxmech.ensemble import failure_probability
+    from jaxmech.plot import draw_failure
+
+    study, folder = _computed_study(config)
+    out, start = out or Path("runs") / f"{config.stem}_failure", time.perf_counter()
+    with _located(config), graceful() as stop:
+        result = failure_probability(study, out, folder=folder, stop=stop, tell=tell)
+    pictures = draw_failure(result, out / "pictures")
+    page = write_failure_report(result, out / "report.html", study, config.stem, folder)
+    if as_json:
+        print(json.dumps(result.as_dict(), indent=2))
+    else:
+        print(f"{result}\n{time.perf_counter() - start:.1f} s; results in {out}")
+        print(f"a page about it is {page}")
+        print(f"pictures in {out / 'pictures'}: {', '.join(file.name for file in pictures)}")
+    return UNSATISFACTORY if result.doubts else DONE
 
 
-def _study(arguments: Namespace, compute: Callable[..., tuple[str, bool]]) -> int:
-    """Compute something of the study of a configuration file, and print it."""
+@app.command
+def fit(
+    config: Config, /, *, out: Out = None, data: Path | None = None, cluster: Where = None
+) -> int:
+    """Fit the parameters of a model to recordings in a .npz or .csv file.
+
+    With candidates, cross-validation within the fitted recordings chooses one of them; the
+    validation recordings are used for the report alone. The run folder holds `report.md`,
+    `report.txt`, `fit.npz`, `config.toml`, `environment.json` and `pictures/`.
+
+    An example of a configuration:
+
+        model = "fit_pendulum.py:pendulum"     # an Identifiable in a file next to this one
+        [data]
+        file = "fit_pendulum.csv"
+        time = "t [s]"
+        observed = ["theta [rad]"]             # also the initial coordinates
+        v0 = ["omega [rad/s]"]
+        recording = "swing"                    # the column that names the recording
+        validation = ["5", "6"]
+        [parameters]
+        free = ["gravity", "viscous"]          # by default all of the model
+        bounds = { viscous = [0, inf] }
+
+    exit code: 0 done; 1 not converged, or a recording cannot be simulated; 2 bad input, or a file
+    that cannot be read or written; 130 interrupted
+
+    Args:
+        data: FILE in place of the `data.file` of CONFIG.
+    """
+    from jaxmech.cli.fit.build import name_problems
+    from jaxmech.cli.fit.run import FitError, as_text, run_fit
+    from jaxmech.cli.fit.study import FitStudy
+    from jaxmech.config import named_files, read, require_no_run_code
+
+    _use_float64()
+    require_no_run_code(named_files(config), config.parent)
+    study = read(config, FitStudy, lambda table: name_problems(table, config.parent))
+    if data:
+        study = replace(study, data=replace(study.data, file=str(data.resolve())))
+    study = replace(study, cluster=_cluster_of(study.cluster, cluster))
+    out, start = out or Path("runs") / config.stem, time.perf_counter()
+    try:
+        with _located(config):
+            outcome = run_fit(
+                study, out, folder=config.parent, progress=sys.stderr.isatty(), tell=tell
+            )
+    except FitError as error:
+        raise InputError(f"{config}: {error}") from error
+    print(as_text(outcome))
+    print(f"{time.perf_counter() - start:.1f} s; report and pictures in {out}")
+    return DONE if outcome.succeeded else UNSATISFACTORY
+
+
+@app.command
+def replay(
+    run: Run, index: Annotated[int, Parameter(validator=Number(gte=0))], /, *,
+    config: Origin = None, out: Path | None = None,
+) -> int:  # fmt: skip
+    """Compute one trajectory of a study again, alone, from the seed and its number.
+
+    Print its status, when and where it failed, the values drawn for it, and whether it is
+    bit-identical to the stored one. The Python files in the run folder are not executed: if the
+    model is a file, name the configuration of the run, `--config CONFIG`.
+
+    exit code: 0 as stored, or not stored; 1 different from what is stored; 2 bad input
+
+    Args:
+        index: its number, from 0.
+        out: a folder for pictures, and an animation if the model has a geometry.
+    """
+    from jaxmech.ensemble import replay as replayed
+
+    _use_float64()
+    trajectory = replayed(run, index, *_named_study(config))
+    print(trajectory)
+    if out:
+        from jaxmech.plot import draw_replay
+
+        for picture in draw_replay(trajectory, out):
+            print(picture)
+    return DONE if all(trajectory.compared.values()) else UNSATISFACTORY
+
+
+@app.command
+def report(
+    run: Run, /, *, config: Origin = None, out: Path | None = None, animate: Indices = None
+) -> None:
+    """Write one self-contained page about a study, a probability of failure or a fit.
+
+    It holds numbers with their intervals, tables, pictures and configuration; of a study also
+    animated trajectories, and failures, each with the command that replays it; of a probability of
+    failure its design points in motion. The Python files in the run folder are not executed: a
+    model in a file is animated only with `--config CONFIG`.
+
+    Args:
+        out: the page; by default RUN/report.html.
+        animate: numbers of trajectories or design points to animate, none for no animation; by
+            default a few typical ones.
+    """
+    from jaxmech.config import command_of, named_files, read
+    from jaxmech.ensemble import Study, read_failure
+
+    _use_float64()
+    out, command = out or run / "report.html", command_of(run)
+    if command == "fit":
+        from jaxmech.cli.fit.run import stored
+        from jaxmech.cli.report.fit_page import write_fit_report
+
+        fitted, sensors, title = stored(run)
+        print(write_fit_report(fitted, out, title, sensors))
+        return
+    study, folder = _named_study(config)
+    if command != "failure":
+        from jaxmech.cli.report.page import write_report
+
+        print(write_report(run, out, animate, study, folder, tell))
+        return
+    from jaxmech.cli.report.failure_page import write_failure_report
+
+    result = read_failure(run, study)
+    if study is None:
+        study = read(run / "config.toml", Study)
+        if named_files(run / "config.toml"):  # which the folder does not hold
+            if animate is None:
+                tell("a model in a file is animated with --config CONFIG only")
+            animate = animate or []
+    print(write_failure_report(result, out, study, run.name, folder, animate))
+
+
+@app.command
+def models(name: str | None = None, /) -> None:
+    """List the ready models, or show one.
+
+    Args:
+        name: a model of the list.
+    """
+    from jaxmech.cli.resolve import page, table
+
+    print(page(name) if name else table())
+
+
+@app.command
+def check(
+    system: System, /, *, start: Pairs = None, param: Pairs = None, option: Pairs = None,
+    fast: Annotated[bool, Parameter(negative="")] = False,
+) -> int:  # fmt: skip
+    """Check a system before trusting it.
+
+    Print degrees of freedom, redundant and contradictory constraints by name, singular poses and
+    masses, whether the initial state is consistent and how to make it so, functions or derivatives
+    that are non-finite, coordinates that nothing acts on, unused parameters, gradients against
+    finite differences, and whether batches are compiled to native code. Every finding comes with a
+    remedy.
+
+    The attribute of a Python file is a System, a Model, a Mechanism, a Robot, or a function that
+    returns one. A Model has a state, and the coordinates of a Mechanism are zero unless its file
+    has `q0` and `v0`; for a System, the file may define `q0`, `v0` (at rest), `t0` (0) and `params`
+    (None). Without `q0`, a state is found by `assemble` and printed; missing parameters are then
+    set to numbers around 1.
+
+    exit code: 0 nothing serious; 1 something makes results wrong; 2 bad input
+
+    Args:
+        start: KEY=VALUE, a start variable of a model or a coordinate of a system.
+        param: KEY=VALUE, a parameter.
+        option: KEY=VALUE, an argument of the function that makes the model.
+        fast: without gradients and lanes, which take longest.
+    """
+    from jaxmech.analysis import ShortRun, structure
+
+    loaded = _loaded_state(system, start, param, option)
+    if not fast:
+        tell("compiling a short run, its gradients and its batches; --fast skips them")
+    found = structure(
+        loaded.system, loaded.q, loaded.v, loaded.t, loaded.params,
+        run=None if fast else ShortRun(),
+    )  # fmt: skip
+    print(found)
+    return UNSATISFACTORY if found.serious else DONE
+
+
+@app.command
+def audit(
+    file: Path, /, *, seconds: Annotated[float, Parameter(validator=Number(gt=0))] = 1.0,
+    out: Path | None = None,
+) -> int:  # fmt: skip
+    """Examine an MJCF or URDF file.
+
+    Print inertias that no body can have, degrees of freedom, redundant loops by name, keyframes
+    that do not close the loops, what has no counterpart in hard constraints, and how far the soft
+    loops, limits and friction of MuJoCo deviate from the rigid motion, from the first keyframe or
+    the reference pose, without contacts. It needs pip install mujoco.
+
+    exit code: 0 nothing serious; 1 something in the file is wrong; 2 bad input
+
+    Args:
+        file: an .xml or .urdf file.
+        seconds: time over which loops are compared.
+        out: a folder for the picture of the deviations.
+    """
+    from jaxmech.cli.audit.deviation import draw
+    from jaxmech.cli.audit.report import audit as examined
+
+    _use_float64()
+    try:
+        found = examined(str(file), seconds)
+    except (ImportError, ValueError) as error:
+        raise InputError(str(error)) from error
+    print(found)
+    if out and found.deviation is not None:
+        print(draw(found.deviation, found.name, out))
+    return UNSATISFACTORY if found.serious else DONE
+
+
+@app.command
+def bench(
+    config: Path = Path("configs/speed.toml"), /, *, out: Out = None,
+    devices: Literal["all", "cpu", "cuda"] = "all",
+    compare: Annotated[list[Path] | None, Parameter(consume_multiple=True, negative="")] = None,
+) -> int:  # fmt: skip
+    """Measure the speed of batches, in a clone, beside other methods for the same trajectories.
+
+    On every device, over the batch size and the length of a chain, with the cost of gradients. The
+    run folder holds `speed.md`, `speed.json`, `speed.png` and `scaling.png`; Ctrl-C keeps the
+    measurements up to then. The benchmark is the folder `experiments/speed` of a clone. MuJoCo and
+    diffrax are included if they are installed: pip install -e '.[bench]'
+
+    Args:
+        config: a TOML file like configs/speed.toml or configs/speed_quick.toml.
+        devices: the devices to measure, of those that JAX finds.
+        compare: measure nothing, but compare the speed.json of two machines or more.
+    """
     _require_good_jax()
-    study, _ = _named_study(config := Path(arguments.config))
+    places = (config.resolve().parent.parent, Path.cwd())
+    clone = next((x for x in places if (x / "experiments/speed/__main__.py").is_file()), None)
+    if clone is None:
+        raise InputError(
+            "the benchmark belongs to a clone of the repository, but there is no experiments/speed "
+            f"beside the folder of {config}, nor here; go into a clone, or name its "
+            "configs/speed.toml"
+        )
+    options = [str(config), "--devices", devices]
+    options += ["--out", str(out)] if out else []
+    options += ["--compare", *map(str, compare)] if compare else []
+    path = os.pathsep.join(filter(None, [str(clone), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-P", "-m", "experiments.speed", *options]
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}) as child:
+        while True:
+            try:
+                code = child.wait()
+            except KeyboardInterrupt:  # it reaches the child too, which writes what is measured
+                continue
+            return INTERRUPTED if code == -signal.SIGINT else code
+
+
+@app.command
+def doctor(*, fast: Annotated[bool, Parameter(negative="")] = False) -> int:
+    """Examine this installation, and test it.
+
+    Print versions, devices and how batches run on each, and where native code is stored; then
+    compute a small motion, in batches and with gradients, and compare it with what is known of it.
+
+    exit code: 0 all is well; 1 a requirement or a self-test fails; 2 a release of jax that is known
+    to give wrong numbers
+
+    Args:
+        fast: without the self-tests.
+    """
+    from jaxmech.cli import doctor as examination
+
+    print("\n".join(examination.facts()))
+    _require_good_jax()
+    faults = [*examination.unmet_requirements()]
+    if not fast:
+        _use_float64()
+        faults += examination.failed_tests()
+    print("\n".join(faults) or "  all is well")
+    return UNSATISFACTORY if faults else DONE
+
+
+def _computed_study(config: Path) -> "tuple[Study, Path]":
+    """The study of a configuration, in the precision that it asks for, and its folder."""
+    _require_good_jax()
+    study, folder = _named_study(config)
     assert study is not None
     if study.precision == "float64":
         _use_float64()
-    with _located(config):
-        output, good = compute(arguments, study, config)
-    print(output)
-    return DONE if good else UNSATISFACTORY
+    return study, folder
+
+
+def _named_study(config: Path | None) -> "tuple[Study | None, Path]":
+    """The study of a configuration that an option names, and its folder."""
+    from jaxmech.config import named_files, read, require_no_run_code
+    from jaxmech.ensemble import Study, name_problems
+
+    if config is None:
+        return None, Path()
+    require_no_run_code(named_files(config), config.parent)
+    return read(config, Study, lambda data: name_problems(data, config.parent)), config.parent
 
 
 @contextmanager
@@ -134,263 +587,42 @@ def _located(config: Path) -> Iterator[None]:
         raise located(error, config) from error
 
 
-def _fit(arguments: Namespace) -> int:
-    from jaxmech.cli.fit.build import name_problems
-    from jaxmech.cli.fit.run import FitError, as_text, run_fit
-    from jaxmech.cli.fit.study import FitStudy
-    from jaxmech.cli.studies import cluster_of, out_of
-    from jaxmech.config import read
+def _cluster_of(table: "Cluster | None", scheduler: str | None) -> "Cluster | None":
+    """The table `cluster` with the scheduler of the option in place of its own."""
+    from jaxmech.config.errors import StudyError
+    from jaxmech.ensemble import Cluster
 
-    _use_good_jax()
-    config = Path(arguments.config)
-    out = out_of(arguments, config.stem)
-    _require_no_run_code(config)
-    study = read(config, FitStudy, lambda data: name_problems(data, config.parent))
-    if arguments.data:
-        data = replace(study.data, file=str(Path(arguments.data).resolve()))
-        study = replace(study, data=data)
-    study = replace(study, cluster=cluster_of(study.cluster, arguments.cluster))
-    start, bar = time.perf_counter(), sys.stderr.isatty()
+    if scheduler is None:
+        return table
     try:
-        with _located(config), resumable(arguments, "out", "data", "cluster"):
-            outcome = run_fit(study, out, folder=config.parent, progress=bar, tell=tell)
-    except FitError as error:
-        raise InputError(f"{config}: {error}") from error
-    print(as_text(outcome))
-    print(f"{time.perf_counter() - start:.1f} s; report and pictures in {out}")
-    return DONE if outcome.succeeded else UNSATISFACTORY
+        if table is None:
+            return Cluster(scheduler=scheduler)
+        workers = None if ":" in scheduler else table.workers
+        return replace(table, scheduler=scheduler, workers=workers)
+    except StudyError as error:
+        problems = (f"--cluster {scheduler}: cluster.{problem}" for problem in error.problems)
+        raise InputError("; ".join(problems)) from error
 
 
-def _require_no_run_code(config: Path) -> None:
-    """Refuse a configuration that names Python files in a run folder, before any is imported."""
-    from jaxmech.config import named_files, require_no_run_code
-
-    require_no_run_code(named_files(config), config.parent)
-
-
-def _plot(arguments: Namespace) -> int:
-    from jaxmech.cli.fit.run import FIT, redraw
-    from jaxmech.config import command_of
-    from jaxmech.ensemble import open_results, read_failure
-    from jaxmech.plot import draw_failure, draw_pictures
-
-    path = Path(arguments.run)
-    if (path / FIT).is_file():
-        pictures: Iterable[Path] = redraw(path)
-    elif command_of(path) == "failure":
-        pictures = draw_failure(read_failure(path), path / "pictures")
-    else:
-        pictures = draw_pictures(open_results(path))
-    for picture in pictures:
-        print(picture)
-    return DONE
-
-
-def _replay(arguments: Namespace) -> int:
-    from jaxmech.ensemble import replay
-
-    _use_good_jax()
-    study, folder = _named_study(arguments.config)
-    trajectory = replay(Path(arguments.run), arguments.index, study, folder)
-    print(trajectory)
-    if arguments.out:
-        from jaxmech.plot import draw_replay
-
-        for picture in draw_replay(trajectory, arguments.out):
-            print(picture)
-    return DONE if all(trajectory.compared.values()) else UNSATISFACTORY
-
-
-def _named_study(config: Path | None) -> "tuple[Study | None, Path]":
-    """The study of a configuration that an option names, and its folder."""
-    from jaxmech.config import read
-    from jaxmech.ensemble import Study, name_problems
-
-    if config is None:
-        return None, Path()
-    _require_no_run_code(config)
-    return read(config, Study, lambda data: name_problems(data, config.parent)), config.parent
-
-
-def _report(arguments: Namespace) -> int:
-    from jaxmech.cli.fit.run import FIT, stored
-    from jaxmech.cli.report.fit_page import write_fit_report
-    from jaxmech.cli.report.page import write_report
-    from jaxmech.cli.studies import failure_report
-    from jaxmech.config import command_of
-
-    _use_good_jax()
-    if (run := Path(arguments.run)).joinpath(FIT).is_file():
-        fit, sensors, title = stored(run)
-        print(write_fit_report(fit, arguments.out or run / "report.html", title, sensors))
-        return DONE
-    study, folder = _named_study(arguments.config)
-    if command_of(run) == "failure":
-        print(failure_report(run, arguments.out, arguments.animate, study, folder))
-        return DONE
-    print(write_report(run, arguments.out, arguments.animate, study, folder, tell))
-    return DONE
-
-
-def _compare_runs(arguments: Namespace) -> int:
-    from jaxmech.ensemble import compare_runs
-
-    print(compare_runs(Path(arguments.first), Path(arguments.second)))
-    return DONE
-
-
-def _verify(arguments: Namespace) -> int:
-    from jaxmech.ensemble import open_results, verify
-
-    path = Path(arguments.run)
-    damage = verify(path)
-    for file in damage:
-        print(file)
-    if damage:
-        return UNSATISFACTORY
-    blocks = ""
-    if (path / "results.zarr").is_dir():  # not of a fit
-        results = open_results(path)
-        blocks = f"; {len(results.blocks)} of {results.count} blocks are computed"
-    print(f"{path} is undamaged{blocks}")
-    return DONE
-
-
-def _models(arguments: Namespace) -> int:
-    from jaxmech.cli.resolve import page, table
-
-    print(page(arguments.name) if arguments.name else table())
-    return DONE
-
-
-def _check(arguments: Namespace) -> int:
-    from jaxmech.analysis import ShortRun, structure
-
-    loaded = _loaded_state(arguments)
-    run = None if arguments.fast else ShortRun()
-    if run is not None:
-        tell("compiling a short run, its gradients and its batches; --fast skips them")
-    report = structure(loaded.system, loaded.q, loaded.v, loaded.t, loaded.params, run=run)
-    print(report)
-    return UNSATISFACTORY if report.serious else DONE
-
-
-def _audit(arguments: Namespace) -> int:
-    from jaxmech.cli.audit.deviation import draw
-    from jaxmech.cli.audit.report import audit
-
-    _use_good_jax()
-    try:
-        report = audit(arguments.file, arguments.seconds)
-    except (ImportError, ValueError) as error:
-        raise InputError(str(error)) from error
-    print(report)
-    if arguments.out and report.deviation is not None:
-        print(draw(report.deviation, report.name, Path(arguments.out)))
-    return UNSATISFACTORY if report.serious else DONE
-
-
-def _compare(arguments: Namespace) -> int:
-    from jaxmech.formulations import compare_formulations
-
-    loaded = _loaded_state(arguments)
-    tell("compiling every law of motion and counting its operations")
-    print(compare_formulations(loaded.system, loaded.q, loaded.v, loaded.t, loaded.params))
-    return DONE
-
-
-def _stability(arguments: Namespace) -> int:
-    from jaxmech.cli.stability import show_equilibria, show_modes
-
-    show = show_modes if arguments.command == "modes" else show_equilibria
-    print(show(_loaded_state(arguments), arguments))
-    return DONE
-
-
-def _loaded_state(arguments: Namespace) -> "SystemInState":
+def _loaded_state(system: str, start: Pairs, param: Pairs, option: Pairs) -> "SystemInState":
     from jaxmech.cli.resolve import load_state
 
-    _use_good_jax()
-    options, start, params = arguments.option, arguments.start, arguments.param
-    loaded = load_state(arguments.system, options=options, start=start, params=params)
-    if loaded.remark:  # not where the output is to be read by a program
-        tell(loaded.remark) if getattr(arguments, "json", False) else print(
-            textwrap.fill(loaded.remark, 100)
-        )
+    _use_float64()
+    loaded = load_state(system, options=option or (), start=start or (), params=param or ())
+    if loaded.remark:
+        print(textwrap.fill(loaded.remark, 100))
     return loaded
 
 
-def _bench(arguments: Namespace) -> int:
-    from jaxmech.cli.bench import measured
-
-    _require_good_jax()
-    return INTERRUPTED if (code := measured(arguments)) == -signal.SIGINT else code
-
-
-def _schema(arguments: Namespace) -> int:
-    from jaxmech.config import json_schema
-
-    print(json.dumps(json_schema(described_by(arguments.kind)), indent=2))
-    return DONE
-
-
-def _doctor(arguments: Namespace) -> int:
-    from jaxmech.cli import doctor
-
-    print(doctor.facts_as_text())
-    _require_good_jax()
-    unmet = list(doctor.unmet_requirements())
-    for line in unmet:
-        print(f"  {'requires':<16}{line}")
-    failed = 0
-    if not arguments.fast:
-        _use_float64()
-    for test in () if arguments.fast else doctor.self_tests():
-        outcome = f"FAILED, {test.failure}" if test.failure else f"passed, {test.seconds:.1f} s"
-        print(f"  {'self-test':<16}{test.name}: {outcome}", flush=True)
-        failed += bool(test.failure)
-    return UNSATISFACTORY if failed or unmet else DONE
-
-
-def _use_good_jax() -> None:
-    """Compute in double precision, with a release of jax that is not known to be wrong."""
-    _require_good_jax()
-    _use_float64()
-
-
 def _use_float64() -> None:
+    """Compute in double precision, with a release of jax that is not known to be wrong."""
     import jax
 
+    _require_good_jax()
     jax.config.update("jax_enable_x64", True)
 
 
 def _require_good_jax() -> None:
     """Refuse to compute with a release of jax that is known to give wrong numbers."""
-    from importlib.metadata import version
-
-    from jaxmech.cli.jax_versions import check_jax
-
     if problem := check_jax(version("jax")):
         raise InputError(problem)
-
-
-_COMMANDS = {
-    "new": _new,
-    "ensemble": _ensemble,
-    "failure": _failure,
-    "fit": _fit,
-    "plot": _plot,
-    "replay": _replay,
-    "report": _report,
-    "compare-runs": _compare_runs,
-    "verify": _verify,
-    "models": _models,
-    "check": _check,
-    "audit": _audit,
-    "compare": _compare,
-    "modes": _stability,
-    "equilibria": _stability,
-    "bench": _bench,
-    "schema": _schema,
-    "doctor": _doctor,
-}

@@ -1,7 +1,7 @@
 """Configuration files and run folders.
 
 Read `errors` first, then `schema` (the keys, described by dataclasses, and the names of policies),
-`validate` (plain data into dataclasses, by pydantic, and back, and the JSON Schema for editors),
+`validate` (plain data into dataclasses, by pydantic, and back),
 `toml` (files, with lines of errors and help), `load` (model files, with the recorded `inputs` of a
 study) and the `controllers` of closed loops, `run_folder` and the Python files that it names,
 `frames` (columns of tables); `environment`, with digests of functions, records the origin of a
@@ -66,6 +66,5 @@ from jaxmech.config.toml import key_descriptions as key_descriptions
 from jaxmech.config.toml import located as located
 from jaxmech.config.toml import named_files as named_files
 from jaxmech.config.toml import read as read
-from jaxmech.config.validate import json_schema as json_schema
 from jaxmech.config.validate import plain as plain
 from jaxmech.config.validate import structure as structure

@@ -1,4 +1,4 @@
-"""Plain data read as dataclasses, by pydantic, and the JSON Schema of their files.
+"""Plain data read as dataclasses, by pydantic.
 
 pydantic reads the dataclasses themselves. Reading is strict: an integer is accepted as a number,
 but nothing else is converted, unknown keys are rejected, and all problems are reported at once.
@@ -14,7 +14,6 @@ from functools import cache, partial
 from typing import Any, TypeVar, get_args, get_origin
 
 import pydantic
-from pydantic.json_schema import CoreRef, GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from jaxmech.config import schema
@@ -71,11 +70,9 @@ def python_name(value: Any) -> str:
 
 Config = TypeVar("Config")
 _LONGEST = 60  # characters of a value in a message
-_DIALECT = "http://json-schema.org/draft-07/schema#"
 _STRICT = pydantic.ConfigDict(
     extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True
 )
-_FOR_PYTHON = ("any", "callable", "is-instance")  # alternatives that no file can hold
 
 
 def structure(data: Any, kind: type[Config]) -> Config:
@@ -97,21 +94,6 @@ def structure(data: Any, kind: type[Config]) -> Config:
     return value
 
 
-def json_schema(kind: type) -> dict[str, Any]:
-    """The JSON Schema of the files that a dataclass describes.
-
-    Example:
-        >>> from jaxmech.stabilization import Projection
-        >>> json_schema(Projection)["properties"]["iterations"]["default"]
-        2
-    """
-    whole = _adapter(kind).json_schema(schema_generator=_JsonSchema)
-    (table,), definitions = whole["prefixItems"], whole.get("$defs", {})
-    if "$ref" in table:
-        table = definitions.pop(table["$ref"].rpartition("/")[2])
-    return {"$schema": _DIALECT, **table, "$defs": definitions}
-
-
 @cache
 def _adapter(kind: Any) -> Any:
     # Of a tuple: pydantic takes the settings of a dataclass alone from the dataclass.
@@ -131,11 +113,7 @@ def _dates(data: Any, key: Key = ()) -> Iterator[Problem]:
 
 def _choice_of_classes(choice: schema.OneOf, source: Any, handler: Any) -> core_schema.CoreSchema:
     """How pydantic reads an instance of one of several classes."""
-    tables = {name: handler.generate_schema(kind) for name, kind in choice.kinds.items()}
-    tables = {name: handler.resolve_ref_schema(table) for name, table in tables.items()}
-    return core_schema.no_info_plain_validator_function(
-        partial(_chosen, choice), metadata={"choice": choice, "tables": tables}
-    )
+    return core_schema.no_info_plain_validator_function(partial(_chosen, choice))
 
 
 def _policy(kind: type, source: Any, handler: Any) -> core_schema.CoreSchema:
@@ -292,68 +270,3 @@ def _shown(value: Any) -> str:
             return f"a table of {', '.join(value)}" if value else "an empty table"
     printed = str(value)
     return printed if len(printed) <= _LONGEST else f"{printed[:_LONGEST]} ..."
-
-
-class _JsonSchema(GenerateJsonSchema):
-    """Without titles of keys, which would repeat their names, and without null, unknown to TOML."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
-
-    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
-        return self.generate_inner(schema["schema"])
-
-    def union_schema(self, schema: core_schema.UnionSchema) -> JsonSchemaValue:
-        choices: list[Any] = schema["choices"]
-        kept = [choice for choice in choices if choice["type"] not in _FOR_PYTHON]
-        return super().union_schema(core_schema.union_schema(kept))
-
-    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        inner: JsonSchemaValue = self.generate_inner(schema["schema"])
-        default: Any = schema.get("default")
-        if default is None or default == ():
-            return inner
-        return {**inner, "default": _plain_default(default)}
-
-    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
-        return {**super().dataclass_schema(schema), "description": _summary(schema["cls"])}
-
-    def function_plain_schema(self, schema: Any) -> JsonSchemaValue:
-        """A table for each class, with the key that holds its name."""
-        choice, tables = schema["metadata"]["choice"], schema["metadata"]["tables"]
-        if choice.tag is None:
-            return {"enum": [*choice.kinds], "type": "string"}
-        alternatives = [self._named(choice, name, table) for name, table in tables.items()]
-        if choice.bare:
-            alternatives = [{"type": "number"}, {"type": "array"}, *alternatives]
-        if choice.other:
-            name = {"type": "string", "not": {"enum": [*choice.kinds]}}
-            tag = {choice.tag: {**name, "description": _summary(choice.other)}}
-            alternatives.append({"type": "object", "required": [choice.tag], "properties": tag})
-        return {"anyOf": alternatives}
-
-    def _named(self, choice: schema.OneOf, name: str, table: Any) -> JsonSchemaValue:
-        kind = choice.kinds[name]
-        location, reference = self.get_cache_defs_ref_schema(
-            CoreRef(f"{kind.__module__}.{kind.__qualname__}:{id(choice)}")
-        )
-        inner = self.dataclass_schema(table)
-        tag = {
-            str(choice.tag): {"const": name, "description": inner["description"], "type": "string"}
-        }
-        required = [] if name == choice.default else [choice.tag]
-        self.definitions[location] = {
-            **inner,
-            "properties": {**tag, **inner.get("properties", {})},
-            "required": [*required, *inner.get("required", ())],
-        }
-        return reference
-
-
-def _plain_default(value: Any) -> Any:
-    kinds = (kind for kind in schema.POLICIES if isinstance(value, kind))
-    return plain(value, next(kinds, None))
-
-
-def _summary(kind: type) -> str:
-    return (kind.__doc__ or "").partition("\n")[0]

@@ -67,7 +67,7 @@ def draw_pictures(results: Results) -> list[Path]:
     except OSError as error:
         raise FolderError(
             f"pictures cannot be written to {folder}: {error.strerror or error}; the results are "
-            "complete, and `jaxmech plot` draws them later"
+            "complete, and `jaxmech ensemble` draws them when it is repeated"
         ) from error
     return files
 

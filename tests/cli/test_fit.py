@@ -27,7 +27,7 @@ from jaxmech.ensemble import plain
 from jaxmech.identify import Descent, Fit, MultiStart, Recording, Shooting, cross_validation
 from jaxmech.identify.optimize.loop import Checkpoint
 from jaxmech.identify.result import Information, Predicted
-from jaxmech.identify.storage import load_fit, made_up, save_fit
+from jaxmech.identify.storage import load_fit, made_up
 from jaxmech.integrate import Midpoint
 from jaxmech.plot.fit import correlation, fit_over_data, loss, residuals
 from jaxmech.plot.noise import autocorrelation, normal_quantiles, over_input
@@ -202,21 +202,6 @@ def test_a_finished_run_is_only_shown_again(done, monkeypatch, capsys) -> None:
     assert capsys.readouterr().out.startswith((done.folder / "run" / "report.txt").read_text())
 
 
-@pytest.mark.slow
-def test_pictures_are_redrawn_from_what_is_stored(done, capsys) -> None:
-    pictures = done.folder / "run" / "pictures"
-    first = {p: p.read_bytes() for p in pictures.iterdir()}
-    assert {p.stem for p in first} == {
-        "correlation", "fit_over_data", "fit_over_data_validation", "loss", "residuals",
-        "residuals_validation",
-    }  # fmt: skip
-    shutil.rmtree(pictures)
-    assert main(["plot", str(done.folder / "run")]) == 0
-    assert sorted(capsys.readouterr().out.split()) == sorted(map(str, first))
-    again = {p: p.read_bytes() for p in first}
-    assert again.keys() == first.keys()
-
-
 def test_another_configuration_needs_another_folder(done, tmp_path, capsys) -> None:
     folder = copied(tmp_path, ("folds = 4", "folds = 2"))
     shutil.copytree(done.folder / "run", folder / "run")
@@ -253,8 +238,6 @@ def test_an_interrupted_fit_continues(done, monkeypatch, capsys) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "save", stopped)
         assert main(arguments) == 130
-    error = capsys.readouterr().err
-    assert error.endswith(f"continue with: jaxmech fit {config} --out {parted}\n")
     assert not (parted / "fit.npz").exists()
     assert main(arguments) == 0
     whole, again = (load_fit(folder / "fit.npz") for folder in (done.folder / "run", parted))
@@ -512,12 +495,6 @@ def test_pictures_that_cannot_be_drawn() -> None:
         correlation(made_up(), by_recording=True)
 
 
-def test_a_folder_without_a_fit_cannot_be_drawn(tmp_path, capsys) -> None:
-    save_fit(made_up(), tmp_path / "fit.npz")
-    assert main(["plot", str(tmp_path)]) == 2
-    assert "cannot be read" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_damage_to_a_fit_is_reported_and_repaired(done, tmp_path, capsys) -> None:
     out = done.folder / "damaged"
@@ -527,14 +504,11 @@ def test_damage_to_a_fit_is_reported_and_repaired(done, tmp_path, capsys) -> Non
     data = bytearray((out / "fit.npz").read_bytes())
     data[len(data) // 2] ^= 1
     (out / "fit.npz").write_bytes(data)
-    assert main(["verify", str(out)]) == 1
-    assert capsys.readouterr().out == "fit.npz was changed\n"
-    assert main(["plot", str(out)]) == 2
+    assert main(["report", str(out)]) == 2
     assert "is damaged: fit.npz was changed" in capsys.readouterr().err
     assert main(arguments) == 0
     assert f"jaxmech: {out} was damaged: fit.npz; to be computed again" in capsys.readouterr().err
     np.testing.assert_allclose(load_fit(out / "fit.npz").values, whole.values, rtol=1e-12)
-    assert main(["verify", str(out)]) == 0
     config = (out / "config.toml").read_text()
     (out / "config.toml").write_text(config.replace("folds = 4", "folds = 3"))
     assert main(arguments) == 2

@@ -6,8 +6,9 @@ import signal
 import subprocess
 import sys
 import time
-from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +18,12 @@ import pytest
 import jaxmech
 from jaxmech import models
 from jaxmech.cli import doctor
-from jaxmech.cli.interrupt import resumable
 from jaxmech.cli.main import main
 from jaxmech.ensemble.store.checksums import marked_blocks as finished_blocks
 from jaxmech.ensemble.store.results import open_results
 from tests.ensemble.studies import STUDY, arrays, same_bits, write_study
 
+COMMANDS = sys.modules["jaxmech.cli.main"]  # the package has a function of that name
 ROOT = Path(__file__).resolve().parents[2]
 # 40 blocks of some 60 ms each: however busy the machine, a signal comes before the last of them.
 BLOCKS = 40
@@ -115,21 +116,6 @@ def test_a_new_study_from_the_outside(tmp_path, capsys) -> None:
 
 
 @pytest.mark.slow
-def test_pictures_are_redrawn_from_what_is_stored(tmp_path, capsys) -> None:
-    config = write_study(tmp_path)
-    assert main(["ensemble", str(config), "--out", str(tmp_path / "run")]) == 0
-    for file in ("spring.py", "study.toml"):
-        (tmp_path / file).unlink()
-    first = {p: p.read_bytes() for p in (tmp_path / "run" / "pictures").iterdir()}
-    for picture in first:
-        picture.unlink()
-    capsys.readouterr()
-    assert main(["plot", str(tmp_path / "run")]) == 0
-    assert sorted(capsys.readouterr().out.split()) == sorted(map(str, first))
-    assert {p: p.read_bytes() for p in first} == first
-
-
-@pytest.mark.slow
 def test_too_many_failures_set_the_exit_code(tmp_path, capsys) -> None:
     text = STUDY.replace("limit = 2.0", "limit = 0.5")
     out = str(tmp_path / "run")
@@ -140,15 +126,11 @@ def test_too_many_failures_set_the_exit_code(tmp_path, capsys) -> None:
     for allowed, code in ((fraction, 0), (fraction - 0.05, 1)):
         config = write_study(tmp_path, f"failed_allowed = {allowed}\n" + text)
         assert main(["ensemble", str(config), "--out", f"{out}{code}"]) == code
-    capsys.readouterr()
-    assert main(["plot", out]) == 0
-    assert len(capsys.readouterr().out.split()) == 4
 
 
 def test_a_run_without_a_good_trajectory_has_no_pictures(tmp_path, capsys) -> None:
     config = write_study(tmp_path, STUDY.replace("limit = 2.0", "limit = -1.0"))
     assert main(["ensemble", str(config), "--out", str(tmp_path / "run")]) == 1
-    assert main(["plot", str(tmp_path / "run")]) == 0
     assert "pictures" not in capsys.readouterr().out
 
 
@@ -186,10 +168,7 @@ def test_bad_input_is_refused_before_any_work(tmp_path, capsys, old, new, messag
     ("arguments", "message"),
     [
         (["ensemble", "no/such.toml"], "no/such.toml: cannot be read: No such file"),
-        (
-            ["plot", "no/such/run"],
-            "no/such/run does not exist, so it holds no run; name",
-        ),
+        (["report", "no/such/run"], "no/such/run does not exist, so it holds no run; name"),
         (["models", "pendulm"], "pendulm is not a model; did you mean `pendulum`?"),
     ],
 )
@@ -206,20 +185,10 @@ def test_folders_are_refused_with_a_message(tmp_path, capsys) -> None:
     assert "holds files but no run" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "arguments", [["nonsense"], ["ensemble"], ["ensemble", "a", "--chunk", "0"]]
-)
-def test_bad_arguments_are_refused(capsys, arguments) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    assert caught.value.code == 2
-    assert "usage: jaxmech" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("command", ["ensemble", "doctor"])
 def test_a_known_bad_jax_is_refused(tmp_path, capsys, monkeypatch, command) -> None:
     config = write_study(tmp_path)
-    monkeypatch.setattr("importlib.metadata.version", lambda package: "0.10.2")
+    monkeypatch.setattr(COMMANDS, "version", lambda package: "0.10.2")
     rest = [str(config), "--out", str(tmp_path / "run")] if command == "ensemble" else []
     assert main([command, *rest]) == 2
     assert "jax 0.10.2 gives wrong numbers" in capsys.readouterr().err
@@ -247,27 +216,28 @@ def test_doctor_prints_the_precision_of_python_as_it_is(capsys) -> None:
 
 def test_doctor_tests_the_installation(capsys, monkeypatch) -> None:
     assert main(["doctor"]) == 0
-    shown = capsys.readouterr().out
-    assert shown.count(": passed") == 3
-    assert "mujoco: " in shown
+    assert "all is well" in capsys.readouterr().out
+    real = doctor.simulate
 
-    # With motions that are rounded, and so have no gradients, and without any.
-    monkeypatch.setattr(doctor, "_motion", lambda theta: jnp.round(theta * 1e6)[None, None] / 1e6)
-    monkeypatch.setattr(doctor, "_TESTS", {"gradients": doctor._gradients, "others": lambda: 1 / 0})
+    def rounded(system, q, *rest, **policy):  # a motion without a gradient
+        return replace(real(system, q, *rest, **policy), q=jnp.round(q * 9) + jnp.zeros((21, 1)))
+
+    monkeypatch.setattr(doctor, "simulate", rounded)
     assert main(["doctor"]) == 1
-    shown = capsys.readouterr().out
-    assert "gradients: FAILED, gradient and difference differ by 1.0e+00" in shown
-    assert "others: FAILED, ZeroDivisionError: division by zero" in shown
+    assert "FAILED: gradient and difference differ by" in capsys.readouterr().out
 
 
 def test_doctor_names_requirements_that_are_missing(capsys, monkeypatch) -> None:
-    version = doctor._version
-    missing = {"scipy": None, "numpy": "1.0"}
-    monkeypatch.setattr(doctor, "_version", lambda name: missing.get(name, version(name)))
+    wanted = SimpleNamespace(requires=["no-such-package>=2", "numpy>=9000", "extra; extra == 'x'"])
+    find = doctor.distribution
+    monkeypatch.setattr(
+        doctor, "distribution", lambda name: wanted if name == "jaxmech" else find(name)
+    )
     assert main(["doctor", "--fast"]) == 1
     shown = capsys.readouterr().out
-    assert "scipy is missing; pip install 'scipy" in shown
-    assert "numpy is 1.0; pip install 'numpy>=" in shown
+    assert "no-such-package is missing; pip install 'no-such-package>=2'" in shown
+    assert f"numpy is {np.__version__}; pip install 'numpy>=9000'" in shown
+    assert "extra" not in shown.partition("numpy is")[2]
 
 
 def test_models_are_listed_with_their_degrees_of_freedom(capsys) -> None:
@@ -288,11 +258,9 @@ def test_a_model_is_described(capsys, name) -> None:
         assert word in shown
 
 
-@pytest.mark.parametrize("command", [[], ["ensemble"], ["plot"], ["models"], ["doctor"]])
+@pytest.mark.parametrize("command", [[], ["ensemble"], ["fit"], ["models"], ["doctor"]])
 def test_help_has_examples_and_exit_codes(capsys, command) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main([*command, "--help"])
-    assert caught.value.code == 0
+    assert main([*command, "--help"]) == 0
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 110
     if command == ["ensemble"]:
@@ -334,11 +302,13 @@ def test_run_folders_are_in_utf8_whatever_the_locale(tmp_path) -> None:
     assert "größer" in open_results(tmp_path / "run").statistics
 
 
-def test_the_command_that_continues_is_quoted_for_a_shell(capsys) -> None:
-    given = Namespace(command="fit", config="my fit.toml", out="runs/a fit", data=None)
-    with pytest.raises(KeyboardInterrupt), resumable(given, "out", "data"):
+def test_the_command_that_continues_is_quoted_for_a_shell(capsys, monkeypatch) -> None:
+    def interrupted(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
-    again = "jaxmech fit 'my fit.toml' --out 'runs/a fit'\n"
+
+    monkeypatch.setattr(COMMANDS, "app", interrupted)
+    assert main(["ensemble", "my study.toml", "--out", "runs/a study"]) == 130
+    again = "jaxmech ensemble 'my study.toml' --out 'runs/a study'\n"
     assert capsys.readouterr().err.endswith(f"continue with: {again}")
 
 
@@ -371,17 +341,9 @@ def test_without_a_command_the_help_is_printed(capsys) -> None:
     assert "jaxmech COMMAND --help" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--version"], f"jaxmech {jaxmech.__version__}\n"),
-        (["--print-completion", "bash"], "schema"),
-    ],
-)
-def test_options_without_a_command(capsys, arguments, expected) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main(arguments)
-    assert expected in capsys.readouterr().out
+def test_the_version_is_printed(capsys) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"jaxmech {jaxmech.__version__}\n"
 
 
 @pytest.mark.slow
@@ -399,18 +361,17 @@ assert {"jaxmech.analysis", "jaxmech.identify", "optax"} <= sys.modules.keys()
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["ensembel", "x.toml"], "ensembel is not a command; did you mean `ensemble`?"),
-        (
-            ["ensemble", "x.toml", "--ot", "y"],
-            "--ot is not an option; did you mean --out?",
-        ),
-        (["modes", "pendulum", "--parm=l=2"], "--parm=l=2 is not an option; did you mean --param?"),
-        (["plot", "run", "more"], "plot: error: unrecognized arguments: more"),
-        (["--foo"], "jaxmech: error: --foo is not an option"),
+        (["ensembel", "x.toml"], 'Unknown command "ensembel". Did you mean "ensemble"?'),
+        (["ensemble"], "requires an argument"),
+        (["ensemble", "x.toml", "--ot", "y"], "Unknown option: --ot. Did you mean --out?"),
+        (["ensemble", "x.toml", "--chunk", "0"], 'Invalid value "0" for --chunk. Must be >= 1.'),
+        (["check", "pendulum", "--parm=l=2"], "Did you mean --param?"),
+        (["report", "run", "more"], "Unused Tokens: ['more']"),
+        (["replay", "run", "-1"], "-1"),
     ],
 )
-def test_commands_and_options_are_suggested(capsys, arguments, message) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    assert caught.value.code == 2
-    assert message in capsys.readouterr().err
+def test_bad_arguments_are_refused(capsys, arguments, message) -> None:
+    assert main(arguments) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("jaxmech: ")
+    assert message in shown

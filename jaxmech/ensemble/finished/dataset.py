@@ -96,7 +96,7 @@ def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
         InputError: if xarray is not installed.
         FolderError: if the folder does not contain a run, or a file is missing or was changed,
             other than a chunk of a block. Reading such a chunk raises a ValueError of Zarr, by its
-            checksum; `jaxmech verify` names the file.
+            checksum; `verify` names the file.
 
     Example:
         >>> import tempfile

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import zarr
 
-from jaxmech.cli.main import main
 from jaxmech.ensemble import compare_runs
 from jaxmech.ensemble.finished.comparison import difference
 from jaxmech.ensemble.statistics.moments import of_proportion
@@ -63,12 +62,6 @@ def test_differences_are_named(one, tmp_path, capsys) -> None:
     assert moments.entries == 5
     assert right.difference[2] >= right.difference[0] >= right.difference[1]
     assert found.arrays["q"] == 40
-    assert main(["compare-runs", str(one), str(other)]) == 0
-    shown = capsys.readouterr().out
-    assert "seed                    3 and 4" in shown
-    assert " *; apart in " in shown
-    assert main(["compare-runs", str(one), str(tmp_path / "none")]) == 2
-    assert "holds no run" in capsys.readouterr().err
 
 
 @pytest.mark.slow
