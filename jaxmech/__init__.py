@@ -45,6 +45,7 @@ from jaxmech.stabilization import Projection as Projection
 from jaxmech.status import Status as Status
 from jaxmech.system import System as System
 from jaxmech.unilateral import Unilateral as Unilateral
+from jaxmech.utils.drawings import DRAWINGS as _DRAWINGS
 
 if TYPE_CHECKING:
     from jaxmech import analysis as analysis
@@ -117,6 +118,27 @@ _IMPORTED_WHEN_USED = {
     "plot": "jaxmech.plot",
     "view": "jaxmech.plot",
 }
+
+
+def _draw_motion(*arguments: Any) -> Any:
+    from jaxmech.plot import plot_motion  # matplotlib takes long to import
+
+    return plot_motion(*arguments)
+
+
+def _draw_fit(*arguments: Any) -> Any:
+    from jaxmech.plot import plot_fit
+
+    return plot_fit(*arguments)
+
+
+def _draw_results(*arguments: Any) -> Any:
+    from jaxmech.plot import plot_results
+
+    return plot_results(*arguments)
+
+
+_DRAWINGS.update(Solution=_draw_motion, Fit=_draw_fit, Results=_draw_results)
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from importlib import import_module
 from typing import Any
 
 import equinox as eqx
@@ -17,6 +16,7 @@ from jaxmech.solution_views import States, card_as_html, dataset, frame
 from jaxmech.status import Status, succeeded
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known
+from jaxmech.utils.drawings import DRAWINGS
 from jaxmech.utils.parameters import Digests
 from jaxmech.utils.precision import USE_FLOAT64
 from jaxmech.utils.text import close_name
@@ -266,8 +266,7 @@ class Solution(eqx.Module):
             >>> sol.plot(("x1", "x2")).axes["x2 over x1"].get_ylabel()
             'x2 [m]'
         """
-        # Pictures are a layer above, and matplotlib takes long to import.
-        return import_module("jaxmech.plot.trajectories").plot_motion(self, names, event, figure)
+        return DRAWINGS["Solution"](self, names, event, figure)
 
     def _repr_html_(self) -> str:
         return card_as_html(self, repr(self)) if self._is_concrete() else f"<pre>{self!r}</pre>"

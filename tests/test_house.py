@@ -1,5 +1,11 @@
-"""The layout of the package: layers, private names, re-exports, settings, dependencies, shapes."""
+"""The layout of the package, read from its sources: layers, doors, circles, sizes, dependencies.
 
+`house.toml` has the layers, and for each room how many lines it may have, and how many names its
+door may hand on. Both only fall: a number is raised in no commit that does not lower another.
+"""
+
+import ast
+import sys
 import tomllib
 from pathlib import Path
 
@@ -9,23 +15,15 @@ import pytest
 from packaging.requirements import Requirement
 
 import jaxmech
-from tests.house import LAYERS, PACKAGE, faults, foreign_packages, layers_of, unnamed
 
-EXTRAS = (
-    "cluster",
-    "diffrax",
-    "mesh",
-    "mujoco",
-    "posterior",
-    "reliability",
-    "sympy",
-    "xarray",
-)
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def project() -> dict:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+HOUSE = tomllib.loads((ROOT / "tests" / "house.toml").read_text("utf-8"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+OPEN = ("jaxmech.utils", "jaxmech.config.errors")  # helpers, imported file by file
+INTERNALS = "jaxmech.utils.jax_internals"  # the only file that may use what JAX does not document
+UNDOCUMENTED = ("jax.core", "jax.extend", "jax.interpreters", "jax._src", "jaxlib")
+# where jax.config and os.environ may be written: where processes begin
+MAY_SET = ("jaxmech.cli.main", "jaxmech.ensemble.cluster.tasks")
 
 
 def sources(folder: str) -> dict[str, str]:
@@ -33,127 +31,219 @@ def sources(folder: str) -> dict[str, str]:
     return {p.relative_to(top).as_posix(): p.read_text("utf-8") for p in top.rglob("*.py")}
 
 
-def package_sources() -> dict[str, str]:
-    return sources(PACKAGE)
+def modules(files: dict[str, str]) -> dict[str, ast.Module]:
+    """The trees of files of the package, by module."""
+    found = {}
+    for path, text in files.items():
+        parts = ["jaxmech", *Path(path).with_suffix("").parts]
+        found[".".join(parts).removesuffix(".__init__")] = ast.parse(text)
+    return found
 
 
-def packages(requirements: list[str]) -> set[str]:
-    return {Requirement(r).name.replace("-", "_") for r in requirements}
+def imports(tree: ast.Module) -> list[tuple[int, str, str]]:
+    """(line, module, name) of everything imported at any depth, by a string too."""
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                found += [(node.lineno, alias.name, "") for alias in names]
+            case ast.ImportFrom(module=module, names=names, level=level):
+                assert not level, "relative imports are not used"
+                found += [(node.lineno, module, alias.name) for alias in names]
+            case ast.Call(func=func, args=[ast.Constant(value=str(name)), *_]):
+                if ast.unparse(func).split(".")[-1] in ("import_module", "__import__"):
+                    found.append((node.lineno, name, ""))
+    return found
 
 
-def test_the_layout_of_the_package() -> None:
-    assert len(package_sources()) > 20
-    assert faults(package_sources()) == []
+def room(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
 
 
-def test_folders_name_their_files() -> None:
-    assert unnamed(package_sources()) == []
+def faults(files: dict[str, str]) -> list[str]:
+    """Everything that is wrong with a tree of sources."""
+    trees, found = modules(files), []
+    layers = {name: k for k, names in enumerate(HOUSE["layers"]) for name in names}
+    edges: dict[str, set[str]] = {}
+    all_imports = {module: imports(tree) for module, tree in trees.items()}
+    handed = {module: {name for _, _, name in those} for module, those in all_imports.items()}
+    for module, tree in trees.items():
+        for line, origin, name in all_imports[module]:
+            place, target = f"{module}:{line}", f"{origin}.{name}".rstrip(".")
+            internal = any(f"{target}.".startswith(f"{x}.") for x in UNDOCUMENTED)
+            if internal and module != INTERNALS:
+                found.append(f"{place} uses {target}, which only {INTERNALS} may")
+            if any(x.startswith("_") and not x.endswith("__") for x in target.split(".")):
+                found += [f"{place} imports the private name {target}"] * (module != "jaxmech")
+            if origin.split(".")[0] != "jaxmech" or module == "jaxmech":
+                continue
+            target = target if target in trees else origin
+            edges.setdefault(module, set()).add(target)
+            here, there = room(module), room(target)
+            if not there:
+                found.append(f"{place} imports the package itself")
+            elif here not in layers:
+                found.append(f"{place}: {here} has no layer in house.toml")
+            elif layers.get(there, 99) > layers[here]:
+                found.append(f"{place} imports {target} from a layer above")
+            elif here in HOUSE["only"] and there not in [here, *HOUSE["only"][here]]:
+                found.append(f"{place}: {here} must not import {target}")
+            elif here != there and not target.startswith(OPEN) and origin.count("."):
+                depth = 3 if there == "interop" else 2
+                is_folder = f"{origin[8:].replace('.', '/')}/__init__.py" in files
+                inside = origin.count(".") >= depth or (
+                    is_folder and {name} - handed[origin] - {""}
+                )
+                if inside:
+                    found.append(f"{place} imports {target} by the back door of {there}")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
+                owner = ast.unparse(node.value).split(".")[0]
+                if owner in handed[module] and not node.attr.endswith("__"):
+                    found.append(f"{module}:{node.lineno} uses a private name of {owner}")
+            if module not in MAY_SET and sets_the_process(node):
+                found.append(f"{module}:{node.lineno} changes settings of the process")
+    for module in trees:
+        if circle := way(module, edges):
+            found.append(f"a circle: {' -> '.join(circle)}")
+    return found
 
 
-def test_the_design_shows_the_layers() -> None:
-    shown = layers_of((ROOT / "docs" / "design.md").read_text("utf-8"))
-    on_disk = {path.removesuffix(".py").partition("/")[0] for path in package_sources()}
-    whole = {name: layer for name, layer in shown.items() if "/" not in name and name != "jaxmech"}
-    expected = {name: layer for layer, names in enumerate(LAYERS) for name in names}
-    assert on_disk == expected.keys() | {"__init__"}
-    assert whole == {name: layer for name, layer in expected.items() if name != "__main__"}
-    assert all((ROOT / PACKAGE / name).is_dir() for name in shown if "/" in name)
+def sets_the_process(node: ast.AST) -> bool:
+    """Whether this writes to jax.config or to the environment."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=owner, attr=attr)):
+            name = ast.unparse(owner).split(".")[-1]
+            of_environment = attr in {"clear", "pop", "popitem", "setdefault", "update"}
+            return (
+                (name == "config" and attr == "update")
+                or (name == "environ" and of_environment)
+                or (name == "os" and attr in {"putenv", "unsetenv"})
+            )
+        case ast.Subscript(value=owner, ctx=ast.Store() | ast.Del()):
+            return ast.unparse(owner).split(".")[-1] == "environ"
+        case ast.Attribute(value=owner, ctx=ast.Store()):
+            return ast.unparse(owner) == "jax.config"
+        case ast.AugAssign(target=ast.Attribute(attr=attr)):
+            return attr == "environ"
+    return False
+
+
+def way(start: str, edges: dict[str, set[str]]) -> list[str]:
+    """The shortest way along imports from a module back to it, if there is one."""
+    before, waiting = {start: ""}, [start]
+    for module in waiting:
+        for other in sorted(edges.get(module, ())):
+            if other == start:
+                path = [start, module]
+                while before[path[-1]]:
+                    path.append(before[path[-1]])
+                return path[::-1]
+            if other not in before:
+                before[other] = module
+                waiting.append(other)
+    return []
+
+
+def sizes(files: dict[str, str]) -> dict[str, dict[str, int]]:
+    """Lines, and names of the door, of every room; single files are together `core`."""
+    found: dict[str, dict[str, int]] = {}
+    for path, text in files.items():
+        name = path.partition("/")[0] if "/" in path else "core"
+        size = found.setdefault(name, {"lines": 0, "door": 0})
+        size["lines"] += text.count("\n")
+        if path == f"{name}/__init__.py":
+            size["door"] = len({name for _, _, name in imports(ast.parse(text)) if name})
+    return found
+
+
+def test_layers_doors_and_circles() -> None:
+    files = sources("jaxmech")
+    assert len(files) > 20
+    assert faults(files) == []
+
+
+def test_no_room_grows() -> None:
+    found, allowed = sizes(sources("jaxmech")), HOUSE["rooms"]
+    assert found.keys() == allowed.keys()
+    larger = {
+        name: size
+        for name, size in found.items()
+        if size["lines"] > allowed[name]["lines"] or size["door"] > allowed[name]["door"]
+    }
+    assert larger == {}, "take out before you put in, or lower another room in tests/house.toml"
+
+
+SMALL = {
+    "__init__.py": "from jaxmech.system import System as System",
+    "cli/main.py": "import jax\nimport jaxmech.plot\njax.config.update('jax_enable_x64', True)",
+    "linalg/__init__.py": "from jaxmech.linalg.ldl import LDL as LDL",
+    "linalg/ldl.py": "import os\n_EPS = 1e-12\nclass LDL: pass\nflags = os.environ.get('X')",
+    "models/model.py": "from jaxmech.system import System",
+    "plot/__init__.py": "def plot(ax): ax.figure._suptitle = None",
+    "system.py": "from jaxmech.linalg import LDL\nclass System: pass",
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "fault"),
+    [
+        ("system.py", "", ""),
+        ("system.py", "def f():\n    import jaxmech.models.model", "a layer above"),
+        ("system.py", "import_module('jaxmech.plot')", "a layer above"),
+        ("system.py", "from jaxmech.linalg.ldl import LDL", "by the back door of linalg"),
+        ("system.py", "from jaxmech import System", "the package itself"),
+        ("garden.py", "import jaxmech.system", "no layer"),
+        ("models/model.py", "from jaxmech.formulations import Law", "models must not import"),
+        ("linalg/ldl.py", "from jaxmech.linalg import LDL", "linalg.ldl -> jaxmech.linalg"),
+        ("linalg/ldl.py", "from jaxmech.status import Status", "linalg must not import"),
+        ("system.py", "from jaxmech.linalg.ldl import _EPS", "private name"),
+        ("system.py", "from jaxmech import linalg\nlinalg._EPS", "private name"),
+        ("plot/__init__.py", "from jax import core", "only jaxmech.utils.jax_internals may"),
+        ("plot/__init__.py", "from jax import config\nconfig.update('x', 1)", "settings"),
+        ("plot/__init__.py", "import os\nos.environ['XLA_FLAGS'] = ''", "settings"),
+        ("plot/__init__.py", "from os import environ\nenviron.setdefault('X', '')", "settings"),
+    ],
+)
+def test_a_wrong_layout_is_reported(path: str, line: str, fault: str) -> None:
+    found = faults({**SMALL, path: f"{SMALL.get(path, '')}\n{line}"})
+    assert any(fault in message for message in found) if fault else found == []
+
+
+def foreign_packages(files: dict[str, str]) -> set[str]:
+    """The third-party packages that a tree of sources imports."""
+    names = {
+        module.split(".")[0] for text in files.values() for _, module, _ in imports(ast.parse(text))
+    }
+    return names - sys.stdlib_module_names - {"jaxmech"}
+
+
+def packages(*extras: str) -> set[str]:
+    lists = [PROJECT["optional-dependencies"][name] for name in extras]
+    wanted = [PROJECT["dependencies"]] if not extras else lists
+    return {Requirement(r).name.replace("-", "_") for list_ in wanted for r in list_}
 
 
 def test_dependencies_are_what_is_imported() -> None:
-    extras = project()["optional-dependencies"]
-    extra = packages([r for name in EXTRAS for r in extras[name]])
-    found = foreign_packages(package_sources()) - {"mpl_toolkits", "PIL"} - extra  # with matplotlib
-    assert found == packages(project()["dependencies"])
+    extras = PROJECT["optional-dependencies"].keys() - {"bench", "cuda12", "cuda13", "dev", "docs"}
+    found = foreign_packages(sources("jaxmech"))
+    found -= {"mpl_toolkits", "PIL", "pandas"}  # with matplotlib and xarray
+    assert found - packages(*extras) == packages()
 
 
 def test_what_only_the_experiments_import_is_an_extra() -> None:
-    own = packages(project()["dependencies"]) | {"experiments"}
-    extras = project()["optional-dependencies"]
-    extra = packages([*extras["bench"], "dask", "distributed"])
-    assert foreign_packages(sources("experiments")) - own == extra
+    found = foreign_packages(sources("experiments")) - packages() - {"experiments"}
+    assert found - {"dask", "distributed"} == packages("bench")
 
 
 def test_the_version_is_the_one_of_the_project() -> None:
-    assert jaxmech.__version__ == project()["version"]
+    assert jaxmech.__version__ == PROJECT["version"]
 
 
 def test_shapes_are_checked_while_tests_run() -> None:
     M = jnp.eye(2)
     with pytest.raises(jaxtyping.TypeCheckError, match="Q"):
         jaxmech.laws.EquationsOfMotion(M, jnp.zeros(3), M, jnp.zeros(2))
-
-
-SMALL_PACKAGE = {
-    "__init__.py": '"""Code."""\nfrom jaxmech.system import System as System\n__version__ = "1"',
-    "cli/main.py": "import jax\nimport jaxmech.plot\njax.config.update('jax_enable_x64', True)",
-    "linalg/__init__.py": "from jaxmech.linalg.ldl import LDL as LDL",
-    "linalg/ldl.py": "import os\n_EPS = 1e-12\nclass LDL: pass\nflags = os.environ.get('X')",
-    "models/chain.py": "from jaxmech.models.model import Model\nfrom ..system import System",
-    "models/model.py": "from jaxmech.system import System",
-    "plot.py": "def plot(ax): ax.figure._suptitle = None",
-    "system.py": "from jaxmech.linalg import LDL\nclass System: pass",
-}
-
-
-def test_a_small_layout_is_accepted() -> None:
-    assert faults(SMALL_PACKAGE) == []
-
-
-def test_a_folder_that_does_not_name_its_files_is_reported() -> None:
-    told = {"linalg/__init__.py": '"""`ldl` and `fast/`."""', "linalg/fast/__init__.py": ""}
-    assert unnamed(told | {"linalg/ldl.py": "", "linalg/qr.py": "", "linalg/fast/lu.py": ""}) == [
-        "linalg/__init__.py does not name qr",
-        "linalg/fast/__init__.py does not name lu",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("path", "line", "fault"),
-    [
-        ("system.py", "from jaxmech.models.model import Model", "of layer 2"),
-        ("system.py", "def f():\n    import jaxmech.plot.trajectories", "of layer 6"),
-        ("system.py", "from .simulate import simulate", "of layer 4"),
-        ("system.py", "from jaxmech.linalg.ldl import LDL", "by the back door of jaxmech.linalg"),
-        ("system.py", "from jaxmech.linalg import ldl", "by the back door of jaxmech.linalg"),
-        ("interop/mujoco/__init__.py", "from jaxmech.linalg.ldl import LDL", "by the back door"),
-        ("system.py", "from jaxmech import System", "imports the package itself"),
-        ("system.py", "import jaxmech as jm", "imports the package itself"),
-        ("garden.py", "", "has no layer"),
-        ("models/model.py", "class LDL: pass", "each has a class LDL"),
-        ("models/model.py", "from jaxmech.linalg import LDL", "models must not import"),
-        ("models/model.py", "from jaxmech.formulations import Law", "models must not import"),
-        ("models/model.py", "from jaxmech.models.chain import chain", "import each other"),
-        ("parts/joints/base.py", "from jaxmech.models.model import Model", "parts must not import"),
-        ("linalg/ldl.py", "from jaxmech.linalg import LDL", "import each other"),
-        ("linalg/ldl.py", "from jaxmech.status import Status", "linalg must not import"),
-        ("linalg/ldl.py", "from jaxmech.system import System", "of layer 1"),
-        ("compiler/block.py", "from jaxmech.equations import mass_matrix", "of layer 1"),
-        ("system.py", "from jaxmech.linalg.ldl import _EPS", "private name"),
-        ("system.py", "from jaxmech.linalg import ldl as l\nl._EPS", "private name"),
-        ("system.py", "import jaxmech.linalg.ldl\njaxmech.linalg.ldl._EPS", "private name"),
-        ("plot.py", "from jax._src import core", "private name"),
-        ("plot.py", "from jax._src import core", "JAX's insides"),
-        ("plot.py", "from jax.extend.core import Jaxpr", "JAX's insides"),
-        ("plot.py", "from jax.interpreters import ad", "JAX's insides"),
-        ("plot.py", "from jax import core", "JAX's insides"),
-        ("plot.py", "import jax\nisinstance(1, jax.core.Tracer)", "JAX's insides"),
-        ("linalg/__init__.py", "def helper(): pass", "more than re-export"),
-        ("linalg/__init__.py", "from jaxmech.linalg.ldl import LDL", "more than re-export"),
-        ("linalg/__init__.py", "SOLVERS = {}", "more than re-export"),
-        ("plot.py", "import jax\njax.config.update('jax_enable_x64', True)", "settings"),
-        ("plot.py", "from jax import config\nconfig.update('jax_enable_x64', True)", "settings"),
-        ("plot.py", "import jax\njax.config.jax_enable_x64 = True", "settings"),
-        ("plot.py", "import os\nos.environ['XLA_FLAGS'] = ''", "settings"),
-        ("plot.py", "import os\nos.environ |= {}", "settings"),
-        ("plot.py", "import os\ndel os.environ['XLA_FLAGS']", "settings"),
-        ("plot.py", "from os import environ\nenviron.setdefault('XLA_FLAGS', '')", "settings"),
-        ("plot.py", "import os\nos.putenv('XLA_FLAGS', '')", "settings"),
-    ],
-)
-def test_a_wrong_layout_is_reported(path: str, line: str, fault: str) -> None:
-    found = faults({**SMALL_PACKAGE, path: SMALL_PACKAGE.get(path, "") + "\n" + line})
-    assert any(fault in message for message in found), found
 
 
 def test_the_namespace_of_the_package_is_small() -> None:

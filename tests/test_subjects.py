@@ -91,8 +91,8 @@ def test_a_fit_begins_with_the_parameters_of_a_mechanism() -> None:
 def test_what_has_no_system_is_refused() -> None:
     with pytest.raises(TypeError, match=r"such as System\(\.\.\.\), but is 7"):
         jm.simulate(7, [0.0], [0.0], TS)
-    with pytest.raises(ValueError, match=r"`system` is not a model of the catalogue.*path/file.py"):
-        jm.simulate("arm", [0.0], [0.0], TS)
+    with pytest.raises(TypeError, match=r"such as System\(\.\.\.\), but is 'pendulum'"):
+        jm.simulate("pendulum", [0.0], [0.0], TS)
 
 
 XML = """
@@ -106,11 +106,8 @@ SUBJECTS = {
     "system": lambda: SWING.system,
     "mechanism": lambda: SWING,
     "model": lambda: as_model(SWING),
-    "mechanism in a file": lambda: "m.py:mech",
-    "system in a file": lambda: "m.py:system",
     "robot": lambda: from_mjcf("arm.xml"),
-    "file of a robot": lambda: Path("arm.xml"),
-    "name": lambda: "double_pendulum_angles",
+    "ready model": lambda: jm.models.make("double_pendulum_angles"),
 }
 
 
@@ -119,10 +116,9 @@ def test_every_kind_of_model_is_taken_everywhere(
     kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "arm.xml").write_text(XML)
-    (folder / "m.py").write_text(FILE + BARE)
     monkeypatch.chdir(folder)
     subject, steps = SUBJECTS[kind](), jm.FixedSteps(4)
-    n = 2 if kind == "name" else 1
+    n = 2 if kind == "ready model" else 1
     state, params = ([0.3] * n, [0.0] * n), SWING.params if kind == "system" else None
     sol = jm.simulate(subject, *state, TS, params, steps=steps)
     assert sol.q.shape == (len(TS), n)
@@ -138,9 +134,9 @@ def test_every_kind_of_model_is_taken_everywhere(
         model=subject, size=1, times=times, steps=steps, coordinates=start, parameters=drawn
     )
     assert je.run_study(study, folder / "out")["status"]["OK"]["count"] == 1
-    if kind not in {"robot", "file of a robot"}:  # whose numbers are no parameters by default
+    if kind != "robot":  # whose numbers are no parameters by default
         recording = jm.Recording(TS, sol.q, *state)
-        free = ("g",) if kind == "name" else ("m",)
+        free = ("g",) if kind == "ready model" else ("m",)
         fitted = jm.fit(subject, recording, params, free=free, initial_states="fixed", steps=steps)
         assert fitted.errors.max() < 1e-9
 
@@ -188,12 +184,16 @@ def test_commands_take_a_mechanism(folder: Path, capsys: pytest.CaptureFixture[s
     assert "1 of position" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("kind", [*SUBJECTS, "identifiable"])
+FILES = {"mechanism in a file": "m.py:mech", "system in a file": "m.py:system"}
+
+
+@pytest.mark.parametrize("kind", [*SUBJECTS, *FILES, "identifiable"])
 def test_every_kind_of_model_is_the_model_of_a_fit(kind: str, folder: Path) -> None:
     (folder / "arm.xml").write_text(XML)
     (folder / "m.py").write_text(FILE + BARE)
+    made = SUBJECTS | {"identifiable": lambda: jm.identify.Identifiable(SWING)}
     with contextlib.chdir(folder):
-        subject = {**SUBJECTS, "identifiable": lambda: jm.identify.Identifiable(SWING)}[kind]()
+        subject = FILES[kind] if kind in FILES else made[kind]()
     study = FitStudy(model=subject, data=Table(file="x.csv", observed=("hinge.angle",), dt=0.1))
     if kind == "system":
         with pytest.raises(je.StudyError, match=r"python:System is a bare System: .*Identifiable"):

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -23,6 +22,7 @@ from jaxmech.identify.inference.uncertainty import Uncertainty, uncertainty
 from jaxmech.identify.problem.parameters import ParameterLayout
 from jaxmech.system import Params
 from jaxmech.utils.arrays import HostArray
+from jaxmech.utils.drawings import DRAWINGS
 
 
 class Estimate(NamedTuple):
@@ -352,8 +352,7 @@ class Fit:
             >>> made_up().plot()
             Panels: swing, swing residuals
         """
-        # Pictures are a layer above, and matplotlib takes long to import.
-        return import_module("jaxmech.plot.fit").plot_fit(self, sensors, figure)
+        return DRAWINGS["Fit"](self, sensors, figure)
 
     def _repr_html_(self) -> str:
         return fit_as_html(self)

@@ -24,12 +24,14 @@ from jaxmech.plot.ensemble_figures import draw_failure as draw_failure
 from jaxmech.plot.ensemble_figures import draw_pictures as draw_pictures
 from jaxmech.plot.ensemble_figures import draw_replay as draw_replay
 from jaxmech.plot.ensemble_figures import failure_figures as failure_figures
+from jaxmech.plot.ensemble_figures import plot_results as plot_results
 from jaxmech.plot.ensemble_figures import statistic_drawings as statistic_drawings
 from jaxmech.plot.ensemble_figures import trajectory_figures as trajectory_figures
 from jaxmech.plot.fit import draw_fit as draw_fit
 from jaxmech.plot.fit import fit_over_data as fit_over_data
 from jaxmech.plot.fit import loss as loss
 from jaxmech.plot.fit import parameter_intervals as parameter_intervals
+from jaxmech.plot.fit import plot_fit as plot_fit
 from jaxmech.plot.fit import residuals as residuals
 from jaxmech.plot.noise import autocorrelation as autocorrelation
 from jaxmech.plot.noise import normal_quantiles as normal_quantiles
@@ -47,6 +49,7 @@ from jaxmech.plot.panels import styled as styled
 from jaxmech.plot.trajectories import drift as drift
 from jaxmech.plot.trajectories import energy_drift as energy_drift
 from jaxmech.plot.trajectories import phase_portrait as phase_portrait
+from jaxmech.plot.trajectories import plot_motion as plot_motion
 from jaxmech.plot.trajectories import quantile_bands as quantile_bands
 from jaxmech.plot.viewer.page import view as view
 

@@ -220,7 +220,7 @@ def test_doctor_tests_the_installation(capsys, monkeypatch) -> None:
     real = doctor.simulate
 
     def rounded(system, q, *rest, **policy):  # a motion without a gradient
-        return replace(real(system, q, *rest, **policy), q=jnp.round(q * 9) + jnp.zeros((21, 1)))
+        return replace(real(system, q, *rest, **policy), q=jnp.tile(jnp.round(q * 1e6), (21, 1)))
 
     monkeypatch.setattr(doctor, "simulate", rounded)
     assert main(["doctor"]) == 1

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -24,6 +23,7 @@ from jaxmech.ensemble.store.checksums import BLOCKS, RESULTS, SEAL, STATISTICS_F
 from jaxmech.ensemble.store.layout import array_of
 from jaxmech.ensemble.study import STATISTICS
 from jaxmech.status import succeeded
+from jaxmech.utils.drawings import DRAWINGS
 from jaxmech.utils.text import html_table, sparkline
 from jaxmech.utils.units import with_unit
 
@@ -163,8 +163,7 @@ class Results:
         Raises:
             ValueError: if a name cannot be drawn, or the study stores nothing to draw.
         """
-        # Pictures are a layer above, and matplotlib takes long to import.
-        return import_module("jaxmech.plot.ensemble_figures").plot_results(self, names, figure)
+        return DRAWINGS["Results"](self, names, figure)
 
     def _repr_html_(self) -> str:
         card = f"<pre>{escape(repr(self))}</pre>"
