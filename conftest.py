@@ -1,6 +1,4 @@
-"""Settings for all tests and for the examples in the docstrings.
-
-Double precision, no display, and types and shapes checked at the calls of the package.
+"""Settings for all tests and for the examples in the docstrings: double precision, no display.
 
 It is in the root folder because the examples in `jaxmech/` need it as well as `tests/`.
 """
@@ -27,21 +25,20 @@ os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 
 import hypothesis
 import jax
+import pytest
 from jaxtyping import install_import_hook
 
 ROOT = Path(__file__).parent
+pytest_plugins = ["tests.timing"]
 
-# Before anything of the package is imported. Excluded are the modules that process programs: their
-# functions are called a million times for one program, and take three times as long with checks.
-# The quick tests also exclude the modules that are called at every tracing of a step, a sixth of
-# their time; they are checked in all other runs.
-FILES = (ROOT / "jaxmech").rglob("*.py")
-MODULES = (".".join(file.relative_to(ROOT).with_suffix("").parts) for file in FILES)
-UNCHECKED = ("jaxmech.compiler.", "jaxmech.utils.digests")
-if quick:
-    UNCHECKED += ("jaxmech.formulations.", "jaxmech.integrate.", "jaxmech.linalg.")
-CHECKED = [module for module in MODULES if not module.startswith(UNCHECKED)]
-install_import_hook(CHECKED, "beartype.beartype")
+# Types and shapes are checked at every call of the package, before anything of it is imported. Only
+# where it is asked for, as in `.ci/run`: it takes a sixth of the time. Excluded are the modules that
+# process programs, whose functions are called a million times for one program.
+if os.environ.get("CHECK_TYPES") == "1":
+    FILES = (ROOT / "jaxmech").rglob("*.py")
+    MODULES = (".".join(file.relative_to(ROOT).with_suffix("").parts) for file in FILES)
+    UNCHECKED = ("jaxmech.compiler.", "jaxmech.utils.digests")
+    install_import_hook([m for m in MODULES if not m.startswith(UNCHECKED)], "beartype.beartype")
 
 # Tracing allocates millions of objects, few of them in cycles. At the default rate of collections
 # the search for these takes a seventh of the time of the tests.
@@ -60,3 +57,15 @@ hypothesis.settings.load_profile("repeatable")
 
 def pytest_report_header() -> str:
     return f"jax {jax.__version__}, float64, {jax.default_backend()}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Examples are slow, except those of the names that `import jaxmech` offers at the top."""
+    import jaxmech
+
+    for item in items:
+        if isinstance(item, pytest.DoctestItem):
+            shown = getattr(jaxmech, item.name.rpartition(".")[2], None)
+            if f"{getattr(shown, '__module__', None)}.{getattr(shown, '__name__', None)}" != item.name:
+                item.add_marker(pytest.mark.slow)

@@ -1,20 +1,20 @@
-"""CPU seconds of every test, and a table of the slowest.
+"""The CPU seconds of the tests: of each folder at the end of every run, and of each test on demand.
 
-    make pytest ARGS="-p tests.timing"      # appends to test_times.txt, children included
-    .venv/bin/python -m tests.timing        # the slowest thirty, and twenty files
+    make pytest ARGS="--times 40"     # also the forty dearest tests and files
 
-Wall time on a shared machine says little; CPU time does. `TEST_TIMES` names another file.
+Wall time on a shared machine says little; CPU time does. A process that a test starts counts, and
+what a file compiles counts for the first of its tests that needs it.
 """
 
-import ast
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-FILE = Path(os.environ.get("TEST_TIMES", "test_times.txt"))
+spent: Counter[str] = Counter()  # CPU seconds by test
 
 
 def used() -> float:
@@ -23,43 +23,48 @@ def used() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--times", type=int, default=0, help="list the dearest tests and files")
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Measure a test with its fixtures; those of a file count for its first test."""
-    before = used()
-    result = yield
-    with FILE.open("a") as file:
-        file.write(f"{used() - before:.1f}\t{item.nodeid}\n")
-    return result
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Generator[None, Any, Any]:
+    """Each phase of a test says what it used; with xdist the report carries that to the end."""
+    report = yield
+    before = item.config.stash.get(BEFORE, 0.0)
+    item.config.stash[BEFORE] = now = used()
+    report.user_properties.append(("cpu", now - before))
+    return report
 
 
-def purpose(test: str) -> str:
-    """The first line of the docstring of a test."""
-    path, _, name = test.partition("::")
-    name = name.partition("[")[0]
-    for node in ast.walk(ast.parse(Path(path).read_text())):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name.split(".")[-1]:
-            return "the example" if "." in name else (ast.get_docstring(node) or "").split("\n")[0]
-    return ""
+BEFORE = pytest.StashKey[float]()
 
 
-def report(lines: list[str]) -> str:
-    """Tables of tests and of files, in Markdown."""
-    times = {test: float(seconds) for seconds, test in (line.split("\t") for line in lines)}
+def pytest_collection_finish(session: pytest.Session) -> None:
+    session.config.stash[BEFORE] = used()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    spent[report.nodeid] += dict(report.user_properties).get("cpu", 0.0)  # type: ignore[call-overload]
+
+
+def folder(test: str) -> str:
+    path = Path(test.partition("::")[0])
+    if path.parts[0] != "tests":
+        return "examples in docstrings"
+    return f"tests/{path.parts[1]}" if len(path.parts) > 2 else "tests/*.py"
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    folders: Counter[str] = Counter()
     files: Counter[str] = Counter()
-    for test, seconds in times.items():
+    for test, seconds in spent.items():
+        folders[folder(test)] += seconds  # type: ignore[assignment]
         files[test.partition("::")[0]] += seconds  # type: ignore[assignment]
-    slowest = sorted(times, key=lambda test: -times[test])[:30]
-    return "\n".join(
-        [
-            f"{len(times)} tests, {sum(times.values()):,.0f} CPU s",
-            "\n| CPU s | test | what it checks |\n|---:|---|---|",
-            *(f"| {times[test]:.0f} | `{test}` | {purpose(test)} |" for test in slowest),
-            "\n| CPU s | file |\n|---:|---|",
-            *(f"| {seconds:.0f} | `{file}` |" for file, seconds in files.most_common(20)),
-        ]
-    )
-
-
-if __name__ == "__main__":
-    print(report(FILE.read_text().splitlines()))
+    write = terminalreporter.write_line
+    terminalreporter.section(f"{sum(folders.values()):.0f} CPU s in {len(spent)} tests")
+    write("  ".join(f"{name} {seconds:.0f}" for name, seconds in folders.most_common()))
+    for kind in (files, spent) if config.option.times else ():
+        write("")
+        for name, seconds in kind.most_common(config.option.times):
+            write(f"{seconds:6.1f} {name}")
