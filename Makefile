@@ -6,10 +6,14 @@ VENV ?= .venv
 WORKERS ?= 2
 # Which tests: "slow" for the slow ones only, "" for all.
 MARKS ?= not slow
+# Tests of one room, for example: make test ROOM=compiler
+ROOM ?=
 # Further options for pytest, for example: make pytest ARGS="tests/compiler -x"
 ARGS ?=
 # The tests start many processes, which should load compiled Python files whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
+
+PLACES = $(if $(ROOM),$(wildcard jaxmech/$(ROOM) jaxmech/$(ROOM).py tests/$(ROOM) tests/test_$(ROOM).py))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -32,14 +36,15 @@ demo: $(INSTALLED) ## run the study of configs/double_pendulum.toml
 	$(RUN)/jaxmech ensemble configs/double_pendulum.toml --out runs/double_pendulum
 	@echo "Done. See runs/double_pendulum: summary.txt, pictures/ and results.zarr"
 
-test: lint pytest ## check the style and run the tests
+test: $(if $(ROOM),,lint) pytest ## check the style and run the tests; of one room: ROOM=compiler
 
-slow: ## run the slow tests, about half an hour
+slow: ## run the slow tests, about a quarter of an hour
 	@JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(MAKE) --no-print-directory pytest MARKS=slow
 
 pytest: $(INSTALLED_DEV) ## run the tests
 	@$(RUN)/python -c 'import platform, jax; print("Python", platform.python_version(), "with jax", jax.__version__)'
-	@$(RUN)/python -m pytest -n $(WORKERS) --dist loadfile -m '$(MARKS)' $(ARGS)
+	@test -z "$(ROOM)" -o -n "$(PLACES)" || { echo "There is no room $(ROOM) in jaxmech or tests" >&2; exit 1; }
+	@$(RUN)/python -m pytest -n $(WORKERS) --dist loadfile -m '$(MARKS)' $(PLACES) $(ARGS)
 
 lint: $(INSTALLED_DEV) ## check the style and the types
 	@$(RUN)/ruff check --quiet .

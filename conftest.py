@@ -5,6 +5,8 @@ It is in the root folder because the examples in `jaxmech/` need it as well as `
 
 import gc
 import os
+import platform
+import zlib
 from pathlib import Path
 
 os.environ["MPLBACKEND"] = "Agg"  # before matplotlib, and for the commands that tests start
@@ -13,8 +15,8 @@ import jaxlib
 
 # Most programs of tests run once, and compiling them takes far longer than running them. Commands
 # that tests start inherit the setting, so that their results are bit-identical. LLVM does not
-# optimize either, which changes no bits. `make slow`, and
-# `.ci/run` with the newest JAX, compile as users do: JAX_DISABLE_MOST_OPTIMIZATIONS=0.
+# optimize either, which changes no bits. `make slow`, and `.ci/run` with the newest JAX, compile as
+# users do: JAX_DISABLE_MOST_OPTIMIZATIONS=0.
 quick = os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1"
 if quick and jaxlib.__version__.startswith("0.9."):
     # Without these emitters compilation takes half the time; later versions of XLA always use them.
@@ -31,9 +33,9 @@ from jaxtyping import install_import_hook
 ROOT = Path(__file__).parent
 pytest_plugins = ["tests.timing"]
 
-# Types and shapes are checked at every call of the package, before anything of it is imported. Only
-# where it is asked for, as in `.ci/run`: it takes a sixth of the time. Excluded are the modules that
-# process programs, whose functions are called a million times for one program.
+# Types and shapes are checked at every call of the package only where that is asked for, as in
+# `.ci/run`: it takes a sixth of the time. Excluded are the modules that process programs, whose
+# functions are called a million times for one program.
 if os.environ.get("CHECK_TYPES") == "1":
     FILES = (ROOT / "jaxmech").rglob("*.py")
     MODULES = (".".join(file.relative_to(ROOT).with_suffix("").parts) for file in FILES)
@@ -49,6 +51,32 @@ os.environ.setdefault("JAXMECH_KERNEL_CACHE", str(ROOT / ".pytest_cache" / "kern
 # So is the key by which run folders are known again.
 os.environ.setdefault("XDG_STATE_HOME", str(ROOT / ".pytest_cache" / "state"))
 jax.config.update("jax_enable_x64", True)
+
+
+def keep_programs() -> None:
+    """Programs of XLA are kept from run to run, where a probe shows that they are found again.
+
+    Releases before 0.12 reject or complain of every entry on some processors (jax#38445).
+    """
+    if jax.__version_info__ < (0, 12):
+        return
+    cpu = Path("/proc/cpuinfo")
+    flags = cpu.read_text().partition("flags")[2].partition("\n")[0] if cpu.exists() else ""
+    kind = f"{jax.__version__}-{platform.machine()}-{zlib.crc32(flags.encode()):x}"
+    jax.config.update("jax_compilation_cache_dir", str(ROOT / ".pytest_cache" / "xla" / kind))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    seen = []
+    jax.monitoring.register_event_listener(lambda event, **_: seen.append(event))
+    for _ in range(2):
+        jax.clear_caches()
+        jax.jit(lambda x: 2 * x + 1).lower(1.0).compile()
+    jax.monitoring.clear_event_listeners()
+    if not any(event.endswith("/cache_hits") for event in seen):
+        jax.config.update("jax_compilation_cache_dir", None)
+
+
+keep_programs()
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # The same examples in each run, whatever their time, and nothing kept.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
@@ -66,6 +94,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     for item in items:
         if isinstance(item, pytest.DoctestItem):
-            shown = getattr(jaxmech, item.name.rpartition(".")[2], None)
-            if f"{getattr(shown, '__module__', None)}.{getattr(shown, '__name__', None)}" != item.name:
+            module, _, name = item.name.rpartition(".")
+            if getattr(getattr(jaxmech, name, None), "__module__", None) != module:
                 item.add_marker(pytest.mark.slow)

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import export
 
 from jaxmech import FixedSteps, acceleration, assemble, simulate
 from jaxmech.analysis import structure
@@ -29,47 +27,6 @@ VERBS: dict[str, Callable[..., Any]] = {
     "equations": lambda q=Q, v=V, t=0.0, p=PARAMS: SYSTEM.equations(q, v, t, p).b,
     "structure": lambda q=Q, v=V, t=0.0, p=PARAMS: structure(SYSTEM, q, v, t, p),
 }
-BAD: dict[str, tuple[Any, str]] = {
-    "float16": (np.float16([1.2, -1.6]), "in float16.*astype"),
-    "bfloat16": (jnp.array([1.2, -1.6], jnp.bfloat16), "in bfloat16.*astype"),
-    "object": (np.array([1.2, -1.6], object), "holds Python objects"),
-    "complex": (np.array([1.2, -1.6j]), "in complex128"),
-    "text": (np.array(["a", "b"]), "real numbers, but is"),
-    "ragged": ([[1.0], [1.0, 2.0]], "different lengths"),
-    "nothing": (None, "but is None"),
-}
-
-
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("kind", BAD)
-def test_invalid_states_are_named(verb: str, kind: str) -> None:
-    value, message = BAD[kind]
-    with pytest.raises(TypeError, match=rf"^Argument `q\w*` must .*{message}"):
-        VERBS[verb](q=value)
-    with pytest.raises(TypeError, match=rf"^Argument `v\w*` must .*{message}"):
-        VERBS[verb](v=value)
-
-
-@pytest.mark.parametrize("kind", ["object", "complex", "text", "nothing"])
-def test_invalid_times_and_parameters_are_named(kind: str) -> None:
-    value, message = BAD[kind]
-    with pytest.raises(TypeError, match=f"^Argument `ts` must .*{message}"):
-        VERBS["simulate"](t=value)
-    with pytest.raises(TypeError, match=f"^Argument `t` must .*{message}"):
-        VERBS["acceleration"](t=value)
-    if value is not None:
-        with pytest.raises(TypeError, match=rf"^Argument `params\['m'\]` must .*{message}"):
-            VERBS["simulate"](p={**PARAMS, "m": value})
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_missing_parameter_names_its_reader(verb: str) -> None:
-    for missing, who in (("g", "`lagrangian`"), ("l", "constraint 'rod'")):
-        some = {name: x for name, x in PARAMS.items() if name != missing}
-        with pytest.raises(ValueError, match=f"must hold '{missing}', which {who} reads, but"):
-            VERBS[verb](p=some)
-    with pytest.raises(ValueError, match="reads, but is None"):
-        VERBS[verb](p=None)
 
 
 def test_the_other_byte_order() -> None:
@@ -114,14 +71,6 @@ def test_empty_batches() -> None:
         lambda g: jax.vmap(lambda q: VERBS["simulate"](q, p={**PARAMS, "g": g}))(none).sum()
     )
     assert total(9.81) == 0.0
-
-
-def test_batches_of_symbolic_size_are_refused() -> None:
-    """Native code is written for a batch of known size."""
-    (size,) = export.symbolic_shape("size")
-    states = jax.ShapeDtypeStruct((size, 2), float)
-    with pytest.raises(ValueError, match="must have a known size, but has size; give"):
-        export.export(jax.jit(jax.vmap(VERBS["simulate"])))(states)
 
 
 @pytest.mark.slow

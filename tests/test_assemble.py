@@ -238,18 +238,6 @@ def test_a_constraint_that_cannot_be_met_is_named() -> None:
         assemble(case.system, case.q, [1.0, 0.0], 0.0, case.params, fixed_velocities=["x", "y"])
 
 
-def test_constraints_that_disagree_are_named() -> None:
-    both = [
-        *PENDULUM.system.constraints,
-        Holonomic(lambda q, t, p: q[1] - 3.0, name="too high"),
-    ]
-    system = System(PENDULUM.system.lagrangian, both, coordinates=("x", "y"))
-    with pytest.raises(
-        ValueError, match=r"^Constraint '(rod|too high)' cannot be met .* at [\d.]+; give a closer"
-    ):
-        assemble(system, PENDULUM.q, PENDULUM.v, 0.0, PENDULUM.params)
-
-
 def test_far_from_a_loop() -> None:
     """A rod of 2 m guessed at 2 km and at a micrometre."""
     far = np.array([[2e3, 1.0], [1e-6, -1e-6], [-3e3, -4e3], [0.0, 1e-9], [5.0, 0.0], [0.1, 9e5]])

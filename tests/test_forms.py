@@ -11,7 +11,7 @@ import pytest
 import jaxmech as jm
 from jaxmech.control import Servo
 from jaxmech.interop.diffrax import to_diffrax
-from jaxmech.laws import Contravariant, CoordinatePartition, UdwadiaKalaba, metric_tensor
+from jaxmech.laws import Contravariant, CoordinatePartition, UdwadiaKalaba
 
 L = 1.3
 HEAVY, LIGHT = {"m": 2.0, "g": 9.81}, {"m": 2.0, "g": 0.0}
@@ -277,11 +277,6 @@ def test_the_metric_of_a_mass_that_burns_changes_with_it() -> None:
         [0.3], [0.7], 0.4,
     ).qdd  # fmt: skip
     assert abs(frozen[0] - expected[0]) > 0.1  # what burns carries momentum away
-
-
-def test_metrics_have_no_values_of_states() -> None:
-    with pytest.raises(ValueError, match="without states of first order"):
-        metric_tensor(motor(velocities=False), [0.0, 0.0], 0.0, MOTOR)
 
 
 def test_inputs_of_a_servo_are_differentiable_in_a_batch() -> None:

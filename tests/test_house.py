@@ -5,6 +5,7 @@ door may hand on. Both only fall: a number is raised in no commit that does not 
 """
 
 import ast
+import os
 import sys
 import tomllib
 from pathlib import Path
@@ -240,6 +241,7 @@ def test_the_version_is_the_one_of_the_project() -> None:
     assert jaxmech.__version__ == PROJECT["version"]
 
 
+@pytest.mark.skipif(os.environ.get("CHECK_TYPES") != "1", reason="types are not checked")
 def test_shapes_are_checked_while_tests_run() -> None:
     M = jnp.eye(2)
     with pytest.raises(jaxtyping.TypeCheckError, match="Q"):

@@ -14,7 +14,6 @@ import jaxmech as jm
 from experiments.measured_pendulum import double, single, triple
 from experiments.measured_pendulum.__main__ import main
 from experiments.measured_pendulum.convergence import ends
-from experiments.measured_pendulum.rig import Rig
 from experiments.measured_pendulum.study import PENDULUMS, of_authors
 from jaxmech.cli.fit.build import subjects
 from jaxmech.cli.fit.study import FitStudy
@@ -30,16 +29,6 @@ PUBLISHED = {
     "double": (9.7, [4.36, 4.04, 3.43, 12.77]),
     "triple": (3.94, [3.46, 2.63, 1.92, 2.92]),  # of mean 2.73
 }
-
-
-def values(rig: Rig, seed: int = 0) -> dict[str, float]:
-    """Parameters near the initial guess of a fit, sensors included."""
-    draw = np.random.default_rng(seed)
-    near = {name: value * draw.uniform(0.8, 1.2) for name, value in rig.subject.params.items()}
-    return {
-        **near,
-        **{name: 1e-3 * (1 + k) for k, name in enumerate(rig.subject.params) if "zero" in name},
-    }
 
 
 SHORT = """

@@ -22,7 +22,6 @@ from tests.rotations import (
     by_disc_spins,
     by_spins,
     sheared,
-    unit,
 )
 
 FREE = {"J": np.array([1.0, 2.0, 2.5]), "mgl": 0.0}
@@ -369,71 +368,6 @@ def test_single_precision_and_default_steps() -> None:
     sol = jm.simulate(TOP, E.astype(np.float32), w0, TS.astype(np.float32), p)
     assert sol.q.dtype == sol.v.dtype == np.float32
     np.testing.assert_allclose(sol.v, spins(w0, FREE["J"], TS), atol=1e-4)
-
-
-METHODS = [jm.Rodas5P(), jm.RadauIIA5(), jm.RATTLE()]
-
-
-@pytest.mark.parametrize("method", METHODS, ids=lambda m: type(m).__name__)
-def test_other_methods_are_refused(method: Any) -> None:
-    name = type(method).__name__
-    with pytest.raises(ValueError, match=rf"`method`, {name}\(\), must .* w1, w2, w3; use `jm.RK4"):
-        jm.simulate(TOP, E, [0.1, 0.2, 0.3], TS, FREE, method=method)
-
-
-def broken(**changes: Any) -> jm.System:
-    common: dict[str, Any] = {
-        "coordinates": TOP.coordinates,
-        "velocities": SPINS,
-        "kinematics": by_spins,
-    }
-    return jm.System(TOP.lagrangian, **common | changes)
-
-
-BAD = {
-    "without kinematics": ({"kinematics": None}, "`velocities` must come with `kinematics`"),
-    "without names": ({"velocities": ()}, "`kinematics` must come with `velocities`"),
-    "too many": ({"velocities": tuple("abcde")}, "`velocities` must have at most 4 names"),
-    "twice": ({"velocities": ("a", "a", "b")}, "`velocities` must have distinct names"),
-    "a coordinate": ({"velocities": ("e0", "a", "b")}, "must not have the name of a coordinate"),
-    "arguments": ({"kinematics": lambda q, p: q}, r"must be a function of \(q, t, params\)"),
-    "a string": ({"velocities": "abc"}, "`velocities` must be a sequence of names"),
-    "M of no velocities": (
-        {"velocities": (), "kinematics": None, "quasi_mass_and_force": lambda q, u, t, p: (u, u)},
-        "`quasi_mass_and_force` must come with `velocities`",
-    ),
-    "of velocities": (
-        {"invariants": [jm.Nonholonomic(lambda q, v, t, p: v[0], name="v0")]},
-        "`invariants` must hold Holonomic objects",
-    ),
-    "no velocities": (
-        {"velocities": (), "kinematics": None, "invariants": [jm.Holonomic(unit, name="unit")]},
-        "`invariants` must come with `velocities`",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_arguments_are_named(name: str) -> None:
-    changes, message = BAD[name]
-    with pytest.raises((ValueError, TypeError), match=message):
-        broken(**changes)
-
-
-def test_a_bad_matrix_is_named() -> None:
-    def simulated(kinematics: Any) -> Any:
-        return jm.simulate(broken(kinematics=kinematics), E, np.ones(3), TS, FREE)
-
-    with pytest.raises(ValueError, match=r"`kinematics` must have shape \(4, 3\) .*has .*3, 4"):
-        simulated(lambda q, t, p: by_spins(q, t, p).T)
-    with pytest.raises(ValueError, match="full column rank, but its 3 columns have rank 2"):
-        simulated(lambda q, t, p: by_spins(q, t, p) @ jnp.ones((3, 3)).at[0, 0].set(0.0))
-    with pytest.raises(jm.errors.SimulationError, match="NONFINITE at t = 0 s"):
-        simulated(lambda q, t, p: jnp.nan * by_spins(q, t, p))
-    with pytest.raises(ValueError, match=r"`v0` must have shape \(3,\) .*each of w1, w2, w3"):
-        jm.simulate(TOP, E, np.ones(4), TS, FREE)
-    with pytest.raises(ValueError, match="must hold 'scale', which `kinematics` reads"):
-        simulated(lambda q, t, p: p["scale"] * by_spins(q, t, p))
 
 
 def test_a_system_prints_itself_and_can_be_pickled() -> None:

@@ -211,19 +211,3 @@ def test_thinned_rows() -> None:
     few = thinned({"u": rows}, 4, axis=1)["u"]
     assert few.values.shape == (3, 3)
     np.testing.assert_allclose(jax.vmap(lambda u: u(4.5))(few), [4.5, 1.0, 4.5])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (([0.0, 1.0], [1.0, 2.0], "step"), "Argument `interpolation` must be"),
-        (([0.0, 0.0], [1.0, 2.0]), "Argument `ts` must be strictly increasing"),
-        (([0.0], [1.0]), "Argument `ts` must have shape"),
-        (([0.0, 1.0], [1.0, 2.0, 3.0]), "Argument `values` must have shape"),
-        (([0.0, 1.0], [1.0, np.nan]), "Argument `values` must hold finite numbers"),
-        (([0.0, 1.0], [1.0, 2.0], "hold", [0.1]), "Argument `delay` must be a number"),
-    ],
-)
-def test_refusals(arguments: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        jm.Signal(*arguments)

@@ -88,13 +88,6 @@ def test_a_fit_begins_with_the_parameters_of_a_mechanism() -> None:
     assert float(found.params["m"]) == pytest.approx(2.0, rel=1e-6)
 
 
-def test_what_has_no_system_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"such as System\(\.\.\.\), but is 7"):
-        jm.simulate(7, [0.0], [0.0], TS)
-    with pytest.raises(TypeError, match=r"such as System\(\.\.\.\), but is 'pendulum'"):
-        jm.simulate("pendulum", [0.0], [0.0], TS)
-
-
 XML = """
 <mujoco><worldbody><body name="rod"><joint name="hinge" axis="0 1 0"/>
 <inertial pos=".5 0 0" mass="1" diaginertia=".1 .1 .1"/></body></worldbody></mujoco>

@@ -57,13 +57,6 @@ def test_a_system_in_a_notebook() -> None:
     assert "lagrangian, rates" in shown
 
 
-def test_wrong_units() -> None:
-    with pytest.raises(TypeError, match="unit of `x` must be a string such as 'm' or 'rad', but"):
-        jm.System(lambda q, v, t, p: v @ v, coordinates={"x": 3.0})
-    with pytest.raises(ValueError, match="`units` must have names of x, but has 'y'"):
-        jm.System(lambda q, v, t, p: v @ v, coordinates=("x",), units=(("y", "m"),))
-
-
 def test_coordinates_of_joints_have_units() -> None:
     from jaxmech.parts import ground, planar_body, revolute
 

@@ -1,6 +1,5 @@
 """What runs as plain `vmap` is said once, and no error of the compiler reaches a user."""
 
-import importlib
 import warnings
 from typing import Any
 
@@ -14,7 +13,6 @@ from jaxmech.compiler.backends.cpu import program
 from jaxmech.compiler.frontend import primitives
 from jaxmech.utils.caller import forget_shown
 
-explain_module = importlib.import_module("jaxmech.compiler.explain")
 X = jnp.linspace(0.5, 1.5, 12).reshape(3, 4)
 
 
@@ -101,22 +99,3 @@ def test_an_error_in_the_equations_around_a_loop_leaves_the_loop_native(
         "loop of 40 iterations": False,
         "loop's beginning or end": True,
     }
-
-
-def test_a_long_program_for_xla_is_said_before_it_compiles(monkeypatch: Any) -> None:
-    """What is the same for all members is not native code; here ten sines."""
-
-    def swung(x: Any, factor: Any) -> Any:
-        for _ in range(10):
-            factor = jnp.sin(factor)
-        return swinging(x) * factor.sum()
-
-    program = jax.jit(jax.vmap(batched(swung), (0, None)))
-    arguments = X, jnp.ones(100_000)  # too many numbers to be computed within native code
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        program.lower(*arguments)
-    monkeypatch.setattr(explain_module, "LONGEST", 9)
-    jax.clear_caches()
-    with pytest.warns(NativeCodeWarning, match=r"XLA compiles about 10 operations .* `jax.jit`"):
-        program.lower(*arguments)

@@ -11,7 +11,6 @@ from jaxmech.compiler import jacobian
 from jaxmech.compiler.jacobian import dependencies
 
 X = np.random.default_rng(0).uniform(0.5, 1.5, 12)
-LAST = np.eye(12)[-1]
 
 
 def neighbours(x: Any) -> Any:

@@ -60,11 +60,6 @@ def test_the_condition_is_that_of_what_is_solved() -> None:
     assert ldl == pytest.approx(svd**2, rel=1e-3)
 
 
-def test_other_objects_are_refused() -> None:
-    with pytest.raises(TypeError, match="formulations"):
-        compare_formulations(REDUNDANT.system, [0, 1], [0, 0], 0, {}, formulations=["maggi"])
-
-
 def test_operations_are_counted_as_often_as_they_run() -> None:
     def loop(x: jax.Array) -> jax.Array:
         return jax.lax.scan(lambda c, _: (jnp.sin(c) + 1.0, None), x, length=10)[0]

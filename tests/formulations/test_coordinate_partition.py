@@ -351,18 +351,6 @@ def test_a_step_that_is_too_coarse_has_a_status() -> None:
     assert sol.status == Status.PROJECTION_FAILED
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"iterations": 0}, "`iterations` must be a positive integer, but is 0; three are enough"),
-        ({"tolerance": 1.0}, r"`tolerance` must be in \[0, 1\), but is 1.0; leave it out"),
-    ],
-)
-def test_misuse(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        CoordinatePartition(**options)
-
-
 @pytest.mark.slow
 def test_a_batch_runs_as_lanes() -> None:
     def run(q: Any, v: Any) -> Any:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import FixedSteps, Status, System, acceleration, simulate
+from jaxmech import FixedSteps, Status, System, simulate
 from jaxmech.errors import SimulationError
 from jaxmech.formulations import FORMULATIONS, Contravariant, LagrangeFirstKind, Maggi
 from jaxmech.laws import SVD, EquationsOfMotion, UdwadiaKalaba
@@ -267,26 +267,6 @@ def test_trajectories_agree_over_five_seconds(case: Case) -> None:
         assert sol.rank == exact.rank
         np.testing.assert_allclose(sol.q, exact.q, rtol=0, atol=1e-8, err_msg=repr(law))
         np.testing.assert_allclose(sol.v, exact.v, rtol=0, atol=1e-8, err_msg=repr(law))
-
-
-def test_a_law_without_a_singular_form_refuses_with_a_reason() -> None:
-    state, law = (QUATERNION.q, QUATERNION.v), Contravariant()
-    with pytest.raises(ValueError, match="mass matrix is singular"):
-        jax.eval_shape(
-            lambda q, v: acceleration(
-                QUATERNION.system, q, v, 0.0, QUATERNION.params, formulation=law
-            ),
-            *state,
-        )
-    with pytest.raises(ValueError, match=r"choose UdwadiaKalaba\(\)"):
-        simulate(
-            QUATERNION.system,
-            *state,
-            [0.0, 0.1],
-            QUATERNION.params,
-            formulation=law,
-            steps=FixedSteps(1),
-        )
 
 
 @pytest.mark.slow

@@ -17,7 +17,6 @@ from jaxmech import (
     observe,
     simulate,
 )
-from jaxmech.errors import SimulationError
 from jaxmech.formulations import FORMULATIONS, CoordinatePartition
 from jaxmech.laws import UdwadiaKalaba
 from jaxmech.models import make
@@ -287,20 +286,6 @@ def test_a_jammed_slider_has_a_status_and_its_neighbours_go_on() -> None:
         np.testing.assert_array_equal(mixed.v[k], alone.v[k])
     a = -0.1 * 9.81 / (1 + 0.1 * 0.8)
     np.testing.assert_allclose(mixed.q[0, :, 0], 2.0 * ts + 0.5 * a * ts**2, rtol=1e-12)
-
-
-def test_the_message_says_what_to_do() -> None:
-    with pytest.raises(
-        SimulationError, match=r"^NONIDEAL_FAILED at t = 0 s: .*reduce the friction"
-    ):
-        simulate(
-            SLIDER,
-            [0.0, 0.0],
-            [2.0, 0.0],
-            [0.0, 0.1],
-            {"mu": 1.4, "g": 9.81, "c": 0.8},
-            steps=FixedSteps(1),
-        )
 
 
 def test_a_force_that_is_nan_is_not_called_friction() -> None:

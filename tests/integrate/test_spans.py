@@ -239,22 +239,6 @@ def test_spans_of_many_times_are_searched(sign: float) -> None:
     np.testing.assert_allclose(ends, [before, after], atol=1e-13)
 
 
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [
-        ({"max_step": 0.0}, "`max_step` must be a positive time, but is 0.0"),
-        ({"times": [1.0, np.nan]}, "`times` must be a sequence of finite times"),
-        ({"times": 1.0}, r"write \(1.0,\)"),
-    ],
-)
-def test_wrong_settings_name_their_argument(given: Any, text: str) -> None:
-    for kind in (FixedSteps, Adaptive):
-        with pytest.raises(ValueError, match=text):
-            kind(**given)
-    with pytest.raises(TypeError, match=r"steps=jm.FixedSteps\(times=\(1.0,\)\)"):
-        DormandPrince5(times=(1.0,))
-
-
 def test_settings_are_shown_where_they_are_set() -> None:
     assert repr(FixedSteps(2)) == "FixedSteps(per_save=2)"
     steps = FixedSteps(2, times=np.array([1, 2]))

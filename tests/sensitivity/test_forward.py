@@ -89,10 +89,3 @@ def test_a_batch_closes_over_its_own_start() -> None:
         np.testing.assert_allclose(found.q[k], alone.q, rtol=1e-12, atol=1e-14)
     assert found.solution.status.tolist() == [Status.OK, Status.OK, Status.INCONSISTENT]
     assert np.isnan(found.q[2, 1:]).all()
-
-
-def test_refuses_what_has_no_derivative() -> None:
-    with pytest.raises(TypeError, match=r"`theta` must hold floating-point numbers.*int.*2\.0"):
-        sensitivities(MODEL.system, start, {"theta1": 1}, TS, steps=FixedSteps(1))
-    with pytest.raises(ValueError, match=r"`theta` must hold at least one number"):
-        sensitivities(MODEL.system, start, {}, TS, steps=FixedSteps(1))

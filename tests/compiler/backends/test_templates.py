@@ -51,8 +51,3 @@ def test_every_file_is_part_of_a_verified_module() -> None:
     for path in files:
         first = template(path).template.splitlines()[0].strip()
         assert any(first in text for text in texts), path
-
-
-def test_a_missing_parameter_is_an_error() -> None:
-    with pytest.raises(KeyError, match="traits"):
-        template("llvm/ffi_query.ll").substitute()

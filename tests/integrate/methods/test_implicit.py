@@ -168,20 +168,6 @@ def test_redundant_and_nonideal_constraints(kind: Any) -> None:
     assert sol.rank == 1
 
 
-def test_other_laws_are_refused(kind: Any) -> None:
-    name = kind.__name__
-    for formulation, message in (
-        (jm.laws.CoordinatePartition(), f"`formulation` must be left out for `jm.{name}`"),
-        (jm.laws.UdwadiaKalaba(solver=jm.laws.SVD()), "solver that keeps single rows"),
-    ):
-        for steps in (jm.FixedSteps(5), jm.Adaptive()):
-            with pytest.raises(ValueError, match=message):
-                jm.simulate(
-                    DOUBLE.system, DOUBLE.q, DOUBLE.v, [0.0, 0.1], DOUBLE.params,
-                    method=kind(), steps=steps, formulation=formulation,
-                )  # fmt: skip
-
-
 @pytest.mark.slow
 def test_too_few_iterations_are_reported() -> None:
     """With one iteration no step can converge."""

@@ -93,11 +93,6 @@ def test_a_closed_over_traced_value_is_accepted() -> None:
     np.testing.assert_allclose(jax.grad(end)(1.3), difference, rtol=1e-4)
 
 
-def test_iterations_are_a_positive_integer() -> None:
-    with pytest.raises(ValueError, match="`iterations` must be a positive integer"):
-        jm.RATTLE(iterations=0)
-
-
 @pytest.mark.slow
 def test_a_force_of_time_and_position_and_a_moving_constraint_are_accepted() -> None:
     pushed = jm.System(plain, force=lambda q, v, t, p: jnp.cos(t) * q, **FREE)

@@ -118,18 +118,6 @@ def test_a_collision_after_the_first_steps_of_a_trial() -> None:
     np.testing.assert_allclose(sol.events.t_end, exact, rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("ts", "told"),
-    [
-        ([1.0], r"`ts` must have shape \(T,\)"),
-        ([0.0, 2.0, 1.0], r"`ts` must be strictly increasing"),
-    ],
-)
-def test_wrong_times_are_named(ts: Any, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
-        choose_steps(ANGLE, [2.0], [0.0], ts, P)
-
-
 def test_saves_that_are_dense_enough_need_one_step_each() -> None:
     assert choose_steps(ANGLE, [1.0], [0.0], np.linspace(0, 1, 2001), P) == FixedSteps(1)
 

@@ -15,9 +15,8 @@ from experiments.cuda.cases import GENTLE, case, made, states
 from experiments.cuda.host import on_host
 from experiments.cuda.kernels import Called, running
 from jaxmech.compiler import vectorize
-from jaxmech.compiler.backends.cuda.program import BLOCK, MOST_ARRAYS, cuda_program, module
+from jaxmech.compiler.backends.cuda.program import BLOCK, cuda_program, module
 from jaxmech.compiler.frontend.build import function_kernel
-from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.models import CATALOGUE
 from tests.compiler.test_vectorize import FUNCTIONS, batch
 from tests.compiler.test_while import LOOPS, starts
@@ -216,15 +215,3 @@ def test_equal_kernels_have_equal_names_and_others_do_not() -> None:
     x = jnp.ones(3)
     first, again, other = (module(*called(fn, x))[0] for fn in (jnp.sqrt, jnp.sqrt, jnp.abs))
     assert first == again != other
-
-
-def test_a_kernel_too_large_for_a_thread_is_refused() -> None:
-    def long(x: Any) -> Any:
-        _, saved = jax.lax.scan(lambda y, _: (y + 1, y), x, None, length=70_000)
-        return jax.lax.scan(lambda total, y: (total + y, None), x, saved, reverse=True)[0]
-
-    with pytest.raises(UnsupportedError, match="bytes of memory for each thread of a GPU"):
-        cuda_program(*called(long, jnp.ones(3)), 3)
-    many = [jnp.ones(3)] * MOST_ARRAYS
-    with pytest.raises(UnsupportedError, match="501 arrays"):
-        cuda_program(*called(lambda *xs: sum(xs), *many), 3)

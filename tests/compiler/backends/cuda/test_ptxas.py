@@ -52,8 +52,3 @@ def test_loops_that_end_by_a_condition(name: str, dtype: Any) -> None:
         found = ptxas.assembled(text, architecture)
         assert 0 < found.registers <= 255
         assert found.spilled == 0
-
-
-def test_a_refusal_is_reported() -> None:
-    with pytest.raises(ValueError, match="refuses a kernel for sm_80"):
-        ptxas.assembled(".version 6.3\n.target sm_75\nnonsense", "sm_80")
