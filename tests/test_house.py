@@ -254,3 +254,8 @@ def test_the_namespace_of_the_package_is_small() -> None:
     assert all(hasattr(jaxmech, name) for name in shown)
     with pytest.raises(AttributeError, match="has no attribute 'simulatte'"):
         _ = jaxmech.simulatte
+
+
+if __name__ == "__main__":  # python -m tests.test_house: the rooms as they are, for house.toml
+    for name, size in sorted(sizes(sources("jaxmech")).items()):
+        print(f"{name} = {{ lines = {size['lines']}, door = {size['door']} }}")
