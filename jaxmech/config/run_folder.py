@@ -150,8 +150,10 @@ def stored_environment(path: Path) -> dict[str, Any]:
 
 
 def model_name(config: Mapping[str, Any], path: Path) -> str:
-    """The name of the model of a run: of a robot that of its file, else that in its file."""
+    """The name of a run: of its model, of a robot that of its file; else that of its folder."""
     file, _, name = str(config["model"]).rpartition(":")
+    if file and name.lower() in ("mech", "mechanism", "model", "system"):  # which tells nothing
+        return path.resolve().name
     if file or "." not in name:
         return name
     return Path(stored_environment(path).get("model", name)).stem

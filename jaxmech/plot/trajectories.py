@@ -312,12 +312,34 @@ class Shown:
         entries = columns(self.sol.coordinates, self.sol.velocities)
         return self.each(Named(entries, {"q": record.q, "v": record.v}, "the solution")[name])
 
+    def with_jumps(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Times and a column, and where they are drawn as lines its jumps at events, (N, T + J)."""
+        ts, values = [self.ts], [self.column(name)]
+        events = self.sol.events
+        if self.event is None and events is not None and len(ts[0]) <= MOST_LINES:
+            entries = columns(self.sol.coordinates, self.sol.velocities)
+            for record in map(events.__getitem__, events):
+                if record.q_after is not None and record.v_after is not None:
+                    for q, v in ((record.q, record.v), (record.q_after, record.v_after)):
+                        ts.append(self.each(record.t))
+                        states = Named(entries, {"q": q, "v": v}, "the events")
+                        values.append(self.each(states[name]))
+        t = np.concatenate(ts, axis=1)
+        order = np.argsort(t, axis=1, kind="stable")  # what is before a jump comes first
+        return (
+            np.take_along_axis(t, order, 1),
+            np.take_along_axis(np.concatenate(values, axis=1), order, 1),
+        )
+
     def groups(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """The labels and names of panels: columns of the same unit or like size, rates apart."""
         sol = self.sol
         coordinates = shown_coordinates(sol.coordinates)
         states = tuple(x for x in sol.names if f"{INTEGRALS}{x}" in sol.coordinates)
         rates = tuple(x for x in sol.names if x not in {*coordinates, *states})
+        sampled = [x.removesuffix(".sample") for x in states if x.endswith(".sample")]
+        own = tuple(f"{x}.{what}" for x in sampled for what in ("sample", "pending["))
+        states = tuple(x for x in states if not x.startswith(own))  # not what controllers count
         for kind, some in (("coordinates", coordinates), ("rates", rates), ("states", states)):
             labels = [with_unit(name, sol.unit(name)) for name in some]
             sizes = [float(np.sqrt(np.nanmean(self.column(name) ** 2))) for name in some]
@@ -334,7 +356,7 @@ class Shown:
         def draw(ax: Axes) -> None:
             for k, name in enumerate(names[:_MOST_NAMES]):
                 dots = "." if self.event else ""
-                curves(self.ts, self.column(name), order=k, name=name, ax=ax, marker=dots)
+                curves(*self.with_jumps(name), order=k, name=name, ax=ax, marker=dots)
             labelled(ax, "t [s]", label)
             if len(names) > 1 or self.good.sum() > MOST_LINES:
                 legend_beside(ax)

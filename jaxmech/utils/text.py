@@ -137,7 +137,7 @@ def is_slip(a: str, b: str) -> bool:
     """Whether two names differ by one slip of the pen.
 
     Example:
-        >>> [is_slip(*pair.split()) for pair in ("lenght length", "torqe torque", "torquue torque")]
+        >>> [is_slip(*pair.split()) for pair in ("lenght length", "torqe torque", "ll l")]
         [True, True, True]
         >>> [is_slip(*pair.split()) for pair in ("mass1 mass2", "mass_a mass_b", "k_left k_lift")]
         [False, False, True]
@@ -151,16 +151,14 @@ def is_slip(a: str, b: str) -> bool:
 
 def _is_slip_of_word(a: str, b: str) -> bool:
     long, short = (a, b) if len(a) >= len(b) else (b, a)
-    if len(short) < 4 or not (a + b).isalpha():
+    if not (a + b).isalpha() or len(long) > len(short) + 1:
         return False
-    k = next(
-        (k for k, pair in enumerate(zip(long, short, strict=False)) if pair[0] != pair[1]), None
-    )
-    if len(long) == len(short) + 1:
-        k = len(short) if k is None else k
-        doubled = k > 0 and long[k] == long[k - 1]
-        return long[:k] + long[k + 1 :] == short and (doubled or 0 < k < len(short))
-    if len(long) != len(short) or k is None or k == 0:
+    k = next((k for k in range(len(short)) if long[k] != short[k]), len(short))
+    if len(long) > len(short):
+        doubled = k > 0 and long[k] == long[k - 1]  # also of a short word, such as l and ll
+        inside = 0 < k < len(short) and len(short) > 3
+        return long[:k] + long[k + 1 :] == short and (doubled or inside)
+    if len(short) < 4 or k in (0, len(short)):
         return False
     exchanged = long[:k] + long[k + 1 : k + 2] + long[k] + long[k + 2 :]
     inside = k < len(short) - 1

@@ -66,6 +66,29 @@ def test_a_motion_has_its_columns_by_unit_and_its_audit(motion: jm.Solution) -> 
     assert marked == pytest.approx(t[np.isfinite(t)])
 
 
+def test_impacts_are_vertical_and_reach_the_stop() -> None:
+    floor = jm.Unilateral(lambda q, t, p: q[0], restitution=0.5, name="floor")
+    drop = jm.System(lambda q, v, t, p: v @ v / 2 - 9.81 * q[0], [floor], coordinates={"h": "m"})
+    sol = jm.simulate(drop, [1.0], [0.0], jnp.linspace(0, 0.8, 9))
+    panels = sol.plot()
+    height, rate = (panels.axes[name].lines[0].get_xydata() for name in ("h [m]", "h.rate [m/s]"))
+    fall, speed = np.sqrt(2 / 9.81), np.sqrt(2 * 9.81)
+    assert np.nanmin(height[:, 1]) == pytest.approx(0.0, abs=1e-9)
+    jump = rate[np.isclose(rate[:, 0], fall)]
+    np.testing.assert_allclose(jump[[0, -1], 1], [-speed, speed / 2], rtol=1e-6)
+    assert np.all(np.diff(rate[np.isfinite(rate[:, 0]), 0]) >= 0)
+
+
+def test_what_a_controller_counts_is_not_drawn() -> None:
+    plant = jm.System(
+        lambda q, v, t, p: v @ v / 2, force=lambda q, v, t, p: p["u"][None], coordinates={"x": "m"}
+    )
+    spring = jm.Controller(lambda m, mem, t, p: (-4 * m[0][0], mem), 0.05, delay=0.03, name="u")
+    sol = jm.simulate(jm.controlled(plant, spring), [1.0], [0.0], jnp.linspace(0, 1, 11))
+    assert "u.sample" in sol.names
+    assert list(sol.plot().axes)[:3] == ["x [m]", "x.rate [m/s]", "u"]
+
+
 def test_a_batch_is_drawn_by_quantiles_without_those_that_failed(motions: jm.Solution) -> None:
     status = motions.status.at[3].set(Status.NONFINITE)
     failed = eqx.tree_at(lambda sol: sol.status, motions, status)
