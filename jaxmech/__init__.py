@@ -16,14 +16,8 @@ from jaxmech import integrate as integrate
 from jaxmech import laws as laws
 from jaxmech import models as models
 from jaxmech import parts as parts
-from jaxmech.assemble import assemble as assemble
-from jaxmech.constraints import Acceleration as Acceleration
-from jaxmech.constraints import Holonomic as Holonomic
-from jaxmech.constraints import Nonholonomic as Nonholonomic
 from jaxmech.control import Controller as Controller
 from jaxmech.control import controlled as controlled
-from jaxmech.dry_friction import DryFriction as DryFriction
-from jaxmech.formulations import acceleration as acceleration
 from jaxmech.integrate import RATTLE as RATTLE
 from jaxmech.integrate import RK4 as RK4
 from jaxmech.integrate import Adaptive as Adaptive
@@ -36,15 +30,21 @@ from jaxmech.integrate import RadauIIA5 as RadauIIA5
 from jaxmech.integrate import Rodas5P as Rodas5P
 from jaxmech.integrate import Transition as Transition
 from jaxmech.integrate import Tsitouras5 as Tsitouras5
-from jaxmech.observe import observe as observe
-from jaxmech.signal import Signal as Signal
-from jaxmech.simulate import simulate as simulate
-from jaxmech.solution import Solution as Solution
-from jaxmech.stabilization import Baumgarte as Baumgarte
-from jaxmech.stabilization import Projection as Projection
+from jaxmech.laws import acceleration as acceleration
+from jaxmech.run import Solution as Solution
+from jaxmech.run import observe as observe
+from jaxmech.run import simulate as simulate
+from jaxmech.state import Baumgarte as Baumgarte
+from jaxmech.state import Projection as Projection
+from jaxmech.state import assemble as assemble
 from jaxmech.status import Status as Status
+from jaxmech.system import Acceleration as Acceleration
+from jaxmech.system import DryFriction as DryFriction
+from jaxmech.system import Holonomic as Holonomic
+from jaxmech.system import Nonholonomic as Nonholonomic
+from jaxmech.system import Signal as Signal
 from jaxmech.system import System as System
-from jaxmech.unilateral import Unilateral as Unilateral
+from jaxmech.system import Unilateral as Unilateral
 from jaxmech.utils.drawings import DRAWINGS as _DRAWINGS
 
 if TYPE_CHECKING:

@@ -9,6 +9,6 @@ from jaxmech.config.errors import InputError as InputError
 from jaxmech.config.errors import StudyError as StudyError
 from jaxmech.integrate import StepWarning as StepWarning
 from jaxmech.integrate import TimesWarning as TimesWarning
-from jaxmech.simulate import SimulationError as SimulationError
+from jaxmech.run import SimulationError as SimulationError
 from jaxmech.utils.parameters import ParameterWarning as ParameterWarning
 from jaxmech.utils.precision import PrecisionWarning as PrecisionWarning

@@ -195,7 +195,7 @@ SMALL = {
         ("system.py", "from jaxmech.linalg.ldl import LDL", "by the back door of linalg"),
         ("system.py", "from jaxmech import System", "the package itself"),
         ("garden.py", "import jaxmech.system", "no layer"),
-        ("models/model.py", "from jaxmech.formulations import Law", "models must not import"),
+        ("models/model.py", "from jaxmech.laws import Law", "models must not import"),
         ("linalg/ldl.py", "from jaxmech.linalg import LDL", "linalg.ldl -> jaxmech.linalg"),
         ("linalg/ldl.py", "from jaxmech.status import Status", "linalg must not import"),
         ("system.py", "from jaxmech.linalg.ldl import _EPS", "private name"),

@@ -39,10 +39,10 @@ from jaxmech.analysis.symmetry import symmetries as symmetries
 from jaxmech.analysis.symmetry.symmetries import levels as levels
 from jaxmech.analysis.symmetry.symmetries import smallest_change as smallest_change
 from jaxmech.integrate import choose_steps as choose_steps
-from jaxmech.sensitivity import GradientCheck as GradientCheck
-from jaxmech.sensitivity import Sensitivities as Sensitivities
-from jaxmech.sensitivity import check_gradients as check_gradients
-from jaxmech.sensitivity import sensitivities as sensitivities
+from jaxmech.run import GradientCheck as GradientCheck
+from jaxmech.run import Sensitivities as Sensitivities
+from jaxmech.run import check_gradients as check_gradients
+from jaxmech.run import sensitivities as sensitivities
 
 __all__ = [
     "Conserved",

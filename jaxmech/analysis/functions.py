@@ -12,7 +12,7 @@ from jaxtyping import Array
 from jaxmech.analysis.findings import Finding, listed, note, serious
 from jaxmech.analysis.states import State, pose
 from jaxmech.compiler import native_call
-from jaxmech.sensitivity import REMEDY, bad_slopes, functions_of, state_names
+from jaxmech.run import REMEDY, bad_slopes, functions_of, state_names
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.parameters import unread

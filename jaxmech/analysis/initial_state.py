@@ -11,13 +11,10 @@ import numpy as np
 from jaxmech.analysis.findings import Finding, listed, note, serious
 from jaxmech.analysis.row_dependence import dependences, independence, owners, without_rows
 from jaxmech.analysis.states import Pose, State, moved, pose
-from jaxmech.assemble import assemble
-from jaxmech.consistency import Violation, near, violations
-from jaxmech.dry_friction import DryFriction
 from jaxmech.integrate import Gaps
 from jaxmech.linalg import unit
-from jaxmech.properties import mass_scale
-from jaxmech.system import System
+from jaxmech.state import assemble
+from jaxmech.system import DryFriction, System, Violation, mass_scale, near, violations
 from jaxmech.utils.arrays import HostArray
 
 NEARBY = 6  # number of states around a state

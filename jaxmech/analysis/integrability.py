@@ -17,9 +17,8 @@ from jaxtyping import Array
 
 from jaxmech.analysis.findings import Finding, listed, note
 from jaxmech.analysis.states import State
-from jaxmech.constraints import Nonholonomic
 from jaxmech.linalg import unit
-from jaxmech.system import Params, System
+from jaxmech.system import Nonholonomic, Params, System
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.probing import wide

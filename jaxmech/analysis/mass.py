@@ -13,8 +13,7 @@ from jaxmech.analysis.states import Pose, State
 from jaxmech.compiler import native_call
 from jaxmech.linalg import unit
 from jaxmech.parts import MassAndForce
-from jaxmech.properties import mass_scale, singular_mass
-from jaxmech.system import Params, System
+from jaxmech.system import Params, System, mass_scale, singular_mass
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.jit_cache import jit_of
 

@@ -22,10 +22,8 @@ from jaxmech.analysis.findings import Finding, listed, note, serious, warning
 from jaxmech.analysis.row_dependence import Dependence, dependences, independence, owners, removable
 from jaxmech.analysis.states import Pose
 from jaxmech.compiler import native_call
-from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.linalg import unit
-from jaxmech.properties import mass_scale
-from jaxmech.system import Params, System
+from jaxmech.system import Holonomic, Nonholonomic, Params, System, mass_scale
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.jit_cache import jit_of
 

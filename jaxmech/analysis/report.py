@@ -9,7 +9,7 @@ from jaxmech.analysis.redundancy import Ranks
 from jaxmech.analysis.row_dependence import Dependence
 from jaxmech.analysis.short_run import Slope
 from jaxmech.compiler import Explanation
-from jaxmech.consistency import Violation
+from jaxmech.system import Violation
 from jaxmech.utils.text import html_table, titled_lines
 
 

@@ -13,8 +13,7 @@ from jaxmech.analysis.findings import Finding, serious, warning
 from jaxmech.analysis.states import State
 from jaxmech.compiler import Explanation, explain
 from jaxmech.integrate import FixedSteps, Scheme, StepState, step
-from jaxmech.sensitivity import consistent_change
-from jaxmech.simulate import simulate
+from jaxmech.run import consistent_change, simulate
 from jaxmech.system import Params, System
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_positive_integer

@@ -14,12 +14,16 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import native_call
-from jaxmech.consistency import constraint_jacobians
 from jaxmech.linalg import row_weights, unit, weighted_gram
-from jaxmech.properties import mass_scale
-from jaxmech.rates import in_rates
-from jaxmech.subjects import Subject, with_params
-from jaxmech.system import Params, System
+from jaxmech.system import (
+    Params,
+    Subject,
+    System,
+    constraint_jacobians,
+    in_rates,
+    mass_scale,
+    with_params,
+)
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_finite
 from jaxmech.utils.jit_cache import jit_of

@@ -29,10 +29,8 @@ from jaxmech.analysis.report import Equations, Structure
 from jaxmech.analysis.short_run import ShortRun, lanes_findings, lanes_of, slope_findings, slopes
 from jaxmech.analysis.states import State, checked_in_rates, moved, pose
 from jaxmech.compiler import why_not
-from jaxmech.consistency import violations
-from jaxmech.formulations import acceleration
-from jaxmech.subjects import Subject, with_params
-from jaxmech.system import Params, System
+from jaxmech.laws import acceleration
+from jaxmech.system import Params, Subject, System, violations, with_params
 from jaxmech.utils.checks import require_kind, with_standard_promotion
 
 

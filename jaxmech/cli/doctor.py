@@ -13,7 +13,7 @@ from jaxmech.compiler import cache_folder
 from jaxmech.config import environment
 from jaxmech.integrate import FixedSteps
 from jaxmech.models import pendulum
-from jaxmech.simulate import simulate
+from jaxmech.run import simulate
 from jaxmech.utils.precision import USE_FLOAT64
 from jaxmech.utils.text import titled_lines
 

@@ -12,13 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.assemble import assemble
 from jaxmech.config import Subject, load
 from jaxmech.config.errors import InputError, Problem, StudyError
-from jaxmech.constraints import Acceleration
 from jaxmech.models import CATALOGUE, Model
-from jaxmech.properties import require_entries
-from jaxmech.system import System
+from jaxmech.state import assemble
+from jaxmech.system import Acceleration, System, require_entries
 from jaxmech.utils.checks import require_finite
 from jaxmech.utils.text import not_one_of
 

@@ -20,9 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.config.load import Subject
-from jaxmech.dry_friction import DryFriction
-from jaxmech.system import Params, System
-from jaxmech.unilateral import Unilateral
+from jaxmech.system import DryFriction, Params, System, Unilateral
 from jaxmech.utils.digests import jaxpr_texts, sha256, sources_digest
 from jaxmech.utils.trees import as_dtype
 

@@ -23,8 +23,7 @@ from jaxmech.interop import as_model, model_of
 from jaxmech.interop.mujoco import KINDS, Robot, from_mjcf
 from jaxmech.models import CATALOGUE, Model
 from jaxmech.parts import Mechanism
-from jaxmech.signal import Signal
-from jaxmech.system import System
+from jaxmech.system import Signal, System
 from jaxmech.utils.text import not_one_of
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from jaxmech import integrate
 from jaxmech.config.errors import Problem
 from jaxmech.linalg import LDL, QR, SVD, AbstractSolver
-from jaxmech.stabilization import AbstractStabilization, Baumgarte, Free, Projection
+from jaxmech.state import AbstractStabilization, Baumgarte, Free, Projection
 
 NAME = str | int  # of a column
 NUMBER_OR_NAME = float | str  # of a parameter

@@ -25,7 +25,7 @@ def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
     """Convert a dataclass to plain data as in its TOML file, or raise a StudyError.
 
     Example:
-        >>> from jaxmech.stabilization import AbstractStabilization, Projection
+        >>> from jaxmech.state import AbstractStabilization, Projection
         >>> plain(Projection(), AbstractStabilization)
         {'name': 'projection', 'iterations': 2, 'solver': 'ldl'}
     """
@@ -79,7 +79,7 @@ def structure(data: Any, kind: type[Config]) -> Config:
     """Convert the plain data of a TOML file to a dataclass, or raise a StudyError.
 
     Example:
-        >>> from jaxmech.stabilization import AbstractStabilization
+        >>> from jaxmech.state import AbstractStabilization
         >>> structure({"name": "baumgarte", "alpha": 5, "beta": 5}, AbstractStabilization)
         Baumgarte(alpha=5.0, beta=5.0)
     """

@@ -20,10 +20,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import jacobian
-from jaxmech.consistency import near
 from jaxmech.linalg import QR, Metric, matvec, max_abs, metric, min_norm_solve
-from jaxmech.nearest import some_direction
-from jaxmech.system import Params, System
+from jaxmech.state import some_direction
+from jaxmech.system import Params, System, near
 
 TURN = 0.5  # largest change of J in a step, relative to J
 MOVE = 0.5  # largest change of a coordinate in a step, in extents

@@ -20,9 +20,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.constraints import Acceleration, Holonomic, rate
-from jaxmech.stabilization import Baumgarte
-from jaxmech.system import Params
+from jaxmech.state import Baumgarte
+from jaxmech.system import Acceleration, Holonomic, Params, rate
 from jaxmech.utils.checks import require_function, require_kind
 
 

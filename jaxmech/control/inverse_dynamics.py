@@ -20,16 +20,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.consistency import extents_at, near_rates, on_constraints, violations
 from jaxmech.control.servo import Actuators, checked_actuators, directions, require_ideal
-from jaxmech.first_order import require_no_states
 from jaxmech.linalg import QR, cholesky, matvec, min_norm_solve
-from jaxmech.properties import with_mass_rank
-from jaxmech.rates import in_rates
-from jaxmech.stabilization import metric_mass
-from jaxmech.subjects import Subject, with_params
-from jaxmech.system import Params, System
-from jaxmech.unilateral import require_no_gaps
+from jaxmech.state import metric_mass
+from jaxmech.system import (
+    Params,
+    Subject,
+    System,
+    extents_at,
+    in_rates,
+    near_rates,
+    on_constraints,
+    require_no_gaps,
+    require_no_states,
+    violations,
+    with_mass_rank,
+    with_params,
+)
 from jaxmech.utils.checks import (
     is_known,
     naming_missing,

@@ -19,8 +19,6 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import native_call
-from jaxmech.consistency import extents_at
-from jaxmech.constraints import Holonomic
 from jaxmech.control.branch import (
     DrivenLevel,
     DrivenPose,
@@ -33,10 +31,16 @@ from jaxmech.control.branch import (
 )
 from jaxmech.control.kinematics_result import Kinematics, KinematicStatus, require_reached
 from jaxmech.control.servo import require_ideal
-from jaxmech.first_order import require_no_states
-from jaxmech.rates import in_rates
-from jaxmech.subjects import Subject, with_params
-from jaxmech.system import Params, System
+from jaxmech.system import (
+    Holonomic,
+    Params,
+    Subject,
+    System,
+    extents_at,
+    in_rates,
+    require_no_states,
+    with_params,
+)
 from jaxmech.utils.checks import (
     coordinate_indices,
     is_known,

@@ -9,9 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy.typing import NDArray
 
-from jaxmech.consistency import extents_at
 from jaxmech.control.branch import DrivenLevel
-from jaxmech.system import Params, System
+from jaxmech.system import Params, System, extents_at
 from jaxmech.utils.checks import coordinate_indices, is_known
 
 

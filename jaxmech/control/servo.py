@@ -18,12 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmech.constraints import AbstractConstraint
-from jaxmech.first_order import padded
-from jaxmech.formulations import UdwadiaKalaba
+from jaxmech.laws import UdwadiaKalaba
 from jaxmech.linalg import matvec, min_norm_solve
-from jaxmech.properties import with_mass_rank
-from jaxmech.system import Params, System
+from jaxmech.system import AbstractConstraint, Params, System, padded, with_mass_rank
 from jaxmech.utils.checks import coordinate_indices, is_known, require_kind
 from jaxmech.utils.jit_cache import jit_of
 
@@ -51,7 +48,7 @@ class Servo:
         ValueError: if a name is not a coordinate, or the plant has a `nonideal` force.
 
     Example:
-        >>> from jaxmech.constraints import Acceleration
+        >>> from jaxmech.system import Acceleration
         >>> def cart_and_pole(q, v, t, p):  # the pole stands upright at angle 0
         ...     kinetic = v[0] ** 2 + v[0] * v[1] * jnp.cos(q[1]) + 0.5 * v[1] ** 2
         ...     return kinetic - 9.81 * jnp.cos(q[1])

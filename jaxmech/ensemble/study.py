@@ -30,9 +30,9 @@ from jaxmech.ensemble.statistics import (
     Worst,
 )
 from jaxmech.ensemble.statistics.worst import AUDIT, Audit
-from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_and_steps
-from jaxmech.stabilization import AbstractStabilization, Projection
+from jaxmech.laws import UdwadiaKalaba
+from jaxmech.state import AbstractStabilization, Projection
 from jaxmech.utils.text import doc, not_one_of, setting
 
 Method = Literal[

@@ -35,8 +35,7 @@ from jaxmech.parts import (
     reads_parameters,
     require_possible,
 )
-from jaxmech.rates import in_rates
-from jaxmech.system import Params, System
+from jaxmech.system import Params, System, in_rates
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_finite, require_kind, require_seed
 from jaxmech.utils.precision import USE_FLOAT64

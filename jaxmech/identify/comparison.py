@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.assemble import Start
 from jaxmech.identify.identifiable import Identifiable
 from jaxmech.identify.problem.least_squares import Observe
 from jaxmech.identify.result import Fit
 from jaxmech.parts import Joint, Mechanism, friction
+from jaxmech.state import Start
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_kind, require_positive, require_sequence
 

@@ -10,8 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxmech.assemble import Start
-from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.identify.data.recording import Recording, named, require_same_sensors
 from jaxmech.identify.data.segments import Shooting
 from jaxmech.identify.identifiable import Identifiable, InitialStates, MapLike, Optimizer, Settings
@@ -33,9 +31,9 @@ from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.problem.steps import with_steps
 from jaxmech.identify.result import Fit
 from jaxmech.integrate import AbstractMethod, AbstractSteps
-from jaxmech.stabilization import AbstractStabilization, Projection
-from jaxmech.subjects import Subject
-from jaxmech.system import Params
+from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
+from jaxmech.state import AbstractStabilization, Projection, Start
+from jaxmech.system import Params, Subject
 
 
 def fit(

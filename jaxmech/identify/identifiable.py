@@ -8,9 +8,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from jaxmech.assemble import Start
 from jaxmech.config import digest, system_digests
-from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import Shooting
@@ -19,9 +17,9 @@ from jaxmech.identify.optimize.trust_region import TrustRegion
 from jaxmech.identify.problem.least_squares import Observe
 from jaxmech.identify.problem.noise import AR1, AbstractLoss
 from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_and_steps
-from jaxmech.stabilization import AbstractStabilization, Projection
-from jaxmech.subjects import Subject, with_params
-from jaxmech.system import Params
+from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
+from jaxmech.state import AbstractStabilization, Projection, Start
+from jaxmech.system import Params, Subject, with_params
 from jaxmech.utils.checks import require_function, require_kind
 from jaxmech.utils.text import setting
 from jaxmech.utils.traces import first_equal

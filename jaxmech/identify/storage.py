@@ -20,7 +20,7 @@ import numpy as np
 from jaxmech.config import npz, write_whole
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.result import Fit, Information, Noise, Optimization, Predicted
-from jaxmech.signal import Signal
+from jaxmech.system import Signal
 
 _KIND = "jaxmech fit"
 _VERSION = 4

@@ -6,16 +6,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.consistency import finite_extents, levels_are_met, levels_of
-from jaxmech.equations import EquationsOfMotion
-from jaxmech.formulations import Law
 from jaxmech.integrate.events.contacts import touching_at_start
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.laws import Law
 from jaxmech.linalg import LDL, matvec, max_abs
 from jaxmech.status import Status
-from jaxmech.system import Params
+from jaxmech.system import EquationsOfMotion, Params, finite_extents, levels_are_met, levels_of
 
 
 def begin_run(

@@ -21,9 +21,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from jaxmech.first_order import largest, spread
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
-from jaxmech.system import System
+from jaxmech.system import System, largest, spread
 
 STATES = 4  # states in a divided difference
 _HIGHEST = 5  # order of a method whose error they can estimate

@@ -28,10 +28,9 @@ from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import NO_TIMES, AnyInterval, StepSegments, segments, within
 from jaxmech.integrate.step import StepState, step
 from jaxmech.integrate.trajectory import SavedStates, Trajectory, at_saves
-from jaxmech.properties import Drive
-from jaxmech.stabilization import Projection
+from jaxmech.state import Projection
 from jaxmech.status import Status
-from jaxmech.system import Params
+from jaxmech.system import Drive, Params
 from jaxmech.utils.arrays import AnyArray
 
 

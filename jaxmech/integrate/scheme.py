@@ -9,9 +9,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.constraints import Acceleration
-from jaxmech.equations import EquationsOfMotion
-from jaxmech.formulations import AbstractFormulation, Law, Partition, UdwadiaKalaba, solve_law
 from jaxmech.integrate.methods.runge_kutta import (
     AbstractMethod,
     AbstractPair,
@@ -20,10 +17,24 @@ from jaxmech.integrate.methods.runge_kutta import (
 from jaxmech.integrate.spans import AnyInterval
 from jaxmech.integrate.steps import AbstractSteps, Adaptive, FixedSteps, method_and_steps
 from jaxmech.integrate.switches import gap_count, with_shared_rows, without_last
-from jaxmech.properties import Drive, drive_of, singular_mass
-from jaxmech.quasi_velocities import require_plain_velocities
-from jaxmech.stabilization import AbstractStabilization, Free, Projection, RowsBefore
-from jaxmech.system import Params, System
+from jaxmech.laws import (
+    AbstractFormulation,
+    Law,
+    Partition,
+    UdwadiaKalaba,
+    solve_law,
+)
+from jaxmech.state import AbstractStabilization, Free, Projection, RowsBefore
+from jaxmech.system import (
+    Acceleration,
+    Drive,
+    EquationsOfMotion,
+    Params,
+    System,
+    drive_of,
+    require_plain_velocities,
+    singular_mass,
+)
 from jaxmech.utils.checks import require_kind
 from jaxmech.utils.probing import depends_on
 

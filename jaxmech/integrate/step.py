@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.consistency import extents_at
 from jaxmech.integrate.checks import first_that_holds
 from jaxmech.integrate.methods.explicit_stages import StageSums, SumWeights, sum_stages
 from jaxmech.integrate.methods.implicit import AbstractImplicit, ImplicitStep, rounding
@@ -16,9 +15,9 @@ from jaxmech.integrate.methods.rattle import RATTLE, Advance, StepStart
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKutta
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.switches import gap_count
-from jaxmech.stabilization import RowsBefore
+from jaxmech.state import RowsBefore
 from jaxmech.status import Status
-from jaxmech.system import Params
+from jaxmech.system import Params, extents_at
 from jaxmech.utils.jit_cache import jit_of
 
 
@@ -54,7 +53,7 @@ def step(
 ) -> tuple[StepState, StepInfo]:  # fmt: skip
     """The state after one step of size h, and the checks of the step.
 
-    `extents` are those of the coordinates (`jaxmech.consistency`), by default at the start.
+    `extents` are those of the coordinates (`jaxmech.system.consistency`), by default at the start.
     """
     if extents is None:
         extents = extents_at(scheme.system, state.q, state.v, state.t, params)

@@ -12,10 +12,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from jaxmech.constraints import AbstractConstraint, Holonomic
-from jaxmech.dry_friction import Component
 from jaxmech.integrate.spans import Timed
-from jaxmech.system import Params, System
+from jaxmech.system import AbstractConstraint, Component, Holonomic, Params, System
 from jaxmech.utils.checks import naming_missing
 from jaxmech.utils.jit_cache import kept_by
 

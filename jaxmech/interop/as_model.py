@@ -5,10 +5,10 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.assemble import assemble
 from jaxmech.geometry import Geometry
 from jaxmech.models import Model, Values, vector
 from jaxmech.parts import Mechanism, Start
+from jaxmech.state import assemble
 from jaxmech.system import System
 
 

@@ -17,9 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.constraints import AbstractConstraint, Holonomic, Nonholonomic
-from jaxmech.equations import generalized_force
-from jaxmech.system import System
+from jaxmech.system import AbstractConstraint, Holonomic, Nonholonomic, System, generalized_force
 
 
 def _mechanics() -> Any:

@@ -47,10 +47,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from jaxmech.constraints import Holonomic
 from jaxmech.geometry import coil, line, outline
 from jaxmech.models.model import Model, Values, vector
-from jaxmech.system import System
+from jaxmech.system import Holonomic, System
 
 Vector = Float[Array, " 7"]
 Point = Float[Array, " 2"]

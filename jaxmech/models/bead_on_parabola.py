@@ -26,9 +26,8 @@ Known facts:
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmech.constraints import Holonomic
 from jaxmech.models.model import Model, Values, vector
-from jaxmech.system import System
+from jaxmech.system import Holonomic, System
 
 Vector = Float[Array, " 2"]
 

@@ -34,10 +34,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmech.constraints import Holonomic
 from jaxmech.geometry import line
 from jaxmech.models.model import Model, Values
-from jaxmech.system import System
+from jaxmech.system import Holonomic, System
 
 Vector = Float[Array, " n"]
 

@@ -31,10 +31,9 @@ edge and w = theta':
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmech.constraints import Nonholonomic
 from jaxmech.geometry import line, outline
 from jaxmech.models.model import Model, Values, vector
-from jaxmech.system import System
+from jaxmech.system import Nonholonomic, System
 
 Vector = Float[Array, " 3"]
 

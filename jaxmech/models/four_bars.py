@@ -36,10 +36,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from jaxmech.constraints import Holonomic
 from jaxmech.geometry import line
 from jaxmech.models.model import Model, Values
-from jaxmech.system import System
+from jaxmech.system import Holonomic, System
 
 Vector = Float[Array, " n"]
 

@@ -31,10 +31,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech import meshes
-from jaxmech.constraints import Holonomic
 from jaxmech.geometry import line, solid
 from jaxmech.models.model import Model, Values, vector
-from jaxmech.system import System
+from jaxmech.system import Holonomic, System
 
 Quaternion = Float[Array, " 4"]
 

@@ -31,10 +31,9 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmech.constraints import Holonomic
 from jaxmech.geometry import coil
 from jaxmech.models.model import Model, Values, vector
-from jaxmech.system import System
+from jaxmech.system import Holonomic, System
 
 Vector = Float[Array, " 3"]
 

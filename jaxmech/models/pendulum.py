@@ -32,10 +32,9 @@ Known facts:
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmech.constraints import Holonomic
 from jaxmech.geometry import line
 from jaxmech.models.model import Model, Values
-from jaxmech.system import System
+from jaxmech.system import Holonomic, System
 
 Vector = Float[Array, " 2"]
 

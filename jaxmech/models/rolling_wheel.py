@@ -36,10 +36,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech import meshes
-from jaxmech.constraints import Nonholonomic
 from jaxmech.geometry import solid
 from jaxmech.models.model import Model, Values, vector
-from jaxmech.system import System
+from jaxmech.system import Nonholonomic, System
 
 Vector = Float[Array, " 4"]
 

@@ -7,8 +7,6 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.constraints import Holonomic
-from jaxmech.dry_friction import DryFriction
 from jaxmech.parts.body import Load, sum_of_loads
 from jaxmech.parts.dynamics import MassAndForce
 from jaxmech.parts.forces.elements import (
@@ -27,8 +25,7 @@ from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
 from jaxmech.parts.kinematics.tree import Spins, spanning_tree
 from jaxmech.parts.values import Reader
-from jaxmech.system import System
-from jaxmech.unilateral import Unilateral
+from jaxmech.system import DryFriction, Holonomic, System, Unilateral
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.constraints import AbstractConstraint
 from jaxmech.parts.body import AbstractBody, Start
 from jaxmech.parts.body_motions import BodyMotions
 from jaxmech.parts.equations import system_of
@@ -29,8 +28,7 @@ from jaxmech.parts.validation import (
 )
 from jaxmech.parts.values import Value
 from jaxmech.parts.visuals import Visual
-from jaxmech.properties import function_values
-from jaxmech.system import System
+from jaxmech.system import AbstractConstraint, System, function_values
 from jaxmech.utils.checks import require_kind
 from jaxmech.utils.parameters import warn_of_slips
 from jaxmech.utils.trees import as_dtype

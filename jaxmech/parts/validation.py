@@ -7,15 +7,13 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jaxmech.constraints import AbstractConstraint
-from jaxmech.dry_friction import DryFriction
 from jaxmech.parts.body import AbstractBody, Ground
 from jaxmech.parts.forces.elements import AbstractForce, AbstractTerm, Gravity
 from jaxmech.parts.forces.in_joints import CoordinateForce
 from jaxmech.parts.joint_equations import AbstractPosition, AbstractVelocity
 from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.values import Reader
-from jaxmech.unilateral import Unilateral
+from jaxmech.system import AbstractConstraint, DryFriction, Unilateral
 from jaxmech.utils.text import capital
 
 AnyJoint = Joint | AbstractConstraint | Unilateral | DryFriction

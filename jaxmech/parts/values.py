@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.signal import Signal
+from jaxmech.system import Signal
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.checks import is_known, naming_missing, require_function
 from jaxmech.utils.text import capital

@@ -30,7 +30,7 @@ from jaxmech.plot.motions import Display, clock, display_of, extent
 from jaxmech.plot.panels import STYLE
 from jaxmech.plot.paths import dimension, trail_names
 from jaxmech.plot.scene import Scene, new_axes
-from jaxmech.solution import Solution
+from jaxmech.run import Solution
 from jaxmech.utils.checks import require_positive_integer
 
 VIDEO = (".mp4", ".mov", ".webm", ".mkv", ".avi")

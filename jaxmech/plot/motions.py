@@ -17,7 +17,7 @@ from jaxmech.geometry import Geometry
 from jaxmech.models import Model
 from jaxmech.parts import Mechanism
 from jaxmech.plot.paths import Track, bounds, moving, points_of, shapes_at
-from jaxmech.solution import Solution
+from jaxmech.run import Solution
 from jaxmech.system import Params, System
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import require_positive

@@ -29,7 +29,7 @@ from jaxmech.plot.panels import (
     share_time,
     shown_figure,
 )
-from jaxmech.solution import Solution
+from jaxmech.run import Solution
 from jaxmech.status import succeeded
 from jaxmech.utils.units import (
     INTEGRALS,

@@ -20,7 +20,7 @@ from jaxmech import (
 )
 from jaxmech.analysis import Dependence, Severity, ShortRun, Structure, structure
 from jaxmech.compiler import explain, off
-from jaxmech.simulate import SimulationError
+from jaxmech.run import SimulationError
 from tests.small import PENDULUM, QUATERNION, REDUNDANT, rod
 
 REST = np.zeros(2)

@@ -26,7 +26,7 @@ from jaxmech.ensemble import (
 )
 from jaxmech.integrate import RK4, AbstractSteps, Midpoint
 from jaxmech.linalg import LDL, AbstractSolver
-from jaxmech.stabilization import AbstractStabilization, Baumgarte, Free, Projection
+from jaxmech.state import AbstractStabilization, Baumgarte, Free, Projection
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = """\

@@ -13,7 +13,7 @@ import pytest
 from jaxmech import FixedSteps, Holonomic, Nonholonomic, System, acceleration, observe, simulate
 from jaxmech.control.given_motion import given_motion
 from jaxmech.control.servo import Servo
-from jaxmech.stabilization import Baumgarte
+from jaxmech.state import Baumgarte
 from tests.control.test_inverse_dynamics import CART, CART_PARAMS
 from tests.small import PENDULUM, along
 

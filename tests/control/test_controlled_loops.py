@@ -13,11 +13,11 @@ from jaxmech import Controller, FixedSteps, Recording, System, controlled, fit, 
 from jaxmech.cli.main import main
 from jaxmech.config.environment import system_digests
 from jaxmech.config.toml import read
-from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.identify import Shooting, load_fit
 from jaxmech.parts import Mechanism, gravity, ground, planar_body, revolute
 from jaxmech.parts.forces import coordinate_force
-from jaxmech.sensitivity import sensitivities
+from jaxmech.run import sensitivities
+from jaxmech.system import Holonomic, Nonholonomic
 from tests.control.test_sampled import LATE, PENDULUM, torque
 
 TS = np.linspace(0.0, 0.5, 26)

@@ -10,7 +10,7 @@ import pytest
 import jaxmech as jm
 from jaxmech import Adaptive, FixedSteps, simulate
 from jaxmech.analysis import choose_steps
-from jaxmech.properties import Drive, drive_of
+from jaxmech.system import Drive, drive_of
 
 # Where no times are named, the drives start within steps on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::jaxmech.errors.TimesWarning")

@@ -7,10 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech.constraints import Holonomic
-from jaxmech.formulations import acceleration
+from jaxmech.laws import acceleration
 from jaxmech.models import CATALOGUE, Model, make
-from jaxmech.system import System
+from jaxmech.system import Holonomic, System
 
 DRAWS = range(3)
 motion_at = jax.jit(acceleration, static_argnums=0)

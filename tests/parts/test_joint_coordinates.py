@@ -10,8 +10,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from jaxmech.formulations import UdwadiaKalaba, acceleration
-from jaxmech.formulations.observation import observed_at
+from jaxmech.laws import UdwadiaKalaba, acceleration, observed_at
 from jaxmech.parts.vectors import product
 
 PARAMS = {"l": 0.4, "m": 1.3, "k": 20.0, "a": jnp.asarray([0.1, 0.2, 0.97])}

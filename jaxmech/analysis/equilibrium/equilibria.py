@@ -12,8 +12,7 @@ from jaxmech.analysis.equilibrium.equilibrium import equilibrium, solve
 from jaxmech.analysis.equilibrium.problem import prepared
 from jaxmech.analysis.equilibrium.result import Equilibrium, EquilibriumStatus, Stability
 from jaxmech.analysis.symmetry.symmetries import Symmetries
-from jaxmech.subjects import Subject, with_params
-from jaxmech.system import Params, System
+from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.checks import (
     require_finite,
     require_positive_integer,

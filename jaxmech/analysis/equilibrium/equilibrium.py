@@ -30,9 +30,7 @@ from jaxmech.analysis.stability.linearize import NOTHING, linearized
 from jaxmech.analysis.states import State
 from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.compiler import jacobian, native_call
-from jaxmech.consistency import violations
-from jaxmech.subjects import Subject, with_params
-from jaxmech.system import Params
+from jaxmech.system import Params, Subject, violations, with_params
 from jaxmech.utils.checks import (
     is_known,
     with_standard_promotion,

@@ -25,15 +25,18 @@ from jaxmech.analysis.stability.balance import (
 )
 from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.analysis.symmetry.symmetries import symmetries as find
-from jaxmech.consistency import reach
-from jaxmech.constraints import Holonomic
-from jaxmech.first_order import padded
 from jaxmech.linalg import column_space_projector, matvec, unit_rows
-from jaxmech.properties import reads_integrals
-from jaxmech.quasi_velocities import Rates
-from jaxmech.rates import in_rates
-from jaxmech.system import Params, System
-from jaxmech.unilateral import require_no_gaps
+from jaxmech.system import (
+    Holonomic,
+    Params,
+    Rates,
+    System,
+    in_rates,
+    padded,
+    reach,
+    reads_integrals,
+    require_no_gaps,
+)
 from jaxmech.utils.checks import (
     coordinate_indices,
     is_known,

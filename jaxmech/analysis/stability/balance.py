@@ -12,13 +12,18 @@ from jaxtyping import Array, Float
 
 from jaxmech.analysis.states import State
 from jaxmech.compiler import jacobian, native_call
-from jaxmech.consistency import constraint_jacobians, violations
-from jaxmech.constraints import Acceleration
-from jaxmech.first_order import without_states
-from jaxmech.formulations import acceleration
+from jaxmech.laws import acceleration
 from jaxmech.linalg import unit
-from jaxmech.properties import constrains_states, reads_integrals
-from jaxmech.system import Params, System
+from jaxmech.system import (
+    Acceleration,
+    Params,
+    System,
+    constrains_states,
+    constraint_jacobians,
+    reads_integrals,
+    violations,
+    without_states,
+)
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.probing import cached_by_shapes, generic, outside_traces
 from jaxmech.utils.tracers import actual

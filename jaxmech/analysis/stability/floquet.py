@@ -18,13 +18,9 @@ from jaxmech.analysis.stability.linearization import Linearization
 from jaxmech.analysis.stability.linearize import NOTHING, linearized
 from jaxmech.analysis.states import State, checked_in_rates
 from jaxmech.integrate import RK4, AbstractMethod, FixedSteps
-from jaxmech.properties import reads_integrals
-from jaxmech.sensitivity import Sensitivities, sensitivities
-from jaxmech.solution import Solution
+from jaxmech.run import Sensitivities, Solution, sensitivities
 from jaxmech.status import Status
-from jaxmech.subjects import Subject
-from jaxmech.system import Params, System
-from jaxmech.unilateral import require_no_gaps
+from jaxmech.system import Params, Subject, System, reads_integrals, require_no_gaps
 from jaxmech.utils.checks import (
     coordinate_indices,
     require_positive,

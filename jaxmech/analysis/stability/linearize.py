@@ -36,9 +36,7 @@ from jaxmech.analysis.states import State, checked_in_rates
 from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.analysis.symmetry.symmetries import symmetries as find
 from jaxmech.compiler import native_call
-from jaxmech.subjects import Subject
-from jaxmech.system import Params, System
-from jaxmech.unilateral import require_no_gaps
+from jaxmech.system import Params, Subject, System, require_no_gaps
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
 

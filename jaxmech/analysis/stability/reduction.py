@@ -38,10 +38,8 @@ from jaxmech.analysis.stability.balance import (
     row_order,
 )
 from jaxmech.analysis.states import State
-from jaxmech.consistency import reach
-from jaxmech.constraints import Nonholonomic
 from jaxmech.linalg import QR, column_space_projector, matvec, metric, null_basis
-from jaxmech.system import System
+from jaxmech.system import Nonholonomic, System, reach
 from jaxmech.utils.probing import depends_on
 
 

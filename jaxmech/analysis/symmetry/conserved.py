@@ -28,12 +28,9 @@ from jaxmech.analysis.symmetry.symmetries import (
     null_vectors,
     outside_span,
 )
-from jaxmech.first_order import without_states
-from jaxmech.formulations import acceleration
-from jaxmech.properties import with_mass_rank
-from jaxmech.solution import Solution
-from jaxmech.subjects import Subject, with_params
-from jaxmech.system import Params, System
+from jaxmech.laws import acceleration
+from jaxmech.run import Solution
+from jaxmech.system import Params, Subject, System, with_mass_rank, with_params, without_states
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_function, with_standard_promotion
 

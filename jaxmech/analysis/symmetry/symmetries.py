@@ -26,12 +26,16 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.analysis.states import checked_in_rates
-from jaxmech.consistency import constraint_jacobians, reach
-from jaxmech.constraints import Acceleration
 from jaxmech.linalg import min_norm_solve, unit
-from jaxmech.properties import reads_integrals
-from jaxmech.subjects import Subject
-from jaxmech.system import Params, System
+from jaxmech.system import (
+    Acceleration,
+    Params,
+    Subject,
+    System,
+    constraint_jacobians,
+    reach,
+    reads_integrals,
+)
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.jit_cache import jit_of
@@ -133,7 +137,7 @@ def symmetries(
             found near `q` and `v`.
 
     Example:
-        >>> from jaxmech.constraints import Holonomic
+        >>> from jaxmech.system import Holonomic
         >>> spherical = System(
         ...     lambda q, v, t, p: v @ v / 2 - 9.81 * q[2],
         ...     [Holonomic(lambda q, t, p: q @ q - 1.0, "rod")],

@@ -10,14 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.constraints import Holonomic
 from jaxmech.integrate import FixedSteps, StepWarning
 from jaxmech.interop.mujoco import Robot, names_of
 from jaxmech.parts import are_numbers
 from jaxmech.plot import COLORS, grid, labelled, save
-from jaxmech.simulate import simulate
+from jaxmech.run import simulate
 from jaxmech.status import Status
-from jaxmech.unilateral import Unilateral
+from jaxmech.system import Holonomic, Unilateral
 
 SAVES = 100
 LONGEST_STEP = 1e-3  # of the rigid motion [s]

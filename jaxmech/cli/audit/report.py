@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxmech.analysis import Severity, Structure, structure
-from jaxmech.assemble import assemble
 from jaxmech.cli.audit.deviation import Deviation, deviation
-from jaxmech.consistency import violations
 from jaxmech.interop.mujoco import (
     IgnoredElementsWarning,
     Robot,
@@ -20,6 +18,8 @@ from jaxmech.interop.mujoco import (
     text_of,
     unknown_elements,
 )
+from jaxmech.state import assemble
+from jaxmech.system import violations
 from jaxmech.utils.text import titled_lines
 
 SHARE = 1e-6  # of the largest principal moment that a moment may be off the triangle inequality

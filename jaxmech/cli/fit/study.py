@@ -14,7 +14,6 @@ import optax
 from jaxmech.config import InFile, OneOf
 from jaxmech.config.errors import Problem, out_of_range, refuse_all
 from jaxmech.ensemble import Cluster
-from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.identify import (
     AR1,
     Cauchy,
@@ -27,6 +26,7 @@ from jaxmech.identify import (
     Table,
     TrustRegion,
 )
+from jaxmech.laws import UdwadiaKalaba
 from jaxmech.utils.text import doc, setting
 
 INERTIA = "physical inertia"

@@ -4,13 +4,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from jaxmech.constraints import Acceleration, Nonholonomic
 from jaxmech.control.sampled.controller import Controller
 from jaxmech.control.sampled.controller_set import ControllerSet
 from jaxmech.control.sampled.reading import HeldRates, OutputReader
-from jaxmech.first_order import SampledUpdate
-from jaxmech.subjects import Subject, system_of
-from jaxmech.system import System
+from jaxmech.system import Acceleration, Nonholonomic, SampledUpdate, Subject, System, system_of
 from jaxmech.utils.checks import require_kind
 
 _VECTORS = {"`loads`": 2, "`kinematics`": 0}  # after q, of the functions of a system; else one

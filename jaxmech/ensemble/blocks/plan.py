@@ -21,8 +21,8 @@ from jaxmech.ensemble.members.events import name_problems_of, passage_problems, 
 from jaxmech.ensemble.members.observed import Observed, loaded
 from jaxmech.ensemble.store.layout import STATES
 from jaxmech.ensemble.study import SAVED, Study
-from jaxmech.formulations import observed_at
 from jaxmech.integrate import Gaps
+from jaxmech.laws import observed_at
 
 
 @dataclass(frozen=True, eq=False)

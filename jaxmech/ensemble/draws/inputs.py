@@ -19,7 +19,7 @@ from jaxtyping import Array
 from jaxmech.config import OneOf, Process
 from jaxmech.config.errors import Problem, refuse, refuse_all
 from jaxmech.ensemble.draws.distributions import Normal, Uniform
-from jaxmech.signal import Interpolation, Signal
+from jaxmech.system import Interpolation, Signal
 from jaxmech.utils.text import doc, setting
 from jaxmech.utils.units import unit_problem
 

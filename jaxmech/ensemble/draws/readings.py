@@ -24,7 +24,7 @@ from jaxmech.ensemble.draws.inputs import (
 )
 from jaxmech.ensemble.study import Study
 from jaxmech.identify import Sheet, column_sheets, required_title, signal_rows
-from jaxmech.signal import Signal
+from jaxmech.system import Signal
 from jaxmech.utils.digests import arrays_digest
 
 

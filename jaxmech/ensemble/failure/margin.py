@@ -22,9 +22,9 @@ from jaxmech.ensemble.members.base import Tree, quantity_entries
 from jaxmech.ensemble.members.observed import Observed, StudyEvent
 from jaxmech.ensemble.members.trajectory import StudyTrajectory
 from jaxmech.ensemble.study import Failure, Study, Times
-from jaxmech.formulations import observed_at
 from jaxmech.integrate import FixedSteps
-from jaxmech.solution import Solution
+from jaxmech.laws import observed_at
+from jaxmech.run import Solution
 from jaxmech.utils.text import not_one_of
 
 _LONG = 1e6  # margin of a motion without a single value, in units of the threshold

@@ -34,7 +34,7 @@ from jaxmech.ensemble.failure.sampling import (
 )
 from jaxmech.ensemble.failure.subset import RUN, levels_of, subset_simulation, together
 from jaxmech.ensemble.study import NEEDS_OPENTURNS, Failure, Study
-from jaxmech.solution import Solution
+from jaxmech.run import Solution
 
 _OFTEN = 0.05  # probability from which on crude Monte Carlo is as quick as anything
 _DEVIATIONS = 4.0  # within which a pilot, whose own standard deviation is too small, agrees

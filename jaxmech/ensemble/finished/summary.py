@@ -16,7 +16,7 @@ from jaxmech.ensemble.statistics.protocol import StatisticResult
 from jaxmech.ensemble.statistics.worst import AUDIT, WORST
 from jaxmech.ensemble.store.checksums import STATISTICS_FILE
 from jaxmech.ensemble.store.results import Results
-from jaxmech.solution import TOO_COARSE
+from jaxmech.run import TOO_COARSE
 from jaxmech.status import Status, succeeded
 from jaxmech.utils.tracers import evenly_spaced
 from jaxmech.utils.units import with_unit

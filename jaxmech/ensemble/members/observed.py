@@ -58,7 +58,7 @@ class Observed(TextOrTable):
     """A quantity of the motion: a function of q, v, t and params, at every saved time.
 
     The function is `fn(q, v, t, params)` with q and v of shape (n,), or `fn(q, v, t, params,
-    reactions)`, where reactions are the `Observation` of `jaxmech.observe` at that time; it returns
+    reactions)`, where reactions are the `Observation` of `observe` at that time; it returns
     an array of fixed shape. In a file it is named "path/file.py:name", seen from its folder. With
     `keep` there is one value per trajectory; "largest" is that of the absolute value.
 

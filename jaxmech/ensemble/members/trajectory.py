@@ -10,10 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.assemble import assemble
 from jaxmech.compiler import native_call
 from jaxmech.config import Subject
-from jaxmech.consistency import extents_at, levels_of
 from jaxmech.ensemble.members.base import (
     Dims,
     StoredArray,
@@ -41,14 +39,12 @@ from jaxmech.ensemble.members.observed import (
     quantity_unit,
 )
 from jaxmech.ensemble.study import Study
-from jaxmech.first_order import named_values
 from jaxmech.integrate import EventSet
 from jaxmech.linalg import matvec
-from jaxmech.observe import observe
-from jaxmech.simulate import simulate
-from jaxmech.solution import Solution
+from jaxmech.run import Solution, observe, simulate
+from jaxmech.state import assemble
 from jaxmech.status import Status, succeeded
-from jaxmech.system import System
+from jaxmech.system import System, extents_at, levels_of, named_values
 from jaxmech.utils.units import units_of
 
 _BY_VELOCITY = {"v", "qdd", "constraint_force"}

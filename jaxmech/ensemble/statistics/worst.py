@@ -15,7 +15,7 @@ from jaxmech.ensemble.statistics.protocol import (
     StatisticResult,
     host,
 )
-from jaxmech.solution import TOO_COARSE
+from jaxmech.run import TOO_COARSE
 from jaxmech.status import Status, succeeded
 from jaxmech.utils.text import doc, setting
 

@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.signal import Signal, is_signal
-from jaxmech.system import Params
+from jaxmech.system import Params, Signal, is_signal
 from jaxmech.utils.trees import leaf_names
 
 Inputs = Mapping[str, Signal]

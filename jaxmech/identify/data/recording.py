@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.identify.data.inputs import checked_inputs
-from jaxmech.signal import Signal
+from jaxmech.system import Signal
 from jaxmech.utils.checks import require_positive_integer
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmech.identify.data.inputs import ends_of_steps, merged, stacked
 from jaxmech.identify.data.recording import Recording
-from jaxmech.signal import Signal
+from jaxmech.system import Signal
 from jaxmech.utils.text import doc, setting
 
 _MOST_DOUBLED = 1024  # times up to which their number is a power of two

@@ -18,7 +18,7 @@ from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
 from jaxmech.identify.data.recording import Recording, unwrapped
 from jaxmech.identify.data.sheet import Sheet, column_sheets, npz_sheets
 from jaxmech.identify.data.velocity_estimates import rates, without_outliers
-from jaxmech.signal import Interpolation, Signal
+from jaxmech.system import Interpolation, Signal
 from jaxmech.utils.text import doc, not_one_of, setting
 from jaxmech.utils.units import si_unit, unit_problem
 

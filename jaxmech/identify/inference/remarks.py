@@ -32,8 +32,7 @@ from jaxmech.identify.problem.least_squares import Linearized, SegmentRun
 from jaxmech.identify.problem.rows import Task
 from jaxmech.identify.problem.steps import is_too_coarse, largest_shift, needed_steps
 from jaxmech.integrate import FixedSteps, ForwardMode
-from jaxmech.sensitivity import consistent_change
-from jaxmech.simulate import simulate
+from jaxmech.run import consistent_change, simulate
 from jaxmech.system import Params, System
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.jit_cache import jit_of

@@ -19,8 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.identify.result import Fit
-from jaxmech.signal import Signal, is_signal
-from jaxmech.system import Params
+from jaxmech.system import Params, Signal, is_signal
 from jaxmech.utils.checks import require_kind, require_positive
 
 Input = str | Callable[[Array, Params], Any]

@@ -20,7 +20,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.identify.data.inputs import numbers_besides_signals
 from jaxmech.identify.identifiable import InitialStates
 from jaxmech.identify.inference.information import percent, square
@@ -38,9 +37,9 @@ from jaxmech.identify.problem.parameters import parameters
 from jaxmech.identify.problem.setup import DefaultSensors
 from jaxmech.identify.result import Fit
 from jaxmech.integrate import AbstractMethod, AbstractSteps, Scheme
-from jaxmech.stabilization import Projection
-from jaxmech.subjects import Subject, with_params
-from jaxmech.system import Params
+from jaxmech.laws import UdwadiaKalaba
+from jaxmech.state import Projection
+from jaxmech.system import Params, Subject, with_params
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_finite, require_positive_integer, require_seed
 

@@ -17,13 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmech.assemble import begin
 from jaxmech.identify.planning.criterion import AbstractBudget
 from jaxmech.identify.problem.least_squares import Observe
 from jaxmech.identify.problem.parameters import ParameterLayout
 from jaxmech.identify.result import Fit
 from jaxmech.integrate import MEMBERS, ForwardMode, Scheme, resolved
-from jaxmech.simulate import simulate
+from jaxmech.run import simulate
+from jaxmech.state import begin
 from jaxmech.system import Params
 from jaxmech.utils.arrays import HostArray
 

@@ -4,7 +4,7 @@ Everything static is in `FitProblem`, everything that is a number in `Data`, so 
 same shape share what was compiled. The unknowns y are the free numbers z (p,) of the parameters
 and, behind them, the free numbers u of each initial state.
 
-Recorded of an initial state are start variables and their rates (`jaxmech.assemble.begin`). With a
+Recorded of an initial state are start variables and their rates (`jaxmech.state.begin`). With a
 `start` they may change in every direction, without one along the constraints.
 """
 
@@ -19,16 +19,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.assemble import Start, begin
-from jaxmech.consistency import constraint_jacobians, extents_at, on_constraints, violations
 from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.recording import Recording, followed
 from jaxmech.identify.data.segments import Segments
 from jaxmech.identify.problem.parameters import ParameterLayout
 from jaxmech.integrate import AbstractDerivative, FixedSteps, ForwardMode, ReverseMode, Scheme
-from jaxmech.sensitivity import quickest_together, slopes_by_groups
-from jaxmech.simulate import simulate
-from jaxmech.system import Params, System
+from jaxmech.run import quickest_together, simulate, slopes_by_groups
+from jaxmech.state import Start, begin
+from jaxmech.system import (
+    Params,
+    System,
+    constraint_jacobians,
+    extents_at,
+    on_constraints,
+    violations,
+)
 from jaxmech.utils.checks import naming_missing
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.text import capital

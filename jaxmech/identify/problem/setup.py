@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.first_order import named_values
 from jaxmech.identify.data.inputs import (
     numbers_besides_signals,
     with_inputs,
@@ -34,10 +33,9 @@ from jaxmech.identify.problem.rows import Evaluator, Task, state_sizes
 from jaxmech.identify.problem.sensor_noise import first_weights
 from jaxmech.identify.problem.steps import with_chosen_steps
 from jaxmech.integrate import FixedSteps, Scheme
-from jaxmech.properties import function_values
-from jaxmech.simulate import simulate
+from jaxmech.run import simulate
 from jaxmech.status import Status
-from jaxmech.system import Params
+from jaxmech.system import Params, function_values, named_values
 from jaxmech.utils.parameters import unread
 from jaxmech.utils.text import capital
 

@@ -7,8 +7,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.first_order import largest
-from jaxmech.formulations import Partition
 from jaxmech.integrate.checks import finite_states, first_that_holds
 from jaxmech.integrate.methods.explicit_stages import (
     EvaluatedState,
@@ -21,10 +19,11 @@ from jaxmech.integrate.methods.implicit_equations import StepData
 from jaxmech.integrate.methods.runge_kutta import AbstractPair, AbstractRungeKuttaPair
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import Tolerance
+from jaxmech.laws import Partition
 from jaxmech.linalg import matvec
-from jaxmech.stabilization import RowsBefore, coordinate_metric, metric_mass
+from jaxmech.state import RowsBefore, coordinate_metric, metric_mass
 from jaxmech.status import Status
-from jaxmech.system import Params
+from jaxmech.system import Params, largest
 
 _SECOND = 0.01  # weight of the second estimate of `DormandPrince8`
 _ITERATION = 1e-2  # largest error of the iteration of an implicit step, in tolerances

@@ -47,9 +47,8 @@ from jaxmech.integrate.spans import (
 )
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.integrate.trajectory import SavedStates, StepCounts, Trajectory
-from jaxmech.properties import Drive
 from jaxmech.status import Status, succeeded
-from jaxmech.system import Params
+from jaxmech.system import Drive, Params
 from jaxmech.utils.arrays import AnyArray
 
 _SUSPICIOUS = 15  # steps at the limit of stability in a row, nearly, that make a system stiff

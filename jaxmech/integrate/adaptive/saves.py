@@ -15,7 +15,7 @@ from jaxmech.integrate.adaptive.run import RunAudit, RunRows, RunSetting, RunSta
 from jaxmech.integrate.checks import finite_states, residuals
 from jaxmech.integrate.methods.explicit_stages import EvaluatedState
 from jaxmech.integrate.trajectory import SavedStates
-from jaxmech.stabilization import Projection
+from jaxmech.state import Projection
 from jaxmech.status import Status
 
 

@@ -12,8 +12,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import empty_rows
-from jaxmech.consistency import near
-from jaxmech.formulations import observed_at
 from jaxmech.integrate.events.event import Event
 from jaxmech.integrate.events.friction import can_occur
 from jaxmech.integrate.events.gaps import NO_GAPS, GapDecisions, Gaps
@@ -30,8 +28,9 @@ from jaxmech.integrate.events.rubbing import after_rubbing, rubbed_at
 from jaxmech.integrate.events.transitions import After, after_transition
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.switches import Switched, plain, with_switches
+from jaxmech.laws import observed_at
 from jaxmech.status import Status
-from jaxmech.system import Params, System
+from jaxmech.system import Params, System, near
 from jaxmech.utils.checks import naming_missing
 from jaxmech.utils.jit_cache import kept_by
 from jaxmech.utils.probing import depends_on

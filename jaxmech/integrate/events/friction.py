@@ -14,14 +14,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.constraints import Nonholonomic
-from jaxmech.dry_friction import DryFriction, require_limits
-from jaxmech.equations import EquationsOfMotion
-from jaxmech.formulations import Law
 from jaxmech.integrate.events.event import Event, Transition
 from jaxmech.integrate.switches import Switched, plain
+from jaxmech.laws import Law
 from jaxmech.linalg import diagonal, matvec
-from jaxmech.system import Params, System
+from jaxmech.system import (
+    DryFriction,
+    EquationsOfMotion,
+    Nonholonomic,
+    Params,
+    System,
+    require_limits,
+)
 from jaxmech.utils.checks import naming_missing
 from jaxmech.utils.text import not_one_of
 from jaxmech.utils.tracers import actual

@@ -14,9 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.constraints import Holonomic
-from jaxmech.dry_friction import DryFriction
-from jaxmech.formulations import Observation
 from jaxmech.integrate.events.event import Event, Transition
 from jaxmech.integrate.events.friction import (
     KINDS,
@@ -28,8 +25,8 @@ from jaxmech.integrate.events.friction import (
     with_sliding,
 )
 from jaxmech.integrate.switches import with_switches
-from jaxmech.system import Params, System
-from jaxmech.unilateral import Unilateral, require_restitutions
+from jaxmech.laws import Observation
+from jaxmech.system import DryFriction, Holonomic, Params, System, Unilateral, require_restitutions
 from jaxmech.utils.jit_cache import kept_by
 from jaxmech.utils.probing import cached_by_shapes, concrete_at, generic
 from jaxmech.utils.tracers import actual

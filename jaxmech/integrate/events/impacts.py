@@ -16,16 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.integrate.events.friction import SlidingForce
 from jaxmech.integrate.events.gaps import GapDecisions, Gaps
 from jaxmech.integrate.events.rounding import rounded
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.linalg import LDL, complementarity, diagonal, matvec, metric
-from jaxmech.stabilization import metric_mass
+from jaxmech.state import metric_mass
 from jaxmech.status import Status
-from jaxmech.system import Params, System
-from jaxmech.unilateral import MOST
+from jaxmech.system import MOST, Holonomic, Nonholonomic, Params, System
 from jaxmech.utils.jit_cache import kept_by
 
 AS_FAST = 0.999  # relative speed of gaps that close equally fast

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.constraints import Nonholonomic
 from jaxmech.integrate.events.coulomb import (
     ContactForces,
     Coulomb,
@@ -41,10 +40,9 @@ from jaxmech.integrate.events.impacts import (
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.switches import Switched, plain
 from jaxmech.linalg import LDL, QR, matvec, metric
-from jaxmech.stabilization import metric_mass
+from jaxmech.state import metric_mass
 from jaxmech.status import Status
-from jaxmech.system import Params, System
-from jaxmech.unilateral import MOST
+from jaxmech.system import MOST, Nonholonomic, Params, System
 
 _PASSES = 3  # in which frictions that start to slide drop to their kinetic limits
 

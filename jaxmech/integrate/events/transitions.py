@@ -6,14 +6,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.consistency import constraint_jacobians, motion_share, near, sizes_of_levels
-from jaxmech.constraints import rate
 from jaxmech.integrate.events.event import Event
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.linalg import LDL, metric
-from jaxmech.stabilization import metric_mass
+from jaxmech.state import metric_mass
 from jaxmech.status import Status
-from jaxmech.system import Params
+from jaxmech.system import Params, constraint_jacobians, motion_share, near, rate, sizes_of_levels
 from jaxmech.utils.probing import depends_on
 
 _ITERATIONS = 2  # for velocities on constraints that are not linear in them

@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.consistency import reach
 from jaxmech.integrate.events.crossing import through_events
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.extremum_search import ExtremumSearch, step_dips
@@ -23,7 +22,7 @@ from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepInfo, StepState
 from jaxmech.status import Status
-from jaxmech.system import Params, System
+from jaxmech.system import Params, System, reach
 
 SAMPLES = 256  # of the functions of events in a run, at least: shorter pulses may be missed
 _POINTS = (0.083, 0.211, 0.372, 0.457, 0.619, 0.738, 0.917)  # in every step, between its ends

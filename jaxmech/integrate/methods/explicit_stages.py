@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.formulations import Law, Partition
 from jaxmech.integrate.checks import (
     check_dependent_rows,
     finite_states,
@@ -23,6 +22,7 @@ from jaxmech.integrate.checks import (
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKuttaPair
 from jaxmech.integrate.methods.tableaus import Tableau
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.laws import Law, Partition
 from jaxmech.status import Status
 from jaxmech.system import Params
 

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.first_order import largest
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
 from jaxmech.integrate.methods.implicit_equations import (
     MotionJacobian,
@@ -24,7 +23,7 @@ from jaxmech.integrate.methods.runge_kutta import AbstractPair, Policies, requir
 from jaxmech.integrate.methods.tableaus import RODAS_5P, RosenbrockTableau, StepControl
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.status import Status
-from jaxmech.system import System
+from jaxmech.system import System, largest
 from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.text import setting
 

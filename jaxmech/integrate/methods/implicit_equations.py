@@ -29,13 +29,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.compiler import hoisted
-from jaxmech.equations import EquationsOfMotion, SingularMass
-from jaxmech.first_order import largest
-from jaxmech.formulations import Law
 from jaxmech.integrate.methods.tableaus import RADAU_5
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.laws import Law
 from jaxmech.linalg import SaddlePoint, matvec, saddle_point, singular_weights
-from jaxmech.system import Params
+from jaxmech.system import EquationsOfMotion, Params, SingularMass, largest
 
 
 class StepData(eqx.Module):

@@ -18,8 +18,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.compiler import hoisted
-from jaxmech.equations import SingularMass
 from jaxmech.linalg import SaddlePoint, matvec, saddle_point, singular_weights
+from jaxmech.system import SingularMass
 
 
 class Residual(NamedTuple):

@@ -12,14 +12,19 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import hoisted
-from jaxmech.consistency import constraint_jacobians, motion_share, on_constraints
-from jaxmech.constraints import Holonomic
-from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate.methods.newton import NewtonSettings, Residual, linear_step, newton
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod, Policies, require_udwadia_kalaba
+from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
 from jaxmech.linalg import matvec, metric
-from jaxmech.stabilization import AbstractStabilization, Free, Projection, metric_mass
-from jaxmech.system import Params, System
+from jaxmech.state import AbstractStabilization, Free, Projection, metric_mass
+from jaxmech.system import (
+    Holonomic,
+    Params,
+    System,
+    constraint_jacobians,
+    motion_share,
+    on_constraints,
+)
 from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.probing import cached_by_shapes, concrete_at, depends_on, generic
 from jaxmech.utils.text import setting

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate.methods.tableaus import (
     CLASSICAL_4,
     CONTROL_5,
@@ -22,8 +21,9 @@ from jaxmech.integrate.methods.tableaus import (
     StepControl,
     Tableau,
 )
+from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
 from jaxmech.linalg import SVD
-from jaxmech.stabilization import AbstractStabilization
+from jaxmech.state import AbstractStabilization
 from jaxmech.system import System
 
 Policies = tuple[AbstractFormulation, AbstractStabilization]

@@ -9,7 +9,6 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate.events import NO_EVENTS, Event, EventSet, event_set_of, with_gaps
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
@@ -23,10 +22,9 @@ from jaxmech.integrate.steps.step_size import (
     trial_errors,
 )
 from jaxmech.integrate.steps.step_times import ending_at_jumps, step_times
-from jaxmech.signal import has_signals, thinned
-from jaxmech.stabilization import AbstractStabilization, Projection
-from jaxmech.subjects import Subject, with_params
-from jaxmech.system import Params
+from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
+from jaxmech.state import AbstractStabilization, Projection
+from jaxmech.system import Params, Subject, has_signals, thinned, with_params
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import as_numbers, is_known, require_finite, require_kind
 from jaxmech.utils.jax_internals import Tracer

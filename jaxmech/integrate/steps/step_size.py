@@ -18,8 +18,6 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure, unchecked, unoptimized, why_not
-from jaxmech.consistency import extents_at
-from jaxmech.first_order import largest, spread
 from jaxmech.integrate.error_estimate import relative, resolution, rest_motion
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.turns import step_turns
@@ -27,7 +25,7 @@ from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import EvenSteps, interval_at, with_spans, within
 from jaxmech.integrate.step import StepState, step
-from jaxmech.properties import Drive
+from jaxmech.system import Drive, extents_at, largest, spread
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.probing import outside_traces
 

@@ -13,12 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmech.first_order import SampledUpdate
 from jaxmech.integrate.spans import NO_TIMES
 from jaxmech.integrate.steps.policies import AbstractSteps
-from jaxmech.properties import function_values
-from jaxmech.signal import Signal, is_signal
-from jaxmech.system import Params, System
+from jaxmech.system import Params, SampledUpdate, Signal, System, function_values, is_signal
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known

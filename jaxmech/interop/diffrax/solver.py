@@ -10,9 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.consistency import on_constraints
 from jaxmech.integrate import Scheme
-from jaxmech.system import Params, System
+from jaxmech.system import Params, System, on_constraints
 
 State = tuple[Array, Array]
 

@@ -3,11 +3,10 @@
 import importlib.util
 from typing import Any, NamedTuple
 
-from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import Scheme
-from jaxmech.stabilization import Projection
-from jaxmech.subjects import Subject, system_of
-from jaxmech.unilateral import require_no_gaps
+from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
+from jaxmech.state import Projection
+from jaxmech.system import Subject, require_no_gaps, system_of
 from jaxmech.utils.checks import require_kind
 
 

@@ -13,13 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.constraints import Holonomic
 from jaxmech.interop.mujoco.bodies import Mount, Offset, carrier, tidy
 from jaxmech.interop.mujoco.robot import Conversion
 from jaxmech.interop.mujoco.schema import LeftOut, is_on, names_of
 from jaxmech.interop.mujoco.source import is_any, mujoco
 from jaxmech.parts import AbstractBody, Joint, conjugate, product, rope, spherical, stop, weld
-from jaxmech.unilateral import Unilateral
+from jaxmech.system import Holonomic, Unilateral
 
 
 @dataclass(frozen=True)

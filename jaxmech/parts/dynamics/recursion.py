@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.equations import generalized_force, mass_matrix
 from jaxmech.parts.dynamics.members import Member, Passage, members_of
 from jaxmech.parts.forces.elements import Gravity
 from jaxmech.parts.inertia import (
@@ -30,6 +29,7 @@ from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
 from jaxmech.parts.kinematics.tree import Spins
 from jaxmech.parts.values import Reader, unit
 from jaxmech.parts.vectors import apply, cross
+from jaxmech.system import generalized_force, mass_matrix
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.traces import repeated
 

@@ -12,7 +12,7 @@ from jaxmech.parts.joint_equations import AbstractPosition
 from jaxmech.parts.joints.base import EquationJoint
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.values import Reader, Value, number
-from jaxmech.unilateral import Unilateral
+from jaxmech.system import Unilateral
 from jaxmech.utils.text import capital
 
 

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.parts.body import (
     AbstractBody,
     Frame,
@@ -31,7 +30,7 @@ from jaxmech.parts.joints.checks import part_name
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.values import Reader, Vector, unit
 from jaxmech.parts.vectors import conjugate, product
-from jaxmech.properties import terms_of, without_implied
+from jaxmech.system import Holonomic, Nonholonomic, terms_of, without_implied
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.probing import cached_by_shapes
 

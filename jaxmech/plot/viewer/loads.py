@@ -7,13 +7,12 @@ import jax
 import numpy as np
 from matplotlib.colors import to_rgb
 
-from jaxmech.observe import observe
 from jaxmech.parts import Gravity, Mechanism, Reader, direction_of, joint_points
 from jaxmech.plot.motions import Display
 from jaxmech.plot.panels import ORANGE
 from jaxmech.plot.paths import Track, shapes_at
 from jaxmech.plot.viewer.stage import Box, Item, in_space
-from jaxmech.solution import Solution
+from jaxmech.run import Solution, observe
 
 _LONGEST = 0.35  # length of the longest arrow, relative to the size of the moving shapes
 _RADIUS = 0.007  # of a shaft, relative to the size

@@ -21,7 +21,7 @@ from jaxmech.parts import Mechanism
 from jaxmech.plot.motions import digits, display_of, extent
 from jaxmech.plot.panels import ORANGE
 from jaxmech.plot.viewer.stage import Box, Item, Stage
-from jaxmech.solution import Solution
+from jaxmech.run import Solution
 from jaxmech.utils.checks import require_positive
 
 _HEIGHT = 480  # pixels of a view in a notebook

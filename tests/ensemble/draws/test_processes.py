@@ -14,7 +14,7 @@ from jaxmech.config.toml import ConfigError, read
 from jaxmech.ensemble import RandomPhases, Study, WhiteNoise, open_results, run_study
 from jaxmech.ensemble.draws.inputs import TimeRange
 from jaxmech.ensemble.store.layout import array_of
-from jaxmech.signal import Signal
+from jaxmech.system import Signal
 from tests.ensemble.studies import CAR, replayed
 
 STUDY = """

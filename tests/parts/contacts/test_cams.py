@@ -9,8 +9,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from jaxmech.formulations import UdwadiaKalaba
-from jaxmech.formulations.observation import observed_at
+from jaxmech.laws import UdwadiaKalaba, observed_at
 from jaxmech.parts.values import Reader
 
 O = (0, 0)  # noqa: E741

@@ -1,0 +1,139 @@
+"""`acceleration`: accelerations, multipliers and constraint force at one state."""
+
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.compiler import native_call
+from jaxmech.laws.base import AbstractFormulation
+from jaxmech.laws.nonideal import solve_law
+from jaxmech.laws.udwadia_kalaba import UdwadiaKalaba
+from jaxmech.linalg import column_space_projector, matvec, max_abs
+from jaxmech.system import EquationsOfMotion, Params, Subject, System, with_mass_rank, with_params
+from jaxmech.utils.checks import require_kind, with_standard_promotion
+from jaxmech.utils.jit_cache import jit_of
+
+
+class Motion(eqx.Module):
+    """The motion at one state: M qdd = Q + A^T lambda + C, A qdd = b.
+
+    The result of `acceleration`. With quasi-velocities the accelerations are their rates, and
+    forces act on them.
+
+    Attributes:
+        qdd: accelerations, shape (n,).
+        multipliers: lambda of minimum norm, shape (m,), in the order of the rows of A; it depends
+            on how constraints are scaled.
+        constraint_force: A^T lambda, the force of the constraints on the system, shape (n,).
+        rank: number of independent constraint equations.
+        residual: largest |A qdd - b|; large where constraints contradict each other.
+        definite: false where [M; A] lacks full column rank.
+        nonideal_force: C, the force of non-ideal constraints, shape (n,); zero for ideal ones.
+        converged: false where C depends on the multipliers, and no solution or more than one was
+            found; C is then that of the ideal multipliers.
+    """
+
+    qdd: Float[Array, " n"]
+    multipliers: Float[Array, " m"]
+    constraint_force: Float[Array, " n"]
+    rank: Int[Array, ""]
+    residual: Float[Array, ""]
+    definite: Bool[Array, ""]
+    nonideal_force: Float[Array, " n"]
+    converged: Bool[Array, ""]
+
+
+@with_standard_promotion
+def acceleration(
+    system: Subject,
+    q: Any,
+    v: Any,
+    t: Any = 0.0,
+    params: Any = None,
+    *,
+    formulation: AbstractFormulation = UdwadiaKalaba(),
+) -> Motion:
+    """Accelerations, multipliers and constraint force at one state.
+
+    Args:
+        system: the system, with n coordinates and m constraint equations.
+        q: coordinates, shape (n,).
+        v: velocities, shape (n,), or the k quasi-velocities.
+        t: time [s].
+        params: the parameters that the functions of the system expect.
+        formulation: the law of motion.
+
+    Returns:
+        A `Motion`, whose multipliers are those of minimum norm in the family of Kalaba et al. 1995,
+        equation (17).
+
+    Raises:
+        ValueError: if an argument or the result of a function of the system has the wrong shape.
+        TypeError: if `system` is not a `System`, or `formulation` is not a law of motion.
+
+    Example:
+        >>> from jaxmech import models
+        >>> model = models.pendulum()
+        >>> motion = acceleration(model.system, [0.6, -0.8], [0.8, 0.6], 0.0, model.params)
+        >>> print(motion.qdd.round(4), motion.rank)
+        [-5.3088 -2.7316] 1
+    """
+    system, params = with_params(system, params)
+    q, v, t, params = system.arguments(q, v, t, params)
+    return _acceleration(system, formulation, q, v, t, params)
+
+
+@jit_of("system", "formulation", is_frame=True)
+def _acceleration(
+    system: System, formulation: AbstractFormulation, q: Array, v: Array, t: Array, params: Params
+) -> Motion:
+    state = q, v, t, params
+    return native_call(
+        partial(motion_at, system, formulation), *state, differ=(True, True, False, False)
+    )
+
+
+def motion_at(
+    system: System, formulation: AbstractFormulation, q: Array, v: Array, t: Array, params: Params
+) -> Motion:
+    """Compute the result of `acceleration` without checks of the arguments."""
+    require_kind("formulation", formulation, AbstractFormulation, "UdwadiaKalaba()")
+    system = with_mass_rank(system, q, v, t, params)
+    eom = formulation.equations(system, q, v, t, params)
+    law = solve_law(formulation, system, eom, (q, v, t, params))
+    force = matvec(eom.A.T, law.multipliers)
+    return Motion(
+        qdd=law.qdd,
+        # A law may return any lambda with the right A^T lambda. The one of minimum norm is its part
+        # in the column space of A: Kalaba et al. 1995, equation (17), with w3 = 0.
+        multipliers=matvec(column_space_projector(eom.A), law.multipliers),
+        constraint_force=force,
+        rank=law.rank,
+        residual=max_abs(matvec(eom.A, law.qdd) - eom.b),
+        definite=law.definite,
+        nonideal_force=jnp.zeros_like(v) if law.nonideal_force is None else law.nonideal_force,
+        converged=jnp.asarray(True) if law.converged is None else law.converged,
+    )
+
+
+def null_projector(eom: EquationsOfMotion) -> Float[Array, " m m"]:
+    """I - C C^+ (m, m): the projector onto changes of multipliers that leave the motion unchanged.
+
+    C = A M^-1/2 and A have the same column space, so C C^+ = A A^+ (Kalaba et al. 1995, equation
+    (17)). It is zero when the constraints are independent.
+
+    Args:
+        eom: the equations at a state; only A is used.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> A = jnp.array([[1.0, 0.0], [1.0, 0.0]])
+        >>> eom = EquationsOfMotion(jnp.eye(2), jnp.zeros(2), A, jnp.zeros(2))
+        >>> print(null_projector(eom).round(12))
+        [[ 0.5 -0.5]
+         [-0.5  0.5]]
+    """
+    return jnp.eye(eom.A.shape[0], dtype=eom.A.dtype) - column_space_projector(eom.A)

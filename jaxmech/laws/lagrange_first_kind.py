@@ -1,0 +1,64 @@
+"""Lagrange's equations of the first kind: accelerations and multipliers from one linear system.
+
+Kalaba, Udwadia, Xu and Itiki 1995, equation (1), for the unknowns qdd and lambda together:
+
+    [ M  -A^T ] [ qdd    ]   [ Q ]
+    [ A    0  ] [ lambda ] = [ b ]
+
+M is not inverted, so it may be singular. Whatever the rank of A, the system has a solution if A qdd
+= b has one, and its qdd is unique if [M; A] has full column rank: for a positive semidefinite M,
+K (x, l) = 0 means M x = 0, A x = 0 and A^T l = 0. With redundant rows only the multipliers are
+undetermined, K lacks rank, and a solution of smallest norm is computed.
+"""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmech.laws.base import AbstractFormulation, Law
+from jaxmech.laws.regular import free_acceleration, without_units
+from jaxmech.linalg import QR
+from jaxmech.system import EquationsOfMotion
+
+
+@dataclass(frozen=True)
+class LagrangeFirstKind(AbstractFormulation):
+    """The multiplier system of Lagrange's equations of the first kind, solved as one.
+
+    The system is scaled to a unit diagonal of M and unit rows of A, then solved by `QR`, which
+    drops dependent rows. M need not be definite, but the acceleration has to be unique:
+    `Law.definite` reports whether it is. The system is as ill-conditioned as C C^T, so that laws
+    that use C itself are more accurate near a singular pose.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> M, Q = jnp.eye(2), jnp.array([0.0, -9.81])
+        >>> eom = EquationsOfMotion(M, Q, A=jnp.array([[0.6, 0.8]]), b=jnp.array([-25.0]))
+        >>> law = LagrangeFirstKind().solve(eom)
+        >>> print(law.qdd.round(4), law.multipliers.round(3))
+        [-10.2912 -23.5316] [-17.152]
+    """
+
+    def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"]:
+        """[[M, -A^T], [A, 0]], (n + m, n + m)."""
+        corner = jnp.zeros((eom.b.size, eom.b.size), eom.M.dtype)
+        return jnp.block([[eom.M, -eom.A.T], [eom.A, corner]])
+
+    @without_units
+    def solve(self, eom: EquationsOfMotion) -> Law:
+        """Accelerations and multipliers at one state."""
+        n = eom.Q.size
+        rows = QR().factor(self.matrix(eom))
+        solution = rows.min_norm_solve(jnp.concatenate([eom.Q, eom.b]))[0]
+        # U^T U projects onto the determined directions. The trace of its block for qdd is n if all
+        # of qdd is determined, and at most n - 1 where one direction is free.
+        determined = (rows.U[:, :n] ** 2).sum()  # dimension of the determined part of qdd
+        return Law(
+            qdd=solution[:n],
+            free=free_acceleration(eom),
+            multipliers=solution[n:],
+            rank=rows.rank - n,
+            definite=~(determined < n - 0.5),  # true for NaN, which is passed on to the result
+            independent=rows.independent[n:],
+        )

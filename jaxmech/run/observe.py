@@ -1,0 +1,175 @@
+"""`observe`: accelerations, multipliers, reactions and residuals along a trajectory."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.compiler import batched_closure, unoptimized
+from jaxmech.integrate import Gaps, Switched, with_switches
+from jaxmech.laws import (
+    AbstractFormulation,
+    Observation,
+    UdwadiaKalaba,
+    observed_at,
+)
+from jaxmech.run.solution import Solution
+from jaxmech.system import Acceleration, Params, Subject, System, violations, with_params
+from jaxmech.utils.caller import warn_caller
+from jaxmech.utils.checks import is_known, require_kind, with_standard_promotion
+from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.parameters import ParameterWarning, differing, digests_of, unread
+
+_MORE = 100.0  # ratio to the residuals of the simulation that round-off does not make
+_BRIEF = 100_000  # times at which optimizing the code takes longer than it saves
+
+
+@with_standard_promotion
+def observe(
+    system: Subject,
+    solution: Solution,
+    params: Params = None,
+    *,
+    formulation: AbstractFormulation = UdwadiaKalaba(),
+    other_params: bool = False,
+) -> Observation:
+    """Accelerations, multipliers and reactions by constraint name along a trajectory.
+
+    While a constraint is switched off by an event, it has no reaction.
+
+    A pure function of a single trajectory: for a batch, apply `jax.vmap` over solutions and
+    parameters.
+
+    Args:
+        system: the simulated system.
+        solution: the result of `simulate`.
+        params: the parameters of the simulation. If all values are known, different parameters, or
+            a motion that violates the constraints, cause a `ParameterWarning`.
+        formulation: the law of motion.
+        other_params: whether the parameters are meant to differ, so that there is no warning.
+
+    Returns:
+        An `Observation`; NaN where the solution is NaN.
+
+    Raises:
+        TypeError: if `system` is not a `System`, or `solution` is not a `Solution`.
+        ValueError: if `solution` is a batch, or its coordinates are not those of the system.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> model = jm.models.pendulum()
+        >>> q0, v0 = model.initial()
+        >>> sol = jm.simulate(model.system, q0, v0, jnp.linspace(0, 1, 11), model.params)
+        >>> observation = jm.observe(model.system, sol, model.params)
+        >>> observation.multipliers["rod"].shape, observation.reactions["rod"].shape
+        ((11, 1), (11, 2))
+    """
+    system, params = with_params(system, params)
+    require_kind("solution", solution, Solution, "the result of `simulate`")
+    if solution.q.ndim != 2:
+        raise ValueError(
+            "Argument `solution` must be a single trajectory with q of shape (T, n), but has shape "
+            f"{solution.q.shape}; for a batch use `jax.vmap`."
+        )
+    if solution.coordinates != system.coordinates:
+        raise ValueError(
+            f"Argument `solution` must have the coordinates {', '.join(system.coordinates)} of "
+            f"`system`, but has {', '.join(solution.coordinates)}."
+        )
+    active = solution.events.active if solution.events is not None else {}
+    gaps = Gaps.of(system, solution.q[0], solution.ts[0], params)
+    if gaps:
+        # Keys of dictionaries may have been sorted.
+        own = [name for name in active if name not in gaps.switches]
+        active = {name: active[name] for name in (*own, *gaps.switches)}
+        system = gaps.switched(system, tuple(active))
+    elif active:
+        system = with_switches(system, tuple(active))
+    switches = jnp.stack([*active.values()], axis=1) if active else None
+    is_brief = is_known((solution, params)) and len(solution.ts) < _BRIEF
+    with unoptimized() if is_brief else nullcontext():
+        observation = _observe(
+            system, formulation, solution.q, solution.v, solution.ts, switches, params
+        )
+    if not other_params and is_known((solution, params, observation)):
+        _warn_of_other_params(system, formulation, solution, switches, params, observation)
+    return gaps.joined(observation)
+
+
+@jit_of("system", "formulation", is_frame=True)
+def _observe(
+    system: System, formulation: AbstractFormulation, q: Array, v: Array, ts: Array,
+    active: Array | None, params: Params,
+) -> Observation:  # fmt: skip
+    def observed_state(
+        q: Array, v: Array, t: Array, active: Array | None, params: Params
+    ) -> Observation:
+        state_params = params if active is None else Switched(params, active)
+        return observed_at(system, formulation, q, v, t, state_params)
+
+    first = None if active is None else active[0]
+    observed = batched_closure(observed_state, q[0], v[0], ts[0], first, params)
+    return jax.vmap(observed, (0, 0, 0, 0, None))(q, v, ts, active, params)
+
+
+def _warn_of_other_params(
+    system: System, formulation: AbstractFormulation, solution: Solution, active: Array | None,
+    params: Params, observation: Observation,
+) -> None:  # fmt: skip
+    """Warn if the parameters are not those of the simulation, or cannot be."""
+    start = solution.q[0], solution.v[0], solution.ts[0]
+    q, v, t, params = system.arguments(*start, params)
+
+    def switched(k: int, params: Params) -> Params:
+        return params if active is None else Switched(params, active[k])
+
+    names = differing(solution.digests or {}, digests_of(params))
+    if names:
+        # Events and functions of the user may read others.
+        idle = unread(lambda p: observed_at(system, formulation, q, v, t, switched(0, p)), params)
+        names = tuple(name for name in names if name not in idle)
+    violation = _violation(system, solution, switched, params, observation)
+    if not names and not violation:
+        return
+    why = f"must be those of the simulation, but differ in {', '.join(names)}"
+    if not names:
+        why = "must be those of the simulation, which satisfied the constraints"
+    violated = f"; with them the motion violates constraint {violation}" if violation else ""
+    warn_caller(
+        f"Argument `params` {why}{violated}. Reactions and energies are not those of the simulated "
+        "motion; pass `other_params=True` if that is what you want.",
+        ParameterWarning,
+    )
+
+
+def _violation(
+    system: System, solution: Solution, switched: Callable[[int, Params], Params], params: Params,
+    observation: Observation,
+) -> str:  # fmt: skip
+    """The constraint that is violated where the simulation did not, and by how much, if any."""
+    rows = [
+        np.abs(np.asarray(observation.residuals[c.name])).max(1, initial=0.0)
+        for c in system.constraints
+        if not isinstance(c, Acceleration)
+    ]
+    if not rows:
+        return ""
+    worst = np.max(rows, axis=0)
+    if solution.events is not None:  # at rest after a terminal event, also where constraints move
+        ts = np.asarray(solution.ts)
+        remaining = (float(solution.events.t_end) - ts) * np.sign(ts[-1] - ts[0])
+        worst = np.where(remaining >= 0, worst, 0.0)
+    worst = np.nan_to_num(worst)
+    audit = np.stack([solution.position_residual, solution.velocity_residual])
+    k = int(worst.argmax())
+    if worst[k] <= _MORE * np.nan_to_num(audit).max():
+        return ""
+    state = system.arguments(solution.q[k], solution.v[k], solution.ts[k], switched(k, params))
+    return ", ".join(
+        f"{violation.name!r} by {violation.size:.3g}"
+        for violation in violations(system, *state)[:1]
+    )

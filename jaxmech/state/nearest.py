@@ -1,0 +1,263 @@
+"""The point of a surface level(y) = 0 that is nearest to a guess, and its derivative.
+
+The formulas are those of `search`.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.compiler import jacobian
+from jaxmech.linalg import QR, AbstractRowSpace, cholesky, diagonal, matvec, metric
+from jaxmech.state.nearest_search import LENGTHS, RETURNS, STEPS, AbstractSearch, Plan
+from jaxmech.system import extents_of_level, near
+
+Level = Callable[..., Array]  # level(y, *context), zero on the surface
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def nearest(
+    level: Level, guess: Float[Array, " n"], M: Float[Array, " n n"], context: tuple[Any, ...]
+) -> Float[Array, " n"]:
+    """A local minimum of (y - guess)^T M (y - guess) subject to level(y, *context) = 0.
+
+    Args:
+        level: function of the surface, from (n,) to (m,); it must not close over traced values.
+        guess: shape (n,).
+        M: metric, positive definite, shape (n, n).
+        context: further arguments of `level`.
+
+    Returns:
+        A point no farther away than the result of Gauss-Newton steps alone; a point off the surface
+        if they do not reach it, and NaN if no minimum was found on it. Its derivative, of any
+        order, is that of the minimizer (implicit function theorem): NaN where the minimum is
+        degenerate, zero where none was found.
+
+    Example:
+        >>> def circle(y, radius):
+        ...     return (y @ y - radius**2)[None]
+        >>> y = jnp.array([1.5, 2.0])
+        >>> print(nearest(circle, y, jnp.eye(2), (1.0,)))
+        [0.6 0.8]
+        >>> print(jax.jacfwd(lambda radius: nearest(circle, y, jnp.eye(2), (radius,)))(1.0))
+        [0.6 0.8]
+    """
+    problem = _Problem(level, guess, M, context)
+    zero, false = jnp.zeros((), guess.dtype), jnp.asarray(False)
+    nowhere = jax.tree.map(jnp.zeros_like, jax.eval_shape(problem.point, guess))
+    plan = Plan(jnp.zeros_like(guess), zero, zero, false, false)
+    start = _Search(guess, nowhere, plan, jnp.zeros((), int))
+    search = _repeated(lambda s: ~s.plan.is_last, problem.advance, start, STEPS)
+    return jnp.where(search.plan.is_minimum | ~search.point.reached, search.y, jnp.nan)
+
+
+@nearest.defjvp
+def _nearest_jvp(level: Level, primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """Differentiate the optimality conditions: across the surface and along it."""
+    y = nearest(level, *primals)
+    is_finite = jnp.isfinite(y).all()
+    inside = jnp.where(is_finite, y, jax.lax.stop_gradient(primals[0]))
+    problem = _Problem(level, *primals)
+    point = problem.point(inside)
+
+    def conditions(guess: Array, M: Array, context: tuple[Any, ...]) -> tuple[Array, Array]:
+        value, pull = jax.vjp(lambda y: level(y, *context), inside)
+        return value, matvec(M, inside - guess) - pull(point.multipliers)[0]
+
+    _, (value, pull) = jax.jvp(conditions, primals, tangents)
+    across = -point.rows.min_norm_solve(value)[0]
+    along = matvec(problem.T.T, pull) + matvec(point.H, across)
+    factor = cholesky(point.B)
+    d = across - factor.upper(factor.lower(matvec(point.P, along)))
+    regular = cholesky(point.B - problem.eps ** (2 / 3) * problem.one).definite
+    mask = jnp.where(regular, 1.0, jnp.nan)  # a degenerate minimum has no derivative
+    return y, matvec(problem.T, d) * jnp.where(is_finite & point.reached, mask, 0.0)
+
+
+def nearest_affine(
+    level: Level, guess: Float[Array, " n"], M: Float[Array, " n n"], context: tuple[Any, ...]
+) -> Float[Array, " n"]:
+    """`nearest` for a level that is affine in y: a linear solve; least squares if none is zero.
+
+    Example:
+        >>> def line(y):
+        ...     return (y[0] + y[1] - 4.0)[None]
+        >>> print(nearest_affine(line, jnp.zeros(2), jnp.diag(jnp.array([1.0, 3.0])), ()))
+        [3. 1.]
+    """
+
+    def corrected(_: Array, y: Array) -> Array:
+        rows = metric(M, jax.jacfwd(level)(y, *context), QR())
+        return y - rows.min_norm_solve(level(y, *context))[0]
+
+    # The second one corrects round-off. As a loop it becomes native code.
+    return jax.lax.fori_loop(0, 2, corrected, guess)
+
+
+class _SurfacePoint(eqx.Module):
+    """Quantities of the surface at a point, in coordinates w."""
+
+    reached: Bool[Array, ""]  # whether the point lies on it
+    rows: AbstractRowSpace  # the factorized C
+    w: Float[Array, " n"]
+    multipliers: Float[Array, " m"]
+    P: Float[Array, " n n"]
+    H: Float[Array, " n n"]
+    B: Float[Array, " n n"]
+
+
+class _Search(eqx.Module):
+    """The nearest point so far, and the next step to try from it."""
+
+    y: Float[Array, " n"]
+    point: _SurfacePoint
+    plan: Plan
+    count: Int[Array, ""]  # number of steps; before the first one y is the guess
+
+
+class _Problem(AbstractSearch):
+    """The minimization problem, with the functions of a point y that its solution needs."""
+
+    xp = jnp
+
+    def __init__(self, level: Level, guess: Array, M: Array, context: tuple[Any, ...]) -> None:
+        self.level = jax.jit(lambda y: level(y, *context))  # traced once, not once per derivative
+        self.guess = guess
+        identity = jnp.eye(guess.size, dtype=guess.dtype)
+        self.one = identity
+        factor = cholesky(M)
+        self.T = factor.lower(identity).T
+        self.root = factor.transposed()  # the inverse of T: w = root (y - guess)
+        self.extents = jax.lax.stop_gradient(extents_of_level(self.level, guess, M))
+
+    def times(self, matrix: Array, x: Array) -> Array:
+        """The product as a sum of products, which XLA fuses over a batch."""
+        return matvec(matrix, x)
+
+    def diagonal(self, matrix: Array) -> Array:
+        """The diagonal of a matrix."""
+        return diagonal(matrix)
+
+    def length(self, x: Array) -> Float[Array, ""]:
+        """The length, with a derivative where it is zero."""
+        return _length(x)
+
+    def point(self, y: Array) -> _SurfacePoint:
+        """Evaluate the surface at y."""
+        A, w = jacobian(self.level, y), matvec(self.root, y - self.guess)
+        C = _row_by_row(A, self.T)
+        rows = QR().factor(C)
+        P = self.one - _row_by_row(rows.U.T, rows.U)
+        multipliers = rows.min_norm_solve(matvec(C, w))[1]
+        value, _ = jax.vjp(self.level, y)
+
+        def pulled(y: Array) -> Array:
+            return jax.vjp(self.level, y)[1](multipliers)[0]
+
+        H = self.one - _row_by_row(self.T.T, jacobian(pulled, y), self.T)
+        B = _row_by_row(P, H, P) + self.one - P
+        return _SurfacePoint(near(value, A, y, self.extents), rows, w, multipliers, P, H, B)
+
+    def advance(self, search: _Search) -> _Search:
+        """Accept the step if it leads nearer to the guess, and compute the next one."""
+        y = self.back(search.y + matvec(self.T, search.plan.step))
+        point, old = self.point(y), search.point
+        better = self.is_nearer(search.y, old, point, search.plan.promised)
+        accepted = better | (search.count == 0)
+        chosen = (y, point), (search.y, old)
+        y, point = jax.tree.map(partial(jnp.where, accepted), *chosen)
+        return _Search(y, point, self.planned(y, point, accepted, search.plan), search.count + 1)
+
+    def solved(
+        self, B: Array, damping: Array, raised: Array, slope: Array, push: Array
+    ) -> tuple[Array, Array, Array]:
+        """By elimination, in a loop over all four shifts."""
+
+        def solution(trial: tuple[Array, Array]) -> tuple[Array, Array]:
+            shift, pushed = trial
+            return _solution(B + shift * self.one, -(slope + pushed * push))
+
+        # The first two only test whether B is definite, and nearly so. The last is definite by
+        # Gershgorin bounds, for an indefinite B, and is the only one with a push.
+        shifts = jnp.stack([0 * damping, 0 * damping + self.eps**0.25, damping, raised])
+        definite, steps = jax.lax.map(solution, (shifts, jnp.arange(4, dtype=B.dtype) // 3))
+        return definite[0], definite[1], jnp.where(definite[0], steps[2], steps[3])
+
+    def back(self, y: Array) -> Array:
+        """Take Gauss-Newton steps with line search until none reduces the residual."""
+        lengths = jnp.asarray(LENGTHS, y.dtype)
+
+        def step(state: tuple[Array, Array]) -> tuple[Array, Array]:
+            y, _ = state
+            value, A = self.level(y), jacobian(self.level, y)
+            d = QR().factor(_row_by_row(A, self.T)).min_norm_solve(value)[0]
+            across, large = matvec(self.T, d), _length(d) > self.eps**0.5 * self.size(y)
+            trials = y[None] - lengths[:, None] * across[None]
+            violations = jnp.nan_to_num(jnp.abs(jax.vmap(self.level)(trials)).sum(1), nan=jnp.inf)
+            helps = large | (jnp.min(violations) < jnp.abs(value).sum())
+            # A mask, since lanes have no indices.
+            best = jnp.arange(lengths.size)[:, None] == jnp.argmin(violations)
+            return jnp.where(helps, jnp.where(best, trials, 0.0).sum(0), y), helps
+
+        return _repeated(lambda state: state[1], step, (y, jnp.asarray(True)), RETURNS)[0]
+
+
+def _repeated(
+    goes_on: Callable[[Any], Array], step: Callable[[Any], Any], start: Any, max_steps: int
+) -> Any:
+    """Repeat `step` as long as `goes_on` holds, at most `max_steps` times."""
+    count = jnp.zeros((), int)
+    return jax.lax.while_loop(
+        lambda carry: goes_on(carry[0]) & (carry[1] < max_steps),
+        lambda carry: (step(carry[0]), carry[1] + 1),
+        (start, count),
+    )[0]
+
+
+def _row_by_row(*factors: Array) -> Array:
+    """Multiply matrices in a loop over the rows of the first."""
+    # Its code is shorter than that of the whole product by a factor of the number of rows.
+    first, *remaining = factors
+
+    def row_of_product(row: Array) -> Array:
+        for factor in remaining:
+            row = matvec(factor.T, row)
+        return row
+
+    return jax.lax.map(row_of_product, first)
+
+
+def _solution(B: Array, r: Array) -> tuple[Bool[Array, ""], Float[Array, " n"]]:
+    """Solve B x = r for a symmetric B; also whether B is positive definite."""
+    indices = jnp.arange(r.size)
+    threshold = 4 * r.size * jnp.finfo(B.dtype).eps * jnp.abs(diagonal(B))  # as in `cholesky`
+
+    def eliminate(work: tuple[Array, Array], column: tuple[Array, Array]) -> Any:
+        (W, r), (j, smallest) = work, column
+        row, right_side = W[j], r[j]
+        pivot = row[j]
+        singular = pivot <= smallest  # false for NaN, which is passed on to the result
+        row = row / jnp.where(singular, 1.0, pivot)
+        lower = jnp.where(indices > j, W[:, j], 0.0)
+        right_side = right_side / jnp.where(singular, 1.0, pivot)
+        return (W - lower[:, None] * row[None], r - lower * right_side), (singular, row, right_side)
+
+    _, (singular, rows, rights) = jax.lax.scan(eliminate, (B, r), (indices, threshold))
+
+    def substitute(x: Array, line: tuple[Array, Array, Array]) -> tuple[Array, None]:
+        j, row, right_side = line
+        eliminated = jnp.where(indices > j, row * x, 0.0).sum()
+        return jnp.where(indices == j, right_side - eliminated, x), None
+
+    x, _ = jax.lax.scan(substitute, jnp.zeros_like(r), (indices, rows, rights), reverse=True)
+    return ~singular.any(), x
+
+
+def _length(x: Array) -> Float[Array, ""]:
+    squared = x @ x
+    return jnp.where(squared > 0, jnp.sqrt(jnp.where(squared > 0, squared, 1.0)), 0.0)

@@ -1,0 +1,248 @@
+"""The search for one guess whose numbers are known, on the host.
+
+Compiled functions evaluate the constraints, their Jacobian and their curvature, numpy does the
+algebra. So the code that is compiled grows with the number of constraints alone, where the whole
+search as one program holds every product and factorization of n x n matrices.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.compiler import jacobian, native_call
+from jaxmech.linalg import rows_on_host
+from jaxmech.state.nearest_search import LENGTHS, RETURNS, STEPS, AbstractSearch, Plan
+from jaxmech.system import Params, System, levels_at_known, near
+from jaxmech.utils.arrays import AnyArray, HostArray
+from jaxmech.utils.checks import has_finite_numbers
+from jaxmech.utils.jit_cache import jit_of
+
+
+@dataclass(frozen=True)
+class Surface:
+    """The position or the velocity level of a system at a state, as a function of q or v.
+
+    Attributes:
+        system: the system.
+        state: q, v, t and params; the guess among them is the other components' value, too.
+        free: indices of the components that may change.
+        is_of_velocities: whether it is the velocity level, a function of v.
+        extents: the extents of all coordinates.
+    """
+
+    system: System
+    state: tuple[Any, Any, Any, Params]
+    free: tuple[int, ...]
+    extents: HostArray
+    is_of_velocities: bool = False
+
+    @property
+    def guess(self) -> HostArray:
+        """The guess of the free components."""
+        return np.asarray(self.state[self.is_of_velocities])[list(self.free)]
+
+    def evaluated(self, y: HostArray) -> tuple[HostArray, HostArray, bool]:
+        """The residuals, their Jacobian, and whether y is on the surface; NaN for NaN."""
+        is_finite = has_finite_numbers(y)
+        state = self._with(y if is_finite else self.guess)
+        if self.system.velocities:
+            level = tuple(map(np.asarray, _quasi_velocity_level(self.system, *state)))
+        else:
+            levels = levels_at_known(self.system, *state)
+            level = (
+                (levels.velocity, levels.A_velocity)
+                if self.is_of_velocities
+                else (levels.position, levels.A_position)
+            )
+        value, A = level[0], level[1][:, list(self.free)]
+        if not is_finite:
+            return np.full_like(value, np.nan), np.full_like(A, np.nan), False
+        return value, A, bool(near(value, A, y, self.extents[list(self.free)], xp=np))
+
+    def curvature(self, y: HostArray, multipliers: HostArray) -> HostArray:
+        """The second derivative of multipliers . level; NaN where y or they are not finite."""
+        if not has_finite_numbers((y, multipliers)):
+            return np.full((y.size, y.size), np.nan, y.dtype)
+        bent = _curvature(self.system, self.is_of_velocities, multipliers, *self._with(y))
+        return np.asarray(bent)[np.ix_(self.free, self.free)]
+
+    def completed(self, y: HostArray) -> HostArray:
+        """All components, with the free ones replaced."""
+        x = np.array(self.state[self.is_of_velocities])
+        x[list(self.free)] = y
+        return x
+
+    def _with(self, y: HostArray) -> tuple[Any, Any, Any, Params]:
+        q, v, t, params = self.state
+        x = self.completed(y)
+        return (q, x, t, params) if self.is_of_velocities else (x, v, t, params)
+
+
+@jit_of("system", is_frame=True, is_finite=True)
+def _quasi_velocity_level(
+    system: System, q: Array, v: Array, t: Array, params: Params
+) -> tuple[Array, Array]:
+    def level(q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
+        state = q, v, t, params
+        return system.dynamics.velocity_level(*state), system.dynamics.velocity_jacobian(*state)
+
+    return native_call(level, q, v, t, params, differ=(True, True, False, False))
+
+
+@jit_of("system", "is_of_velocities", is_frame=True, is_finite=True)
+def _curvature(
+    system: System, is_of_velocities: bool, multipliers: Array, q: Array, v: Array, t: Array,
+    params: Params,
+) -> Array:  # fmt: skip
+    def curvature_at(multipliers: Array, q: Array, v: Array, t: Array, params: Params) -> Array:
+        def level(x: Array) -> Array:
+            if is_of_velocities:
+                return system.dynamics.velocity_level(q, x, t, params)
+            return system.dynamics.position_level(x, t, params)
+
+        def pulled(x: Array) -> Array:
+            return jax.vjp(level, x)[1](multipliers)[0]
+
+        return jacobian(pulled, v if is_of_velocities else q)
+
+    inputs = multipliers, q, v, t, params
+    return native_call(curvature_at, *inputs, differ=(True, True, True, False, False))
+
+
+class _Factor(NamedTuple):
+    """`linalg.Cholesky` on the host."""
+
+    L: HostArray
+    definite: bool
+
+    def solve(self, r: HostArray) -> HostArray:
+        return np.linalg.solve(self.L.T, np.linalg.solve(self.L, r))
+
+
+def _factorized(M: HostArray) -> _Factor:
+    L, definite = np.zeros_like(M), True
+    smallest = 4 * len(M) * np.finfo(M.dtype).eps * np.abs(np.diagonal(M))
+    for j in range(len(M)):
+        column = M[j:, j] - L[j:, :j] @ L[j, :j]
+        singular = column[0] <= smallest[j]
+        definite = definite and not singular
+        pivot = np.sqrt(1 if singular else column[0])
+        L[j:, j] = column / pivot
+        L[j, j] = pivot
+    return _Factor(L, bool(definite))
+
+
+class _KnownSurfacePoint(NamedTuple):
+    """Quantities of the surface at a point, in coordinates w; as in `point`."""
+
+    reached: np.bool
+    w: HostArray
+    P: HostArray
+    B: HostArray
+
+
+class _SearchOfKnown(AbstractSearch):
+    """The search for one guess on the host."""
+
+    xp = np
+
+    def __init__(self, surface: Surface, M: HostArray) -> None:
+        self.surface, self.guess = surface, surface.guess
+        self.one = np.eye(self.guess.size, dtype=self.guess.dtype)
+        self.root = _factorized(M[np.ix_(surface.free, surface.free)]).L.T
+        self.T = np.linalg.solve(self.root, self.one)
+
+    def minimum(self) -> HostArray:
+        """The nearest point; NaN if there is none on the surface that was reached."""
+        y = self.back(self.guess)
+        point, zero, false = self.point(y), np.zeros((), y.dtype), np.array(False)
+        start = Plan(np.zeros_like(y), zero, zero, false, false)
+        plan = self.planned(y, point, np.array(True), start)
+        for _ in range(STEPS - 1):
+            if plan.is_last:
+                break
+            trial = self.back(y + self.T @ plan.step)
+            trial_point = self.point(trial)
+            accepted = self.is_nearer(y, point, trial_point, plan.promised)
+            y, point = (trial, trial_point) if accepted else (y, point)
+            plan = self.planned(y, point, accepted, plan)
+        return y if plan.is_minimum or not point.reached else np.full_like(y, np.nan)
+
+    def projection(self) -> HostArray:
+        """The nearest point of an affine surface."""
+        y = self.guess
+        for _ in range(2):  # the second one corrects round-off
+            value, A, _ = self.surface.evaluated(y)
+            y = y - self.T @ rows_on_host(A @ self.T).min_norm_solve(value)[0]
+        return y
+
+    def times(self, matrix: HostArray, x: HostArray) -> HostArray:
+        """The product of numpy."""
+        return np.asarray(matrix @ x)
+
+    def diagonal(self, matrix: HostArray) -> HostArray:
+        """The diagonal of a matrix."""
+        return np.diagonal(matrix)
+
+    def length(self, x: HostArray) -> AnyArray:
+        """The length, of the type of the vector."""
+        return np.sqrt(x @ x)
+
+    def point(self, y: HostArray) -> _KnownSurfacePoint:
+        """Evaluate the surface at y."""
+        _, A, reached = self.surface.evaluated(y)
+        w, C = self.root @ (y - self.guess), A @ self.T
+        rows = rows_on_host(C)
+        P = self.one - rows.U.T @ rows.U
+        bent = self.surface.curvature(y, rows.min_norm_solve(C @ w)[1])
+        H = self.one - self.T.T @ bent @ self.T
+        return _KnownSurfacePoint(np.bool(reached), w, P, P @ H @ P + self.one - P)
+
+    def solved(
+        self, B: HostArray, damping: AnyArray, raised: AnyArray, slope: HostArray, push: HostArray
+    ) -> tuple[AnyArray, AnyArray, HostArray]:
+        """By Cholesky factors, of which only the necessary ones are computed."""
+        factor = _factorized(B)
+        if factor.definite:
+            damped = _factorized(B + damping * self.one) if damping else factor
+            return np.array(True), np.array(True), -damped.solve(slope)
+        nearly = _factorized(B + self.eps**0.25 * self.one).definite
+        step = -_factorized(B + raised * self.one).solve(slope + push)
+        return np.array(False), np.array(nearly), step
+
+    def back(self, y: HostArray) -> HostArray:
+        """Take Gauss-Newton steps with line search until none reduces the residual."""
+        value, A, _ = self.surface.evaluated(y)
+        for _ in range(RETURNS):
+            d = rows_on_host(A @ self.T).min_norm_solve(value)[0]
+            across, large = self.T @ d, self.length(d) > self.eps**0.5 * self.size(y)
+            violation, least, best = np.abs(value).sum(), np.inf, (y, value, A)
+            for length in LENGTHS.astype(y.dtype):
+                trial = y - length * across
+                at_trial = self.surface.evaluated(trial)
+                new = np.nan_to_num(np.abs(at_trial[0]).sum(), nan=np.inf)
+                if new < least or length == 1:
+                    least, best = new, (trial, *at_trial[:2])
+                # Half of a step leaves about half of the residual.
+                if new <= 0.1 * violation or not large:
+                    break
+            if not (large or least < violation):
+                break
+            y, value, A = best
+        return y
+
+
+def nearest_known(surface: Surface, M: HostArray, is_affine: bool = False) -> HostArray:
+    """`point.nearest`, or `nearest_affine`, on a surface of a system.
+
+    Args:
+        surface: the level of the system, with the guess.
+        M: the metric of all components, shape (n, n).
+        is_affine: whether the level is affine.
+    """
+    with np.errstate(all="ignore"):
+        search = _SearchOfKnown(surface, M)
+        return surface.completed(search.projection() if is_affine else search.minimum())

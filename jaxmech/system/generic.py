@@ -1,0 +1,320 @@
+"""Structural properties, which hold at almost every state and are found without concrete values."""
+
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+from numpy.typing import NDArray
+
+from jaxmech.compiler import native_call
+from jaxmech.linalg import matvec
+from jaxmech.system.constraints import Acceleration, Holonomic, Nonholonomic
+from jaxmech.system.equations import SingularMass
+from jaxmech.system.system import Params, System
+from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.probing import (
+    cached_by_shapes,
+    concrete_at,
+    depends_on,
+    generic,
+    outside_traces,
+    wide,
+)
+from jaxmech.utils.shapes import require_in_range
+
+SAMPLES = 16  # number of states at which sets of rows are compared
+
+
+def with_mass_rank(system: System, q: Array, v: Array, t: Array, params: Params) -> System:
+    """Set `singular_mass` of a system to the value detected for arguments of these shapes."""
+    return system.with_singular_mass(singular_mass(system, q, v, t, params))
+
+
+@cached_by_shapes
+def singular_mass(system: System, q: Array, v: Array, t: Array, params: Params) -> SingularMass:
+    """Detect whether M lacks full rank at generic states, as for a unit quaternion.
+
+    If it does, return the rows of A that make it definite, or True if all are needed. A wrong
+    answer never changes a result: an undetected singular M ends in the status `SINGULAR_MASS`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> free = System(lambda q, v, t, p: v[0] ** 2 - jnp.sin(t), coordinates=("x", "y"))
+        >>> singular_mass(free, jnp.zeros(2), jnp.zeros(2), jnp.zeros(()), None)
+        True
+    """
+    require_entries(system, q, v, t, params)
+    states = _generic_states(q, v, t, params)
+    if system.velocities:
+        _require_full_rank(system, states)
+    matrices = [outside_traces(mass_and_rows, system, *state) for state in states]
+    singular = all(pair is not None and _is_singular(np.asarray(pair[0])) for pair in matrices)
+    return singular and _needed_rows(system, q, v, t, params)
+
+
+def _require_full_rank(system: System, states: list[Any]) -> None:
+    """Raise a ValueError if the columns of `kinematics` depend on each other at all states."""
+
+    def matrix(q: Array, v: Array, t: Array, params: Params) -> Array:
+        return system.dynamics.kinematics.matrix(q, t, params)
+
+    matrices = [T for T in concrete_at(matrix, states) if T is not None and np.isfinite(T).all()]
+    if not matrices:
+        return
+    columns = (T / np.linalg.norm(T, axis=0).clip(np.finfo(float).tiny) for T in matrices)
+    rank = max(int(np.linalg.matrix_rank(T, tol=1e-5)) for T in columns)
+    if rank < system.n_velocities:
+        raise ValueError(
+            f"Argument `kinematics` must return a matrix of full column rank, but its "
+            f"{system.n_velocities} columns have rank {rank}; leave out velocities that follow "
+            "from the others."
+        )
+
+
+def function_values(system: System, q: Array, v: Array, t: Array, params: Params) -> Any:
+    """The values of all functions at a state, to see which parameters they read."""
+    dynamics = system.dynamics
+    multipliers = jnp.zeros(sum(dynamics.sizes(q, v, t, params)), q.dtype)
+    speeds = dynamics.speeds(q, v, t, params)
+    values = [
+        dynamics.lagrangian_value(q, speeds, t, params),
+        dynamics.nonideal_force(q, v, multipliers, t, params),
+    ]
+    values += [c.residual(q, v, v, t, params) for c in system.constraints]
+    values += [dynamics.state_rates(q, v, t, params), speeds]
+    values += [c.value(q, t, params) for c in system.invariants]
+    for inequality in system.unilateral:
+        values += inequality.values(q, speeds, t, params)
+    values += [] if system.sampling is None else [system.sampled(q, v, t, params)]
+    return [*values, dynamics.applied_force(q, v, t, params)]
+
+
+@cached_by_shapes
+def conserves_energy(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
+    """Whether nothing depends on time, no force or state acts, and no constraint does work.
+
+    Non-ideal constraints are assumed to do work. If conservation is not detected, the energy drift
+    is not reported.
+    """
+    if system.force is not None or system.nonideal is not None or system.states:
+        return False
+    if system.velocities:
+        return conserves_energy(system.plain, q, jnp.zeros_like(q), t, params)
+    if any(isinstance(c, Acceleration) for c in system.constraints):
+        return False
+    sources = _work_sources(system, q, v, t, params)
+    if not sources:
+        return True
+    states = _generic_states(q, v, t, params)
+    works = concrete_at(lambda *state: jnp.concatenate([work(*state) for work in sources]), states)
+    return all(work is not None and np.allclose(work, 0, atol=1e-5) for work in works)
+
+
+@cached_by_shapes
+def reads_integrals(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
+    """Whether the motion depends on the integrals of the states of first order."""
+    return _depends_on_last(system, 0, q, v, t, params)
+
+
+@cached_by_shapes
+def constrains_states(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
+    """Whether a constraint on the velocities contains states of first order."""
+    return _depends_on_last(system, 1, q, v, t, params)
+
+
+def _depends_on_last(system: System, index: int, *state: Any) -> bool:
+    """Whether functions depend on the entries of q (0) or v (1) that belong to states."""
+    dynamics = system.dynamics
+    mechanical = dynamics.mechanical_velocities if index else dynamics.mechanical
+    if state[index].size == mechanical:
+        return False
+
+    def effects(*state: Any) -> Array:
+        def values(last: Array) -> Array:
+            q, v, t, params = state
+            if index:
+                v = jnp.concatenate([v[:mechanical], last])
+            else:
+                q = jnp.concatenate([q[:mechanical], last])
+            level = dynamics.velocity_level(q, v, t, params)
+            if index:
+                return level
+            eom = system.dynamics.at(q, v, t, params)
+            parts = eom.M, eom.Q, eom.A, eom.b, level, dynamics.position_level(q, t, params)
+            return jnp.concatenate([x.ravel() for x in parts])
+
+        last = state[index][mechanical:]
+        slopes = jax.jacfwd(values)(last)
+        # Where functions overflow a slope is NaN, whatever they depend on.
+        here, elsewhere = values(last)[:, None], values(1.5 * last)[:, None]
+        is_same = (here == elsewhere) | (jnp.isnan(here) & jnp.isnan(elsewhere))
+        return jnp.where(jnp.isfinite(slopes), slopes, jnp.where(is_same, 0.0, 1.0))
+
+    effects_at_states = concrete_at(effects, _generic_states(*state))
+    return any(x is None or bool(np.any(x != 0)) for x in effects_at_states)
+
+
+def require_entries(system: System, q: Array, v: Array, t: Array, params: Params) -> None:
+    """Raise an IndexError if a function of the user reads an entry of an array that has none there.
+
+    JAX would read the nearest entry instead: q[2] of two coordinates would be q[1].
+    """
+    functions: dict[str, Callable[..., Any]] = {}
+    if system.mass_and_force is None and system.quasi_mass_and_force is None:
+        functions["`lagrangian`"] = system.lagrangian
+    if system.force is not None:
+        functions["`force`"] = system.force
+    if system.rates is not None:
+        functions["`rates`"] = system.rates
+    for source, fn in functions.items():
+        require_in_range(source, fn, q, system.dynamics.speeds(q, v, t, params), t, params)
+    for c in system.constraints:
+        require_in_range(f"Constraint {c.name!r}", c.residual, q, v, v, t, params)
+
+
+class Drive(Enum):
+    """What the constraints that contain the time prescribe."""
+
+    NONE = 0
+    POSITIONS = 1
+    VELOCITIES = 2  # perhaps beside positions
+
+
+@cached_by_shapes
+def drive_of(system: System, q: Array, v: Array, t: Array, params: Params) -> Drive:
+    """Whether constraints on positions or velocities contain the time.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> crank = Holonomic(lambda q, t, p: q - 2.0 * t)
+        >>> driven = System(lambda q, v, t, p: v @ v, constraints=[crank], coordinates=("x",))
+        >>> drive_of(driven, jnp.zeros(1), jnp.zeros(1), jnp.zeros(()), None)
+        <Drive.POSITIONS: 1>
+    """
+
+    def nonholonomic(t: Array) -> list[Array]:
+        chosen = [c for c in system.constraints if isinstance(c, Nonholonomic)]
+        return [c.value(q, v, t, params) for c in chosen]
+
+    if depends_on(nonholonomic, (t,)):
+        return Drive.VELOCITIES
+    is_driven = depends_on(lambda t: system.dynamics.position_level(q, t, params), (t,))
+    return Drive.POSITIONS if is_driven else Drive.NONE
+
+
+def _generic_states(*state: Any) -> list[tuple[Array, Array, Array, Params]]:
+    return [generic(state, seed) for seed in (11, 12)]
+
+
+def _needed_rows(system: System, q: Array, v: Array, t: Array, params: Params) -> SingularMass:
+    """Select few and sparse rows of A with which M + A^T W A is well conditioned.
+
+    With N the null space of M and rows of unit length, the singular values of A N measure how well
+    A complements M. Rows are dropped, the densest first, as long as the smallest singular value
+    stays above half of that of all rows, or of one, at every sampled state. Rows that vanish where
+    the truth values among the parameters are false belong to constraints that can be switched off:
+    all rows are needed if M is not definite without them.
+    """
+    sampled = []
+    for seed in range(SAMPLES):
+        state, values = wide((q, v, t), seed), generic(params, seed)
+        matrices = outside_traces(mass_and_rows, system, *state, values)
+        if matrices is None or not all(np.isfinite(x).all() for x in matrices):
+            return True
+        M, A = (np.asarray(x, float) for x in matrices)
+        if any(jnp.result_type(x) == jnp.bool_ for x in jax.tree.leaves(values)):
+            _, A_off = outside_traces(mass_and_rows, system, *state, _all_false(values))
+            A = np.where((np.asarray(A_off) != 0).any(1, keepdims=True), A, 0.0)
+        scale = mass_scale(M)
+        M, A = M / np.outer(scale, scale), A / scale
+        lengths = np.linalg.norm(A, axis=1, keepdims=True)
+        sizes, directions = np.linalg.eigh(M)
+        null = directions[:, np.abs(sizes) <= 1e-5 * np.abs(sizes).max()]
+        sampled.append((A != 0, A / np.where(lengths > 0, lengths, 1.0) @ null))
+    filled = np.any([nonzero for nonzero, _ in sampled], axis=0).sum(1)
+    carried = [across for _, across in sampled]
+    enough = [min(_least(across), 1.0) / 2 for across in carried]
+    rows = list(range(len(filled)))
+    for row in sorted(rows, key=lambda row: (-filled[row], -row)):
+        remaining = [k for k in rows if k != row]
+        if all(_least(x[remaining]) >= e for x, e in zip(carried, enough, strict=True)):
+            rows = remaining
+    return tuple(rows) if min(enough) > 0 else True
+
+
+def _all_false(params: Params) -> Params:
+    def leaf(x: Any) -> Any:
+        return np.zeros(np.shape(x), bool) if jnp.result_type(x) == jnp.bool_ else x
+
+    return jax.tree.map(leaf, params)
+
+
+@jit_of("system", is_frame=True, is_finite=True)
+def mass_and_rows(
+    system: System, q: Array, v: Array, t: Array, params: Params
+) -> tuple[Array, Array]:
+    """M and A at a known state, by a compiled function."""
+
+    def matrices_at(q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
+        return system.dynamics.mass(q, v, t, params), system.dynamics.rows(q, v, t, params)
+
+    return native_call(matrices_at, q, v, t, params, differ=(True, True, False, False))
+
+
+def _least(across: NDArray[np.floating]) -> float:
+    """The smallest singular value; zero if there are fewer rows than columns."""
+    m, k = across.shape
+    return float(np.linalg.svd(across, compute_uv=False)[-1]) if m >= k else 0.0
+
+
+def _is_singular(M: np.ndarray) -> bool:
+    if not np.isfinite(M).all():
+        return False
+    scale = mass_scale(M)
+    return bool(np.linalg.matrix_rank(M / np.outer(scale, scale), tol=1e-5) < M.shape[0])
+
+
+def mass_scale(M: NDArray[np.floating]) -> NDArray[np.floating]:
+    """The square roots of the diagonal of M, 1 where zero: M / (s s^T) has a unit diagonal."""
+    scale = np.sqrt(np.abs(np.diagonal(M)))
+    return np.where(scale > 0, scale, 1.0)
+
+
+def _work_sources(
+    system: System, q: Array, v: Array, t: Array, params: Params
+) -> list[Callable[..., Array]]:
+    """Functions of the state that vanish if energy is conserved: dL/dt, and each A v that need not.
+
+    The power of a constraint force is (A v) . lambda. For dphi/dt = A v + phi_t = 0 it vanishes if
+    phi_t does; for psi = 0 if A v is psi itself, that is, if psi is linear and homogeneous in v.
+    """
+
+    def explicit(q: Array, v: Array, t: Array, params: Params) -> Array:
+        return jax.grad(lambda t: system.lagrangian(q, v, t, params))(t)[None]
+
+    def speed(constraint: Holonomic, q: Array, v: Array, t: Array, params: Params) -> Array:
+        return constraint.speed(q, jnp.zeros_like(v), t, params)
+
+    def power(constraint: Nonholonomic, q: Array, v: Array, t: Array, params: Params) -> Array:
+        A, _ = constraint.rows(q, v, t, params)
+        return matvec(A, v) - constraint.value(q, v, t, params)
+
+    # What does not contain the time need not be evaluated.
+    sources: list[Callable[..., Array]] = []
+    if depends_on(lambda t: system.lagrangian(q, v, t, params), (t,)):
+        sources.append(explicit)
+    for c in system.constraints:
+        if isinstance(c, Nonholonomic):
+            sources.append(partial(power, c))
+        elif isinstance(c, Holonomic) and depends_on(partial(_at_time, c, q, params), (t,)):
+            sources.append(partial(speed, c))
+    return sources
+
+
+def _at_time(constraint: Holonomic, q: Array, params: Params, t: Array) -> Array:
+    return constraint.value(q, t, params)

@@ -1,0 +1,179 @@
+"""Metric tensor and Christoffel symbols against closed forms; the error of (4.3) in print."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmech import Holonomic, System, acceleration
+from jaxmech.laws import Contravariant, christoffel_symbols, metric_tensor
+from jaxmech.laws.contravariant import eliminated
+from jaxmech.models import make
+from jaxmech.system import EquationsOfMotion
+from tests.quick import quick
+
+
+def symbols_of(lagrangian: Any, q: Any, t: Any = 0.0, params: Any = None) -> Any:
+    names = tuple(f"q{k}" for k in range(len(q)))
+    return symbols_in(System(lagrangian, coordinates=names), jnp.array(q), t, params)
+
+
+def symbols_in(system: System, *state: Any) -> Any:
+    return quick(lambda *state: christoffel_symbols(system, *state))(*state)
+
+
+def test_sphere() -> None:
+    """theta from the pole, phi: Gamma^th_ph,ph = -sin cos, Gamma^ph_th,ph = cot."""
+    theta = 0.7
+    found = symbols_of(
+        lambda q, v, t, p: 0.5 * p * (v[0] ** 2 + jnp.sin(q[0]) ** 2 * v[1] ** 2),
+        [theta, 0.2],
+        params=3.0,
+    )
+    second = np.zeros((2, 3, 3))
+    second[0, 2, 2] = -np.sin(theta) * np.cos(theta)
+    second[1, 1, 2] = second[1, 2, 1] = 1 / np.tan(theta)
+    np.testing.assert_allclose(found.second, second, atol=1e-15)
+    first = second * np.array([3.0, 3.0 * np.sin(theta) ** 2])[:, None, None]
+    np.testing.assert_allclose(found.first, first, atol=1e-15)
+
+
+def test_double_pendulum() -> None:
+    """M(theta2) of the lecture: only the derivative h = -m2 l1 l2 sin(theta2) of it occurs."""
+    model = make("double_pendulum_angles")
+    p = model.params
+    theta2 = 0.9
+    h = -p["m2"] * p["l1"] * p["l2"] * np.sin(theta2)
+    first = symbols_in(model.system, jnp.array([0.3, theta2]), 0.0, dict(p)).first
+    expected = np.zeros((2, 3, 3))
+    expected[0, 1, 2] = expected[0, 2, 1] = expected[0, 2, 2] = h
+    expected[1, 1, 1] = -h
+    np.testing.assert_allclose(first, expected, atol=1e-14)
+
+
+def test_rotating_axes() -> None:
+    """Polar coordinates in a turning frame: g_phi,0 = r^2 W, and the Coriolis terms from it."""
+    r, W = 2.0, 0.4
+    turning = System(
+        lambda q, v, t, p: 0.5 * (v[0] ** 2 + q[0] ** 2 * (v[1] + p) ** 2), coordinates=("r", "phi")
+    )
+    g = metric_tensor(turning, [r, 0.3], 0.0, W)
+    np.testing.assert_allclose(g, [[0, 0, r**2 * W], [0, 1, 0], [r**2 * W, 0, r**2]], atol=1e-15)
+    second = symbols_in(turning, jnp.array([r, 0.3]), 0.0, W).second
+    assert second[0, 2, 0] == second[0, 0, 2] == pytest.approx(-r * W)
+    assert second[1, 1, 0] == second[1, 0, 1] == pytest.approx(W / r)
+
+
+def test_explicit_time() -> None:
+    """A mass that grows as exp(k t), pushed by a drift p(t): Gamma_x,x0 = M'/2, Gamma_x,00 = p'."""
+    k, t = 0.3, 1.2
+    found = symbols_of(
+        lambda q, v, t, p: 0.5 * jnp.exp(p * t) * v[0] ** 2 + jnp.sin(t) * v[0], [0.5], t, k
+    )
+    assert found.first[0, 1, 0] == found.first[0, 0, 1] == pytest.approx(k * np.exp(k * t) / 2)
+    assert found.first[0, 0, 0] == pytest.approx(np.cos(t))
+
+
+def moving(q: Any, v: Any, t: Any, p: Any) -> Any:
+    """Everything at once: M(q, t), terms linear in v, a potential."""
+    r, phi, z = q
+    mass = 1.0 + 0.2 * jnp.sin(t) * jnp.cos(z)
+    kinetic = 0.5 * mass * (v[0] ** 2 + r**2 * (v[1] + p["W"] * t) ** 2 + 2 * v[2] ** 2)
+    magnetic = p["B"] * r**2 * v[1] * jnp.cos(z) + v[0] * v[2] * jnp.sin(phi)
+    return kinetic + magnetic - p["g"] * z * r
+
+
+def test_the_same_equations_as_from_the_lagrangian() -> None:
+    system = System(
+        moving,
+        [Holonomic(lambda q, t, p: q[2] - 0.1 * q[0] ** 2 - 0.3 * t)],
+        force=lambda q, v, t, p: -0.1 * v,
+        coordinates=("r", "phi", "z"),
+    )
+    params = {"W": 0.4, "B": 0.7, "g": 9.81}
+
+    @quick
+    def both(q: Any, v: Any, t: Any) -> Any:
+        return [
+            equations(q, v, t, params)
+            for equations in (system.equations, lambda *x: Contravariant().equations(system, *x))
+        ]
+
+    draw = np.random.default_rng(0)
+    for _ in range(4):
+        q, v, t = draw.uniform(0.5, 1.5, 3), draw.normal(size=3), draw.uniform()
+        for value, right in zip(*map(jax.tree.leaves, reversed(both(q, v, t))), strict=True):
+            np.testing.assert_allclose(value, right, rtol=1e-12, atol=1e-12)
+
+
+def test_the_precision_is_that_of_the_coordinates() -> None:
+    """Also while float64 is the default, as it is here."""
+    polar = System(
+        lambda q, v, t, p: 0.5 * (v[0] ** 2 + q[0] ** 2 * v[1] ** 2), coordinates=("r", "phi")
+    )
+    state = jnp.array([2.0, 0.3], jnp.float32), jnp.array([1.0, 0.5], jnp.float32)
+    qdd = acceleration(polar, *state, formulation=Contravariant()).qdd
+    assert qdd.dtype == metric_tensor(polar, state[0]).dtype == jnp.float32
+    np.testing.assert_allclose(qdd, [2.0 * 0.5**2, -2 * 1.0 * 0.5 / 2.0], rtol=1e-6)
+
+
+def test_a_lagrangian_that_is_not_quadratic_is_refused() -> None:
+    fast = System(lambda q, v, t, p: -jnp.sqrt(1 - v @ v / 9), coordinates=("x", "y"))
+    state = [0.0, 0.0], [1.0, 1.0]
+    for ask in (
+        lambda: metric_tensor(fast, state[0]),
+        lambda: christoffel_symbols(fast, state[0]),
+        lambda: acceleration(fast, *state, formulation=Contravariant()),
+    ):
+        with pytest.raises(ValueError, match="quadratic in the velocities"):
+            ask()
+    assert np.isfinite(acceleration(fast, *state).qdd).all()
+
+
+def equations(n: int, m: int, rank: int) -> tuple[np.ndarray, ...]:
+    draw = np.random.default_rng(10 * n + m)
+    F, A = draw.normal(size=(n, n)), draw.normal(size=(m, rank)) @ draw.normal(size=(rank, n))
+    return F @ F.T + np.eye(n), draw.normal(size=n), A, A @ draw.normal(size=n)
+
+
+def test_the_printed_matrix_is_singular_for_any_choice_of_variables() -> None:
+    """E = (I - A^T B'^T) M has rank n - m, and E qdd = F is solved by more than the motion."""
+    M, Q, A, b = equations(5, 2, 2)
+    eom = EquationsOfMotion(*map(jnp.asarray, (M, Q, A, b)))
+    motion = quick(Contravariant().solve)(eom)
+    draw = np.random.default_rng(1)
+    for _ in range(3):
+        B = np.linalg.inv(np.concatenate([draw.normal(size=(3, 5)), A]))[:, 3:]
+        np.testing.assert_allclose(A @ B, np.eye(2), atol=1e-13)
+        removed = np.eye(5) - A.T @ B.T
+        E, F = removed @ M, removed @ Q
+        assert np.linalg.matrix_rank(E, tol=1e-10) == 5 - 2
+        np.testing.assert_allclose(E @ motion.qdd, F, atol=1e-11)
+        other = motion.qdd + np.linalg.solve(M, A.T @ draw.normal(size=2))
+        np.testing.assert_allclose(E @ other, F, atol=1e-10)
+        assert np.abs(A @ other - b).max() > 1e-3
+        full, right = np.concatenate([E, A]), np.concatenate([F, b])
+        assert np.linalg.matrix_rank(full, tol=1e-10) == 5
+        np.testing.assert_allclose(np.linalg.lstsq(full, right)[0], motion.qdd, atol=1e-11)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "m", "rank"), [(5, 2, 2), (5, 4, 2), (4, 4, 4), (3, 0, 0)])
+def test_the_completed_matrix_is_regular(n: int, m: int, rank: int) -> None:
+    eom = EquationsOfMotion(*map(jnp.asarray, equations(n, m, rank)))
+    law = Contravariant(eliminate=True)
+
+    @quick
+    def everything(eom: EquationsOfMotion) -> Any:
+        laws = [law.solve(eom) for law in (law, Contravariant())]
+        return eliminated(eom), law.matrix(eom), laws
+
+    (E, F), matrix, (solved, plain) = everything(eom)
+    assert np.linalg.matrix_rank(E, tol=1e-10) == n - rank
+    assert np.linalg.cond(matrix) < 1e4
+    np.testing.assert_allclose(E @ solved.qdd, F, atol=1e-12)
+    np.testing.assert_allclose(eom.A @ solved.qdd, eom.b, atol=1e-12)
+    np.testing.assert_allclose(solved.qdd, plain.qdd, atol=1e-11)
+    assert plain.rank == solved.rank == rank

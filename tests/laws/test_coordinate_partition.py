@@ -1,0 +1,362 @@
+"""Independent coordinates: Bravy's formulas, changing charts, absence of drift, failures."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from jaxmech import (
+    Acceleration,
+    DormandPrince5,
+    FixedSteps,
+    Holonomic,
+    Status,
+    System,
+    acceleration,
+    simulate,
+)
+from jaxmech.compiler import explain
+from jaxmech.laws import CoordinatePartition, UdwadiaKalaba
+from jaxmech.linalg import pivots
+from jaxmech.models import make
+from tests.small import DOUBLE, MIXED, PENDULUM, REDUNDANT
+
+LAW = CoordinatePartition()
+
+
+@partial(jax.jit, static_argnums=0)
+def motion_at(system: System, q: Any, v: Any, t: Any, params: Any) -> Any:
+    return acceleration(system, q, v, t, params, formulation=LAW)
+
+
+@partial(jax.jit, static_argnums=0)
+def dependent_at(system: System, q: Any, v: Any, t: Any, params: Any) -> Any:
+    return pivots(system.equations(q, v, t, params).A).dependent
+
+
+# Bravy 1987: the examples
+
+
+def test_bead_on_a_parabola() -> None:
+    """Section 10: lambda = -m x1'' / (2 x1) for x1 != 0, with g = +-sqrt(x2 - y).
+
+    At x1 = 0, where this g ends, the other coordinate is the dependent one, and lambda is that of
+    the weight and the turn of the path.
+    """
+    model = make("bead_on_parabola")
+    p = {"m": 1.3, "g": 9.81}
+    for x1, v1 in ((1.2, 0.7), (-0.8, 2.0), (0.6, -1.0)):
+        q, v = model.initial({"x1": x1, "v1": v1}, p)
+        motion = motion_at(model.system, q, v, 0.0, p)
+        np.testing.assert_allclose(motion.multipliers, [-p["m"] * motion.qdd[0] / (2 * x1)])
+        assert dependent_at(model.system, q, v, 0.0, p).tolist() == [1, 0]
+        A = jnp.array([[-2 * x1, 1.0]])
+        dg_dy = jax.grad(lambda y, q=q, x1=x1: np.sign(x1) * jnp.sqrt(q[1] - y))(0.0)
+        np.testing.assert_allclose(pivots(A).inverse(A), [[dg_dy], [0.0]], rtol=1e-14)
+    q, v = model.initial({"x1": 0.0, "v1": 2.0}, p)
+    motion = motion_at(model.system, q, v, 0.0, p)
+    assert dependent_at(model.system, q, v, 0.0, p).tolist() == [0, 1]
+    np.testing.assert_allclose(motion.multipliers, [p["m"] * (p["g"] + 2 * 2.0**2)], rtol=1e-14)
+
+
+@pytest.mark.parametrize("t", [0.0, 0.4, 1.7])
+def test_bead_on_a_turning_rod(t: float) -> None:
+    """Section 11, a singular M: both multipliers in terms of x3 and its rates.
+
+    lambda1 = m x3'' cos - 2 m w x3' sin - m w^2 x3 cos, as printed. In lambda2 the print has lost a
+    factor: its first term is m x3'' sin(w t), as follows from x2 = x3 sin(w t).
+    """
+    model = make("bead_on_rod")
+    m, w, r, r_rate = 1.4, 1.5, 0.7, -0.3
+    c, s = np.cos(w * t), np.sin(w * t)
+    q = np.array([r * c, r * s, r])
+    v = np.array([r_rate * c - r * w * s, r_rate * s + r * w * c, r_rate])
+    motion = motion_at(model.system, q, v, t, {"m": m, "omega": w})
+    r_turn = motion.qdd[2]
+    expected = [
+        m * r_turn * c - 2 * m * w * r_rate * s - m * w**2 * r * c,
+        m * r_turn * s + 2 * m * w * r_rate * c - m * w**2 * r * s,
+    ]
+    np.testing.assert_allclose(motion.multipliers, expected, atol=1e-13)
+    np.testing.assert_allclose(r_turn, w**2 * r, rtol=1e-13)
+    assert motion.definite
+
+
+SURFACE = System(
+    lambda q, v, t, p: 0.5 * p["m"] * v @ v - 0.5 * p["k"] * q @ q,
+    [
+        Holonomic(lambda q, t, p: q[0] * q[1] * q[2] - p["c1"], "product"),
+        Holonomic(lambda q, t, p: q[0] + q[1] - p["c2"], "sum"),
+    ],
+    coordinates=("x1", "x2", "x3"),
+)
+SURFACE_P = {"m": 1.2, "k": 0.8, "c1": 1.5, "c2": 3.0}
+
+
+def on_surface(x3: float, rate: float) -> tuple[np.ndarray, np.ndarray]:
+    """x1 > x2 by Bravy's inverse functions, and the velocity that belongs to x3'."""
+    c1, c2 = SURFACE_P["c1"], SURFACE_P["c2"]
+    root = np.sqrt(c2**2 - 4 * c1 / x3)
+    slope = c1 / (x3**2 * root)  # dg1/dx3 = -dg2/dx3
+    return np.array([(c2 + root) / 2, (c2 - root) / 2, x3]), rate * np.array([slope, -slope, 1.0])
+
+
+@pytest.mark.parametrize(("x3", "rate"), [(1.2, 0.7), (0.8, -0.4), (2.5, 1.1)])
+def test_particle_on_a_surface(x3: float, rate: float) -> None:
+    """Section 12: the five equations of the standard form, and the three reduced ones."""
+    p, (q, v) = SURFACE_P, on_surface(x3, rate)
+    m, k, c1, c2 = p["m"], p["k"], p["c1"], p["c2"]
+    motion = motion_at(SURFACE, q, v, 0.0, p)
+    (E1, E2, E3), (lambda1, lambda2) = m * motion.qdd + k * q, motion.multipliers
+    standard = [
+        E1 - lambda1 * q[1] * q[2] - lambda2,
+        E2 - lambda1 * q[0] * q[2] - lambda2,
+        E3 - lambda1 * q[0] * q[1],
+        q[0] * q[1] * q[2] - c1,
+        q[0] + q[1] - c2,
+    ]
+    np.testing.assert_allclose(standard, 0.0, atol=1e-13)
+    D = (c2**2 - 4 * c1 / x3) ** -0.5
+    np.testing.assert_allclose(lambda1, -E1 * D / x3 + E2 * D / x3, rtol=1e-12)
+    np.testing.assert_allclose(lambda2, E1 * (1 + c2 * D) / 2 + E2 * (1 - c2 * D) / 2, rtol=1e-12)
+    assert abs(E1 * c1 * D / x3**2 - E2 * c1 * D / x3**2 + E3) < 1e-12
+
+
+def test_the_reduced_equation_is_the_motion() -> None:
+    """Section 12: with x1 = g1(x3) and x2 = g2(x3) the third equation holds x3 alone."""
+    p, ts = SURFACE_P, np.linspace(0.0, 1.4, 5)
+
+    def rate(_: float, y: Any) -> Any:
+        (x3, speed), (m, k, c1) = y, (p["m"], p["k"], p["c1"])
+        (x1, x2, _), (slope, _, _) = on_surface(x3, 1.0)
+        root = x1 - x2
+        bend = -2 * c1 / (x3**3 * root) - 2 * c1**2 / (x3**4 * root**3)  # d2g1/dx3^2
+        # slope (m x1'' + k x1) - slope (m x2'' + k x2) + m x3'' + k x3 = 0
+        known = slope * (2 * m * bend * speed**2 + k * (x1 - x2)) + k * x3
+        return [speed, -known / (m * (1 + 2 * slope**2))]
+
+    exact = solve_ivp(rate, (0, 1.4), [1.2, 0.7], "DOP853", ts, rtol=1e-12, atol=1e-12).y
+    q, v = on_surface(1.2, 0.7)
+    sol = simulate(
+        SURFACE, q, v, ts, p, method=DormandPrince5(), steps=FixedSteps(100), formulation=LAW
+    )
+    np.testing.assert_allclose(sol.q[:, 2], exact[0], atol=1e-9)
+    np.testing.assert_allclose(sol.v[:, 2], exact[1], atol=1e-9)
+
+
+# trajectories
+
+# Model, steps per second, and between how many charts it changes at the least.
+RUNS = {
+    "pendulum": (make("pendulum"), 200, 2),
+    "double_pendulum": (make("double_pendulum"), 1500, 4),
+    "four_bars": (make("four_bars", {"bars": 1}), 500, 3),
+    "rolling_wheel": (make("rolling_wheel"), 50, 1),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+def test_five_seconds_without_projection(name: str) -> None:
+    """The motion agrees with projection, and satisfies the constraints at every step without it.
+
+    The four-bar goes through poses where a constraint is redundant, five times. There the
+    velocities are those of a projection, which has pivots close to zero.
+    """
+    model, rate, charts = RUNS[name]
+    ts, q, v = jnp.linspace(0.0, 5.0, 51), *model.initial()
+    method, steps = DormandPrince5(), FixedSteps(rate // 10)
+
+    @jax.jit
+    def runs(q: Any, v: Any) -> Any:
+        run = partial(simulate, model.system, q, v, ts, model.params, method=method, steps=steps)
+        return run(formulation=LAW, projection=None), run()
+
+    ours, projected = runs(q, v)
+    assert ours.status == projected.status == Status.OK
+    np.testing.assert_allclose(ours.q, projected.q, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(ours.v, projected.v, rtol=0, atol=1e-8)
+    assert ours.position_residual.max() < 1e-13
+    assert ours.velocity_residual.max() < (1e-8 if name == "four_bars" else 1e-13)
+    each = jax.vmap(lambda q, v, t: dependent_at(model.system, q, v, t, model.params))
+    seen = np.unique(each(ours.q, ours.v, ts), axis=0)
+    assert len(seen) >= charts, seen
+
+
+def test_without_charts_the_same_run_drifts() -> None:
+    model, rate, _ = RUNS["pendulum"]
+    ts, steps = jnp.linspace(0.0, 5.0, 51), FixedSteps(rate // 20)
+    sol = simulate(
+        model.system, *model.initial(), ts, model.params, method=DormandPrince5(), steps=steps,
+        projection=None,
+    )  # fmt: skip
+    assert sol.position_residual.max() > 1e-10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [MIXED, REDUNDANT], ids=["mixed", "redundant"])
+def test_all_kinds_of_constraint_and_redundant_ones(case: Any) -> None:
+    """With rows that depend on others, and velocities that are constrained nonlinearly."""
+    ts = np.linspace(0.0, 1.0, 11)
+
+    @jax.jit
+    def runs(q: Any, v: Any) -> Any:
+        run = partial(simulate, case.system, q, v, ts, case.params, steps=FixedSteps(40))
+        return run(formulation=LAW, projection=None), run()
+
+    ours, projected = runs(case.q, case.v)
+    assert ours.status == Status.OK
+    scale = 1e3 if case is REDUNDANT else 1.0  # one of its rows is written a thousand times larger
+    assert ours.position_residual.max() < 1e-14 * scale
+    assert ours.velocity_residual.max() < 1e-13 * scale
+    np.testing.assert_allclose(ours.q, projected.q, atol=1e-7)
+    np.testing.assert_array_equal(ours.rank, projected.rank)
+
+
+def test_constraints_on_accelerations_alone_have_no_chart() -> None:
+    system = System(
+        lambda q, v, t, p: 0.5 * v @ v,
+        [Acceleration(lambda q, v, a, t, p: a[0] - 2.0, "servo")],
+        coordinates=("x", "y"),
+    )
+    state = jnp.zeros(2), jnp.ones(2), jnp.zeros(()), None
+    assert LAW.chart(system, *state) is None
+    assert UdwadiaKalaba().chart(PENDULUM.system, *state) is None
+    sol = simulate(system, *state[:2], [0.0, 1.0], formulation=LAW, steps=FixedSteps(1))
+    np.testing.assert_allclose(sol.q[1], [2.0, 1.0], rtol=1e-14)
+
+
+def test_without_constraints() -> None:
+    fall = System(lambda q, v, t, p: 0.5 * v @ v - p * q[0], coordinates=("height",))
+    sol = simulate(fall, [1.0], [2.0], [0.0, 0.5], 9.81, formulation=LAW, steps=FixedSteps(1))
+    np.testing.assert_allclose(sol.q[1], [2.0 - 9.81 / 8], rtol=1e-14)
+
+
+def differences(fn: Any, x: Any, step: Any) -> Any:
+    """h times the slope of fn along a step of length h, fourth order."""
+    near, far = (fn(x + k * step) - fn(x - k * step) for k in (1, 2))
+    return (8 * near - far) / 12
+
+
+@pytest.mark.slow
+def test_gradients_of_a_batch() -> None:
+    """With respect to length and initial speed, across a change of chart, in both modes."""
+    ts = np.linspace(0.0, 1.0, 6)
+
+    def end(x: Any) -> Any:
+        length, speed = x[0], x[1]
+        q, v = length * jnp.array([0.6, -0.8]), speed * jnp.array([0.8, 0.6])
+        params = {**PENDULUM.params, "l": length}
+        sol = simulate(
+            PENDULUM.system, q, v, ts, params,
+            steps=FixedSteps(10), projection=None, formulation=LAW,
+        )  # fmt: skip
+        return sol.q[-1] @ jnp.array([1.0, 2.0]) + sol.v[-1, 0]
+
+    x, h = np.array([[2.0, 1.0], [1.5, -3.0], [1.0, 5.0]]), 1e-3
+    value = jax.jit(jax.vmap(end))
+    slope = np.stack([differences(value, x, h * e) / h for e in np.eye(2)], axis=1)
+    found = jax.jit(jax.vmap(jax.grad(end)))(x)
+    np.testing.assert_allclose(found, slope, rtol=1e-7, atol=1e-7)
+
+
+# failures
+
+TS = np.linspace(0.0, 1.0, 11)
+GONE = System(
+    PENDULUM.system.lagrangian,
+    [Holonomic(lambda q, t, p: q @ q - jnp.where(t > p["gone"], -1.0, p["l"] ** 2), "rod")],
+    coordinates=("x", "y"),
+)
+
+
+def test_coordinates_that_cannot_be_found_end_in_a_status() -> None:
+    """The rod has no real length for one member; the others are unaffected."""
+
+    @jax.jit
+    @jax.vmap
+    def run(gone: Any) -> Any:
+        params = {**PENDULUM.params, "gone": gone}
+        return simulate(
+            GONE, PENDULUM.q, PENDULUM.v, TS, params,
+            steps=FixedSteps(5, times=(0.43,)), projection=None, formulation=LAW,
+        )  # fmt: skip
+
+    mixed, alone = run(np.array([9.0, 0.43, 9.0])), run(np.full(3, 9.0))
+    assert mixed.status.tolist() == [Status.OK, Status.PROJECTION_FAILED, Status.OK]
+    np.testing.assert_allclose(mixed.t_failed[1], 0.43)  # where a step ends, since the length jumps
+    assert np.isfinite(mixed.q[1, :5]).all()
+    assert np.isnan(mixed.q[1, 5:]).all()
+    for k in (0, 2):
+        np.testing.assert_array_equal(mixed.q[k], alone.q[k])
+
+
+@pytest.mark.slow
+def test_redundant_rows_that_disagree_end_in_a_status() -> None:
+    """The second rod becomes longer than the first, and there is one pivot for both."""
+    grows = Holonomic(lambda q, t, p: q @ q - p["l"] ** 2 - jnp.where(t > 0.43, 0.1, 0.0), "grows")
+    system = System(
+        PENDULUM.system.lagrangian, [*PENDULUM.system.constraints, grows], coordinates=("x", "y")
+    )
+    sol = simulate(
+        system, PENDULUM.q, PENDULUM.v, TS, PENDULUM.params,
+        steps=FixedSteps(5, times=(0.43,)), projection=None, formulation=LAW, throw=False,
+    )  # fmt: skip
+    assert sol.status == Status.PROJECTION_FAILED
+    assert sol.rank == 1
+    np.testing.assert_allclose(sol.t_failed, 0.43)  # where a step ends, since `grows` jumps
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_disagreement_is_relative_to_the_mechanism(dtype: Any) -> None:
+    """Two rods in one place: far from the origin, and in micrometres."""
+
+    def rod(longer: float) -> Any:
+        def distance(q: Any, t: Any, p: Any) -> Any:
+            length = p["l"] * (1 + jnp.where(t > 0.43, longer * p["more"], 0.0))
+            return ((q[0] - p["x"]) ** 2 + q[1] ** 2 - length**2) / 2
+
+        return distance
+
+    rods = [Holonomic(rod(0.0), "rod"), Holonomic(rod(1.0), "other")]
+    system = System(PENDULUM.system.lagrangian, rods, coordinates=("x", "y"))
+
+    @jax.jit
+    @jax.vmap
+    def status(x: Any, size: Any, more: Any) -> Any:
+        params = {**PENDULUM.params, "x": x, "l": size, "more": more, "g": size}
+        q = jnp.stack([x + 0.6 * size, -0.8 * size])
+        return simulate(
+            system, q, jnp.zeros_like(q), TS.astype(dtype), params,
+            steps=FixedSteps(5, times=(0.43,)), projection=None, formulation=LAW, throw=False,
+        ).status  # fmt: skip
+
+    far, off = (1e6, 1e-4) if dtype == np.float64 else (1e2, 1e-2)
+    cases = [(x, size, more) for x, size in ((0, 1), (far, 1), (0, 1e-6)) for more in (0, off)]
+    found = status(*np.array(cases, dtype).T)
+    assert found.tolist() == [Status.OK, Status.PROJECTION_FAILED] * 3
+
+
+def test_a_step_that_is_too_coarse_has_a_status() -> None:
+    q, v = PENDULUM.q, 20 * PENDULUM.v
+    options = {"projection": None, "formulation": CoordinatePartition(iterations=1)}
+    options["steps"] = FixedSteps(1)
+    sol = simulate(PENDULUM.system, q, v, TS, PENDULUM.params, throw=False, **options)
+    assert sol.status == Status.PROJECTION_FAILED
+
+
+@pytest.mark.slow
+def test_a_batch_runs_as_lanes() -> None:
+    def run(q: Any, v: Any) -> Any:
+        return simulate(
+            DOUBLE.system, q, v, TS, DOUBLE.params,
+            steps=FixedSteps(5), projection=None, formulation=LAW, throw=False,
+        ).q  # fmt: skip
+
+    q, v = np.stack([DOUBLE.q] * 2), np.stack([DOUBLE.v] * 2)
+    assert "plain vmap" not in repr(explain(run, q, v))
