@@ -1,1 +1,0 @@
-"""Studies of millions of trajectories against the bare kernel: CPU seconds, memory, agreement."""
