@@ -66,6 +66,7 @@ from jaxmech.integrate.steps.default_steps import choose_steps as choose_steps
 from jaxmech.integrate.steps.default_steps import members_error as members_error
 from jaxmech.integrate.steps.default_steps import members_need as members_need
 from jaxmech.integrate.steps.default_steps import members_per_save as members_per_save
+from jaxmech.integrate.steps.default_steps import refined as refined
 from jaxmech.integrate.steps.default_steps import resolved as resolved
 from jaxmech.integrate.steps.default_steps import with_number as with_number
 from jaxmech.integrate.steps.step_size import MEMBERS as MEMBERS

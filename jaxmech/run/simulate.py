@@ -39,6 +39,7 @@ from jaxmech.integrate import (
     event_set_of,
     events_of,
     interval_at,
+    refined,
     step_times,
     with_gaps,
     with_number,
@@ -200,11 +201,19 @@ def simulate(
     declared = () if events else system.declared  # events may read parameters of their own
     warn_of_slips(params, lambda params: function_values(system, q0, v0, ts[0], params), declared)
     of_trials = replace(scheme, system=switched, steps=steps)
+    is_chosen = isinstance(steps, FixedSteps) and steps.per_save is None
     steps, tolerance = _chosen(of_trials, q0, v0, ts, switched_params, times, event_set)
+
+    def run(scheme: Scheme) -> Solution:
+        return _simulate(
+            scheme, derivative, event_set, inserted, q0, v0, ts, params, tolerance, times, grid
+        )
+
     scheme = replace(scheme, steps=steps)
-    solution = _simulate(
-        scheme, derivative, event_set, inserted, q0, v0, ts, params, tolerance, times, grid
-    )
+    solution = run(scheme)
+    if is_chosen and (steps := refined(scheme, event_set, solution.integration_error)):
+        scheme = replace(scheme, steps=steps)  # impacts need more than their trial, without them
+        solution = run(scheme)
     source = Run(params, tolerance, times, scheme, derivative, event_set, inserted)
     is_kept = source.is_small or is_known((q0, v0, ts, params))
     solution = replace(solution, digests=digests_of(params), run=source if is_kept else None)

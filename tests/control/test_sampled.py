@@ -100,7 +100,7 @@ def test_what_a_controller_keeps_has_names_of_its_own_everywhere() -> None:
     shown += [str(list(sol.to_pandas())), repr(sol.plot()), repr(report)]
     assert not [text for text in shown if "integral of" in text]
     assert [*sol.to_pandas()] == ["x", "x.rate", "push", "push.sample"]
-    assert {"x", "x.rate", "2 states"} <= set(sol.plot().axes)
+    assert {"x", "x.rate", "push"} <= set(sol.plot().axes)
 
 
 def test_samples_are_exact_however_long_the_steps_and_wherever_the_saves() -> None:

@@ -1,6 +1,7 @@
 """The default number of steps between two saves."""
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.integrate.error_estimate import STATES
 from jaxmech.integrate.events import NO_EVENTS, Event, EventSet, event_set_of, with_gaps
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
@@ -19,6 +21,7 @@ from jaxmech.integrate.steps.step_size import (
     UnknownValuesError,
     rounded_up,
     steps_needed,
+    target_error,
     trial_errors,
 )
 from jaxmech.integrate.steps.step_times import ending_at_jumps, step_times
@@ -32,6 +35,8 @@ from jaxmech.utils.tracers import actual
 
 _MOST_ENDS = 16  # times at which steps end in a trial with inputs
 _MOST_SAMPLES = 32  # of an input in a trial without these times
+_COARSE = 16.0  # targets from which on the error of a run calls for more steps
+_MOST_GROWTH = 16.0
 
 
 class StepWarning(UserWarning):
@@ -200,7 +205,27 @@ def members_per_save(
         return 1
     step_count = members_need(scheme, q, v, ts, params, times, event_set)
     longest = _intervals(ts, times).max(1) / np.abs(ts[:, -1] - ts[:, 0])
-    return rounded_up(float(longest.max(initial=0.0, where=np.isfinite(longest))) * step_count)
+    share = float(longest.max(initial=0.0, where=np.isfinite(longest)))
+    # At a sample of a controller the motion has a kink, and its error is known from what is
+    # between two of them.
+    least = 1 if scheme.system.sampling is None else STATES - 1
+    return max(rounded_up(share * step_count), least)
+
+
+def refined(scheme: Scheme, event_set: EventSet, error: Any) -> FixedSteps | None:
+    """More steps, where the error of a run calls for more than a trial without transitions did.
+
+    None if there are enough of them, or the error is not known, as under `jax.jit`.
+    """
+    steps, errors = scheme.steps, actual(error, sys.maxsize) if event_set else None
+    if errors is None or not isinstance(steps, FixedSteps):
+        return None
+    ratio = np.max(errors, initial=0.0, where=np.isfinite(errors))
+    ratio /= target_error(scheme.method, np.asarray(errors).dtype)
+    if ratio <= _COARSE:
+        return None
+    growth = min(ratio ** (1 / scheme.method.order), _MOST_GROWTH)
+    return replace(steps, per_save=rounded_up(steps.count * growth))
 
 
 def members_need(

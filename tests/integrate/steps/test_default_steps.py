@@ -204,3 +204,25 @@ def test_a_constraint_whose_release_has_no_end_keeps_the_steps_of_the_motion() -
     )
     sol = simulate(pole, [1.0, 1.0], [0.0, 0.0], np.linspace(0.0, 10.0, 11), events=late)
     np.testing.assert_allclose(sol.q[-1], [1.0, np.cos(10.0)], atol=1e-5)
+
+
+def test_steps_are_chosen_again_where_impacts_need_more_than_the_fall_before_them() -> None:
+    def lagrangian(q, v, t, p):  # two masses on a spring that the fall does not stretch
+        return v @ v / 2 - 9.81 * q.sum() - 500.0 * (q[1] - q[0] - 1.0) ** 2
+
+    floor = jm.Unilateral(lambda q, t, p: q[0], restitution=0.5, name="floor")
+    system = jm.System(lagrangian, [floor], coordinates=("low", "high"))
+    start, ts = ([0.5, 1.5], [0.0, 0.0]), np.linspace(0.0, 0.6, 7)
+    trial = choose_steps(system, *start, ts).per_save
+    sol = simulate(system, *start, ts)
+    assert sol.accepted > 2 * 6 * trial
+    assert sol.integration_error < 16e-6
+
+
+def test_steps_between_the_samples_of_a_controller_show_their_error() -> None:
+    plant = jm.System(
+        lambda q, v, t, p: v @ v / 2, force=lambda q, v, t, p: p["u"][None], coordinates=("x",)
+    )
+    spring = jm.Controller(lambda m, mem, t, p: (-4 * m[0][0], mem), 0.05, delay=0.03, name="u")
+    sol = simulate(jm.controlled(plant, spring), [1.0], [0.0], np.linspace(0.0, 1.0, 11))
+    assert sol.integration_error < 1e-6
