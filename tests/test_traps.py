@@ -20,7 +20,6 @@ from jaxmech import (
     Status,
     System,
     acceleration,
-    observe,
     simulate,
 )
 from tests.small import OSCILLATOR, PRESCRIBED
@@ -72,19 +71,6 @@ def found(p: Any, q: Any = (0.0, 0.0), v: Any = (0.0, 0.0)) -> Any:
 
 
 FALLING = np.stack([0 * TS, -G * TS**2 / 2], 1)
-
-
-@pytest.mark.slow
-def test_a_rod_at_rest_pulls_upwards() -> None:
-    """phi = (x^2 + y^2 - l^2) / 2, l = 1: lambda = -m g / l, and A^T lambda carries the mass."""
-    q, p = (0.0, -1.0), numbers(ROD)
-    motion = found(p, q)
-    np.testing.assert_allclose(motion.multipliers, [-M * G, 0, 0], rtol=1e-15)
-    np.testing.assert_allclose(motion.constraint_force, [0, M * G], rtol=1e-15)
-    sol = run(p, q)
-    np.testing.assert_allclose(sol.q, np.tile(q, (3, 1)), atol=1e-15)
-    force = observe(GENERAL, sol, p).reactions["first"]
-    np.testing.assert_allclose(force, np.tile([0, M * G], (3, 1)), atol=1e-13)
 
 
 def test_a_loop_that_is_closed_twice_moves_as_one() -> None:

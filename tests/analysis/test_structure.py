@@ -21,7 +21,7 @@ from jaxmech import (
 from jaxmech.analysis import Dependence, Severity, ShortRun, Structure, structure
 from jaxmech.compiler import explain, off
 from jaxmech.run import SimulationError
-from tests.small import PENDULUM, QUATERNION, REDUNDANT, rod
+from tests.small import PENDULUM, QUATERNION, REDUNDANT
 
 REST = np.zeros(2)
 
@@ -446,11 +446,6 @@ def test_the_report_is_one_page() -> None:
     assert shown[-1] == "  findings      0, of which 0 serious"
 
 
-def test_misuse_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"Argument `q` must have shape \(2,\)"):
-        structure(particle(Holonomic(rod)), [0.0], REST)
-    with pytest.raises(ValueError, match="Argument `steps` must be a positive integer"):
-        ShortRun(steps=0)
 
 
 @pytest.mark.slow

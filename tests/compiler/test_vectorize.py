@@ -579,43 +579,6 @@ def test_a_rare_case_holds_in_some_lanes_of_some_blocks(places: list[int]) -> No
     assert np.flatnonzero((mine != x).any(1)).tolist() == places
 
 
-def random_function(seed: int) -> Function:
-    """Eight operations, each on the results of the ones before."""
-    draw = np.random.default_rng(seed)
-    steps: list[Callable[[list[Any], Any], Any]] = [
-        lambda v, A: v[-1] + v[int(draw.integers(len(v)))],
-        lambda v, A: v[-1] * v[int(draw.integers(len(v)))],
-        lambda v, A: v[-1] / (1 + v[int(draw.integers(len(v)))] ** 2),
-        lambda v, A: jnp.sin(v[-1]) + jnp.cos(v[-1]) ** int(draw.integers(1, 4)),
-        lambda v, A: A @ v[-1] / 4,
-        lambda v, A: jnp.where(v[-1] > v[0], v[-1], -v[0]),
-        lambda v, A: jnp.concatenate([v[-1][2:], v[0][:2]]),
-        lambda v, A: v[-1].at[int(draw.integers(N))].set(v[0].sum()),
-        lambda v, A: loop(lambda y: jnp.tanh(y + v[0]), int(draw.integers(2, 5)))(v[-1]),
-        lambda v, A: loop(lambda y: jnp.tanh(A @ y), int(draw.integers(9, 14)))(v[-1]),
-        lambda v, A: jnp.maximum(v[-1], 0.3) - jnp.sqrt(jnp.abs(v[0])),
-        lambda v, A: jax.grad(lambda y: (jnp.sin(y) * (A @ y)).sum())(v[-1]) / 4,
-        lambda v, A: lax.cond(v[-1][0] > 0, lambda: much(v[-1] + v[0], A), lambda: v[0]),
-        lambda v, A: lax.cond(v[0][1] > v[-1][1], lambda: v[-1], lambda: much(v[-1], A) - v[0]),
-    ]
-    plan = draw.integers(len(steps), size=8)
-    state = draw.bit_generator.state
-
-    def fn(x: Any, A: Any) -> Any:
-        draw.bit_generator.state = state  # the same choices whenever it is traced
-        values = [x]
-        for k in plan:
-            values.append(steps[k](values, A))
-        return values[-1], jnp.stack(values).sum(0)
-
-    return fn
-
-
-@pytest.mark.parametrize("seed", range(9))
-def test_random_functions(seed: int) -> None:
-    assert_agrees(random_function(seed), seed=seed, size=int(seed % 9) + 1)
-
-
 @pytest.mark.parametrize("name", ["log", "log2", "log10", "sqrt", "reciprocal"])
 def test_subnormal_numbers_are_zero(name: str) -> None:
     """Subnormal numbers act as zeros, as in XLA on a CPU: the logarithm is infinite."""

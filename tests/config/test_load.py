@@ -1,12 +1,8 @@
 """Finding the system of a study: the catalogue, or a file of the user."""
 
 import os
-import re
 import sys
 
-import pytest
-
-from jaxmech.config.errors import StudyError
 from jaxmech.config.load import load
 from tests.ensemble.studies import write_study
 
@@ -42,44 +38,5 @@ def test_a_file_that_was_changed_within_a_second_is_read_again(tmp_path, monkeyp
         assert load("user.py:model", {}, tmp_path).system.n == 2 * links
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("pendulm", {}, "`model` is not a model of the catalogue; did you mean `pendulum`?"),
-        ("chain", {"link": 3}, "`model_options.link` is not an option of chain; did you mean"),
-        ("chain", {"links": 0}, "`model` cannot be made: ValueError: Argument `links` must"),
-        ("missing.py:spring", {}, "`model` must name a Python file, but there is none at"),
-        ("spring.py", {}, 'must be of the form "path/file.py:attribute", but is "spring.py"'),
-        ("spring.py:", {}, "must be of the form"),
-        ("spring.txt:spring", {}, "must be of the form"),
-        ("spring.py:sprung", {}, "is not an attribute in .*spring.py; did you mean `spring"),
-        (
-            "spring.py:number",
-            {},
-            "must name a System, a Model, a Mechanism or a Robot, but",
-        ),
-        ("spring.py:spring", {"count": 2}, "`model_options` must be left out: spring is not"),
-        ("spring.py:springs", {"n": 2}, "`model_options.n` is not an option of springs"),
-        ("spring.py:springs", {"count": 0}, "cannot be made: ValueError: there must be a spring"),
-        ("broken.py:spring", {}, "cannot be loaded: ZeroDivisionError: .*broken.py, line 2"),
-        ("syntax.py:spring", {}, "cannot be loaded: SyntaxError: .*syntax.py, line 1"),
-        ("exits.py:spring", {}, r"cannot be loaded: it ends the process.*exits.py, line 2\)"),
-        ("exits.py:make", {}, r"cannot be loaded: it ends the process, by sys.exit"),
-        ("later.py:make", {}, "cannot be made: it ends the process, by sys.exit"),
-        ("lost.py:spring", {}, "cannot be loaded: ModuleNotFoundError: .*no_such_module"),
-    ],
-)
-def test_what_does_not_load_is_refused(tmp_path, name: str, options: dict, message: str) -> None:
-    write_study(tmp_path)
-    (tmp_path / "broken.py").write_text("a = 1\nb = a / 0\n")
-    (tmp_path / "syntax.py").write_text("def\n")
-    (tmp_path / "exits.py").write_text("import sys\nsys.exit(0)\n")
-    (tmp_path / "later.py").write_text("def make():\n    exit()\n")
-    (tmp_path / "lost.py").write_text("import no_such_module\n")
-    with pytest.raises(StudyError, match=message.replace("?", r"\?")):
-        load(name, options, tmp_path)
 
 
-def test_the_known_models_are_listed() -> None:
-    with pytest.raises(StudyError, match=re.escape("Known: andrews, ")):
-        load("xyz", {})

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmech.config.run_folder import FolderError, model_name, opened, write_whole
+from jaxmech.config.run_folder import model_name, write_whole
 
 
 def test_a_file_that_cannot_be_written_is_named_not_its_draft(tmp_path: Path) -> None:
@@ -14,11 +14,6 @@ def test_a_file_that_cannot_be_written_is_named_not_its_draft(tmp_path: Path) ->
     assert caught.value.filename == str(file)
 
 
-def test_a_folder_that_is_a_file_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    (tmp_path / "run").write_text("mine", encoding="utf-8")
-    refused = pytest.raises(FolderError, match=r"File exists; choose a folder .* with --out")
-    with refused, opened(tmp_path / "run", "ensemble"):
-        pass
 
 
 def test_a_run_is_named_by_its_model_or_its_folder(tmp_path: Path) -> None:

@@ -18,14 +18,12 @@ from jaxmech.ensemble import (
     Fixed,
     Normal,
     Study,
-    StudyError,
-    Times,
     Uniform,
     draw,
     plain,
 )
-from jaxmech.integrate import RK4, AbstractSteps, Midpoint
-from jaxmech.linalg import LDL, AbstractSolver
+from jaxmech.integrate import AbstractSteps, Midpoint
+from jaxmech.linalg import AbstractSolver
 from jaxmech.state import AbstractStabilization, Baumgarte, Free, Projection
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,17 +101,6 @@ def test_a_study_survives_conversion_to_plain_data(tmp_path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "policies",
-    [
-        {"projection": Projection(solver=LDL(1e-9))},
-        {"method": type("Unnamed", (RK4,), {})()},
-    ],
-    ids=lambda policies: next(iter(policies)),
-)
-def test_a_policy_without_a_name_in_files_is_refused(policies) -> None:
-    with pytest.raises(StudyError, match=rf"`{next(iter(policies))}[.\w]*` must be one of"):
-        Study(model="pendulum", size=1, times=Times(end=1.0), **policies)
 
 
 def test_keys_that_a_policy_leaves_out_have_defaults() -> None:
@@ -230,17 +217,8 @@ def test_all_problems_are_reported_at_once(refused) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["no/such.toml", "", "file/below"])
-def test_a_file_that_cannot_be_read_is_refused(tmp_path, name: str) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot be read"):
-        read(tmp_path / name, Study)
 
 
-def test_a_binary_file_is_refused(tmp_path) -> None:
-    (tmp_path / "image").write_bytes(b"\xff\xfe\x00\x89")
-    with pytest.raises(ConfigError, match="it is not a text file"):
-        read(tmp_path / "image", Study)
 
 
 def test_lines_of_keys_are_found() -> None:

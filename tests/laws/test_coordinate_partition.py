@@ -23,7 +23,7 @@ from jaxmech.compiler import explain
 from jaxmech.laws import CoordinatePartition, UdwadiaKalaba
 from jaxmech.linalg import pivots
 from jaxmech.models import make
-from tests.small import DOUBLE, MIXED, PENDULUM, REDUNDANT
+from tests.small import DOUBLE, PENDULUM
 
 LAW = CoordinatePartition()
 
@@ -195,26 +195,6 @@ def test_without_charts_the_same_run_drifts() -> None:
         projection=None,
     )  # fmt: skip
     assert sol.position_residual.max() > 1e-10
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", [MIXED, REDUNDANT], ids=["mixed", "redundant"])
-def test_all_kinds_of_constraint_and_redundant_ones(case: Any) -> None:
-    """With rows that depend on others, and velocities that are constrained nonlinearly."""
-    ts = np.linspace(0.0, 1.0, 11)
-
-    @jax.jit
-    def runs(q: Any, v: Any) -> Any:
-        run = partial(simulate, case.system, q, v, ts, case.params, steps=FixedSteps(40))
-        return run(formulation=LAW, projection=None), run()
-
-    ours, projected = runs(case.q, case.v)
-    assert ours.status == Status.OK
-    scale = 1e3 if case is REDUNDANT else 1.0  # one of its rows is written a thousand times larger
-    assert ours.position_residual.max() < 1e-14 * scale
-    assert ours.velocity_residual.max() < 1e-13 * scale
-    np.testing.assert_allclose(ours.q, projected.q, atol=1e-7)
-    np.testing.assert_array_equal(ours.rank, projected.rank)
 
 
 def test_constraints_on_accelerations_alone_have_no_chart() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxmech.laws import LagrangeFirstKind, Maggi, UdwadiaKalaba, multiplier_family
+from jaxmech.laws import multiplier_family
 from jaxmech.system import EquationsOfMotion
 from tests.quick import quick
 from tests.small import CASES, PENDULUM, REDUNDANT
@@ -52,19 +52,3 @@ def test_a_given_member_of_the_family() -> None:
     assert family.dimension == 2
     assert alone.dimension == 0
     np.testing.assert_allclose(alone.member([5.0]), alone.smallest, rtol=1e-14)
-
-
-@pytest.mark.slow
-def test_the_law_does_not_matter() -> None:
-    """The minimum-norm multipliers do not depend on the law."""
-    state = REDUNDANT.q, REDUNDANT.v, 0.0, REDUNDANT.params
-
-    @quick
-    def families() -> Any:
-        laws = UdwadiaKalaba(), LagrangeFirstKind(), Maggi()
-        return [multiplier_family(REDUNDANT.system, *state, formulation=law) for law in laws]
-
-    first, *others = families()
-    for family in others:
-        np.testing.assert_allclose(family.smallest, first.smallest, rtol=0, atol=1e-10)
-        np.testing.assert_array_equal(family.projector, first.projector)

@@ -2,16 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-from experiments.speed import cases
-from experiments.speed.benchmarks import Measured, Results
-from experiments.speed.contest import Outcome
-from experiments.speed.report import as_json, content
 from experiments.speed.settings import Speed
 from experiments.speed.workers import Job, JobError
 from jaxmech.cli.main import main
@@ -88,44 +83,7 @@ class FakeWorker:
         return times.pop(0)
 
 
-def known_device(platform: str, name: str = "some device") -> dict[str, Any]:
-    """What is known about a device before anything is measured on it."""
-    facts = {"platform": platform, "device": name, "processor": name, "driver": "580.1"}
-    return {**facts, "jax": "1", "python": "3", "peak": {"float64": 1e9, "float32": 2e9}}
-
-
-def machine(folder: Path, name: str, seconds: float) -> Path:
-    """The file of a machine with a given time for a run."""
-    results = Results(read(written(folder), Speed), {"cuda": known_device("cuda", name)})
-    for batch in (1000, 100_000):
-        for precision in ("float64", "float32"):
-            case = cases.make("chain_1", batch, steps=10, step_size=0.01)
-            outcome = Outcome(compile_seconds=0.5, seconds=[seconds * batch])
-            measured = Measured(case, "cuda", precision, 50.0, {"jaxmech, bare kernel": outcome})
-            results.scaling.append(measured)
-    path = folder / f"{name}.json"
-    path.write_text(as_json(content(results)), encoding="utf-8")
-    return path
-
-
 @pytest.mark.parametrize("name", ["speed", "speed_quick"])
 def test_the_configurations_of_the_project_are_read(name: str) -> None:
     config = read(ROOT / "configs" / f"{name}.toml", Speed)
     assert config.parts == ("table", "scaling", "gradient")
-
-
-@pytest.mark.slow
-def test_outside_a_clone_the_command_says_so(tmp_path, monkeypatch, capfd) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["bench"]) == 2
-    assert "the benchmark belongs to a clone of the repository" in capfd.readouterr().err
-    assert main(["bench", str(ROOT / "configs" / "none.toml")]) == 2
-    assert "none.toml: cannot be read" in capfd.readouterr().err
-
-
-def test_the_command_explains_itself(capsys) -> None:
-    with pytest.raises(SystemExit):
-        main(["bench", "--help"])
-    shown = capsys.readouterr().out
-    assert "configs/speed.toml" in shown
-    assert max(map(len, shown.splitlines())) <= 110

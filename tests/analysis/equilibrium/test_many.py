@@ -131,6 +131,3 @@ def test_a_ring_of_equilibria_is_one_family() -> None:
     assert found.hits == (12,)
 
 
-def test_a_negative_spread_is_refused() -> None:
-    with pytest.raises(ValueError, match="`spread` must not be negative, but is -1"):
-        jm.analysis.equilibria(DOUBLE, [0.1, 0.2], {"g": 9.81}, spread=-1.0)

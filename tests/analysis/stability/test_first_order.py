@@ -1,6 +1,5 @@
 """Linearization, equilibria, periodic motions and growth of systems with states of first order."""
 
-from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -83,8 +82,3 @@ def test_the_structure_has_no_freedom_of_states() -> None:
     assert not found.serious
 
 
-@pytest.mark.slow
-def test_a_constraint_with_a_state_has_no_linear_equations() -> None:
-    drive = jm.Nonholonomic(lambda q, v, t, p: v[0] - v[1], name="drive")
-    with pytest.raises(ValueError, match="constraints without states of first order"):
-        jm.analysis.linearize(replace(MOTOR, constraints=[drive]), [0.0, 0.0], [5.0, 5.0], P)

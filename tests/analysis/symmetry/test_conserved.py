@@ -99,9 +99,3 @@ def test_single_precision() -> None:
     assert jm.analysis.symmetries(pendulum, q, v).texts() == ["time: 1", "x: y, y: -x"]
 
 
-def test_constraints_that_cannot_be_met_have_no_symmetries() -> None:
-    never = jm.Holonomic(lambda q, t, p: q @ q + 1, "never")
-    system = jm.System(_heavy, [never], coordinates=("x", "y", "z"))
-    for find in (jm.analysis.conserved, jm.analysis.symmetries):
-        with pytest.raises(ValueError, match="but only 0 of"):
-            find(system, [0.6, 0.0, -0.8], [0.0, 0.0, 0.0])

@@ -1,4 +1,4 @@
-"""The operations of random functions: floats, integers and truth values, as people use them in JAX.
+"""The operations of random programs: floats, integers and truth values, as people use them in JAX.
 
 Every operation takes a pool of vectors, and a source of fixed random numbers for its choices. It
 returns a vector of `N` numbers of any type, which the pool keeps. Results stay small, so that
