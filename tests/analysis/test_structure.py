@@ -446,8 +446,6 @@ def test_the_report_is_one_page() -> None:
     assert shown[-1] == "  findings      0, of which 0 serious"
 
 
-
-
 @pytest.mark.slow
 def test_mass_and_force_must_be_those_of_the_lagrangian() -> None:
     def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:

@@ -26,7 +26,6 @@ params = {"m": 2.0, "k": 8.0}
 """
 
 
-
 @pytest.fixture
 def spring(tmp_path):
     path = tmp_path / "spring.py"
@@ -98,8 +97,6 @@ def test_the_state_of_a_model() -> None:
     found = load_state("chain", options=["links=2"], start=["theta=0.5,0.5"], params=["g=1.5"])
     assert found.system.n == 4
     assert found.params["g"] == 1.5
-
-
 
 
 def test_bad_input_has_an_exit_code_of_its_own(capsys) -> None:

@@ -486,8 +486,6 @@ def test_correlations_as_numbers_and_what_is_not_determined() -> None:
     assert "-0.50" in [text.get_text() for text in ax.texts]
 
 
-
-
 @pytest.mark.slow
 def test_damage_to_a_fit_is_reported_and_repaired(done, tmp_path, capsys) -> None:
     out = done.folder / "damaged"

@@ -36,7 +36,3 @@ def test_a_file_that_was_changed_within_a_second_is_read_again(tmp_path, monkeyp
         (tmp_path / "user.py").write_text(text.replace("LINKS", str(links)))
         os.utime(tmp_path / "user.py", (1e9, 1e9))
         assert load("user.py:model", {}, tmp_path).system.n == 2 * links
-
-
-
-

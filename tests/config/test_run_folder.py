@@ -14,8 +14,6 @@ def test_a_file_that_cannot_be_written_is_named_not_its_draft(tmp_path: Path) ->
     assert caught.value.filename == str(file)
 
 
-
-
 def test_a_run_is_named_by_its_model_or_its_folder(tmp_path: Path) -> None:
     assert model_name({"model": "model.py:swing"}, tmp_path / "first") == "swing"
     assert model_name({"model": "model.py:system"}, tmp_path / "first") == "first"

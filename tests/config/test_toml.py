@@ -101,8 +101,6 @@ def test_a_study_survives_conversion_to_plain_data(tmp_path) -> None:
     )
 
 
-
-
 def test_keys_that_a_policy_leaves_out_have_defaults() -> None:
     assert structure({"per_save": 3}, AbstractSteps) == FixedSteps(per_save=3)
     assert structure({"name": "none"}, AbstractStabilization) == Free()
@@ -215,10 +213,6 @@ def test_all_problems_are_reported_at_once(refused) -> None:
         "times.ende",
         "size",
     ]
-
-
-
-
 
 
 def test_lines_of_keys_are_found() -> None:

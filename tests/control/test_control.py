@@ -1,6 +1,5 @@
 """Program constraints, servos, and constraints that are not linear in the velocity."""
 
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,7 +15,6 @@ from tests.control.test_inverse_dynamics import CART, CART_PARAMS
 from tests.small import PENDULUM, along
 
 G = 9.81
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def moved(system: System, q: Any, v: Any, t: float, p: Any = None) -> Any:
@@ -188,60 +186,6 @@ def test_the_machine_of_appell_and_hamel(up: float) -> None:
     np.testing.assert_allclose(seen.multipliers["cone"][:, 0], multiplier, rtol=1e-10)
     power = (np.asarray(seen.constraint_force) * np.asarray(sol.v)).sum(1)
     np.testing.assert_allclose(power, 0.0, atol=1e-11)
-
-
-@pytest.mark.parametrize(
-    ("code", "message"),
-    [
-        (
-            lambda: given_motion(tip, figure).fn(jnp.zeros(2), jnp.zeros(()), None),
-            r"`target` must return the shape \(\) of what `fn` returns, but returned shape \(2,\)",
-        ),
-        (lambda: Servo(CART, Holonomic(lambda q, t, p: q[1]), ["z"]), "names of coordinates.*'z'"),
-        (
-            lambda: Servo(
-                System(along, nonideal=lambda q, v, a, t, p: -v, coordinates=("x", "y")),
-                Holonomic(lambda q, t, p: q[1]),
-                ["x"],
-            ),
-            "`plant` must have ideal constraints, but has a `nonideal` force",
-        ),
-    ],
-)
-def test_wrong_arguments_raise(code: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        code()
-
-
-WRONG_KINDS = {
-    "given_motion(3, sum)": "Argument `fn` must be a function, but is 3.",
-    "given_motion(sum, 0.0)": "Argument `target` must be a function, but is 0.0.",
-    "given_motion(sum, sum, approach=2.0)": (
-        "Argument `approach` must be an object such as Baumgarte(alpha, beta) or None, but is 2.0."
-    ),
-    "Servo(3, 4, ['x'])": "Argument `plant` must be an object such as System(...), but is 3.",
-    "Servo(free, 4, ['x'])": (
-        "Argument `constraint` must be an object such as given_motion(...), but is 4."
-    ),
-    "Servo(free, given_motion(sum, sum), 'x')": (
-        "Argument `actuators` must be a sequence of coordinates or a function B(q, t, params), but "
-        "is 'x'; write [name] for a single coordinate."
-    ),
-    "inverse_dynamics(free, 3, [0.0], actuators=['x'])": (
-        "Argument `path` must be a function, but is 3."
-    ),
-    "structure(free, [0.0], [0.0], run=3)": (
-        "Argument `run` must be an object such as ShortRun() or None, but is 3."
-    ),
-}
-SETUP = """
-from jaxmech import System
-from jaxmech.analysis import structure
-from jaxmech.control import Servo, given_motion, inverse_dynamics
-free = System(lambda q, v, t, p: v @ v, coordinates=("x",))
-"""
-
-
 
 
 def test_equal_programs_are_equal() -> None:

@@ -13,7 +13,7 @@ from jaxmech import Controller, FixedSteps, Recording, System, controlled, fit, 
 from jaxmech.cli.main import main
 from jaxmech.config.environment import system_digests
 from jaxmech.config.toml import read
-from jaxmech.identify import Shooting, load_fit
+from jaxmech.identify import load_fit
 from jaxmech.parts import Mechanism, gravity, ground, planar_body, revolute
 from jaxmech.parts.forces import coordinate_force
 from jaxmech.run import sensitivities
@@ -105,11 +105,6 @@ def test_a_run_knows_its_controllers() -> None:
     changes += [{"quantum": 0.5}, {"update": other, "name": "torque"}]
     assert len({digest(**change) for change in changes}) == len(changes)
     assert digest() == digest()
-
-
-def test_multiple_shooting_says_that_it_does_not_know_memories() -> None:
-    with pytest.raises(ValueError, match="`horizon` must be None for a system with controllers"):
-        fit(LATE, [recorded()], {"lag": 0.004}, horizon=Shooting(0.1))
 
 
 def test_a_study_names_its_controllers(tmp_path: Path) -> None:

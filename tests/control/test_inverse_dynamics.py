@@ -164,23 +164,3 @@ def test_a_path_that_violates_a_constraint_is_refused() -> None:
     )
     with pytest.raises(ValueError, match=r"violates 'push' at t = 0 in acceleration"):
         inverse_dynamics(pushed, swing, TS, PENDULUM.params, actuators=torque)
-
-
-@pytest.mark.parametrize(
-    ("path", "ts", "actuators", "message"),
-    [
-        (lambda t, p: t, TS, ["x"], r"`path\(t, params\)` must have shape \(2,\)"),
-        (lambda t, p: p["w"] * jnp.ones(2), TS, ["x"], "must hold 'w', which `path` reads"),
-        (swing, 1.0, ["x"], r"Argument `ts` must have shape \(T,\)"),
-        (swing, TS, ["z"], r"must hold names of coordinates, but holds 'z'; the .* are x, y"),
-        (swing, TS, lambda q, t, p: q, r"`actuators` must have shape \(2, k\), one column per"),
-    ],
-)
-def test_misuse_is_refused(path: Any, ts: Any, actuators: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        inverse_dynamics(PENDULUM.system, path, ts, PENDULUM.params, actuators=actuators)
-
-
-def test_a_bare_name_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"must be a sequence of coordinates or a function"):
-        inverse_dynamics(PENDULUM.system, swing, TS, PENDULUM.params, actuators="x")

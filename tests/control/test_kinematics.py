@@ -9,7 +9,6 @@ import pytest
 
 import jaxmech as jm
 from jaxmech.control import KinematicStatus, kinematics
-from tests.small import PENDULUM
 
 G = 9.81
 SLIDER = {"r": 0.3, "l": 0.8, "J": 0.02, "m": 1.5}
@@ -190,37 +189,3 @@ def test_a_platform_is_driven_by_its_legs() -> None:
     assert motion.drivers == ("_legs[0]", "_legs[1]", "_legs[2]")
     with pytest.raises(ValueError, match="dead point, but values"):  # too long for two of them
         kinematics(platform, _legs, lengths * [[1.0, 1.0, 4.0]], [*places[0], 0.0], p)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((FOUR_BAR, "swing", [1.0], START), "names of coordinates, but holds 'swing'"),
-        ((FOUR_BAR, "crank", [[1.0, 2.0]], START), r"must have shape \(K,\), a row"),
-        ((FOUR_BAR, "crank", [1.0], START[:2]), "`start` must have shape"),
-        pytest.param(
-            (FOUR_BAR, ["crank", "rocker"], [[1.0, 1.0]], START),
-            "No pose was found .* drivers agree",
-            marks=pytest.mark.slow,
-        ),
-        ((FOUR_BAR, lambda q, p: 0 * q[0], [0.0], START), "not be a dead point, but there crank"),
-    ],
-)
-def test_misuse_is_refused(arguments: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        kinematics(*arguments, LENGTHS)
-
-
-def test_freedoms_that_are_not_driven_are_counted() -> None:
-    arm = jm.models.double_pendulum_angles()
-    with pytest.raises(ValueError, match="2 degrees of freedom, of which theta1 is 1"):
-        kinematics(arm.system, "theta1", [1.0], [0.0, 0.0], arm.params)
-    rolling = jm.System(
-        PENDULUM.system.lagrangian, [jm.Nonholonomic(lambda q, v, t, p: v[0], "roll")],
-        coordinates=("x", "y"),
-    )  # fmt: skip
-    apart = LENGTHS | {"d": 9.0}
-    with pytest.raises(ValueError, match="`start` must be near a pose that satisfies the constrai"):
-        kinematics(FOUR_BAR, "crank", [1.0], START, apart)
-    with pytest.raises(ValueError, match="'roll' is a Nonholonomic"):
-        kinematics(rolling, "x", [1.0], [0.0, 0.0], PENDULUM.params)

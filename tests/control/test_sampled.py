@@ -281,10 +281,6 @@ def test_inputs_and_long_runs_in_single_precision() -> None:
         assert sol.q.dtype == np.float32
 
 
-
-
-
-
 def test_traced_times_need_a_longest_run() -> None:
     def end(loop: System, ts: Any) -> Any:
         return simulate(loop, [0.1], [0.0], ts, GAINS, steps=HELD).q[-1, 0]

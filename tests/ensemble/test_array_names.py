@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import jaxmech.ensemble as je
-from jaxmech.config.toml import ConfigError, read
+from jaxmech.config.toml import read
 from tests.ensemble.studies import write_study
 
 ROBOT = """
@@ -55,13 +55,6 @@ def test_a_name_that_is_no_file_is_refused(section: str, name: str) -> None:
     assert caught.value.problems[0].key == (section, name)
 
 
-def test_the_line_of_the_name_is_told(tmp_path: Path) -> None:
-    config = write_study(tmp_path, STUDY + '\n[observe]\n"a/b" = "spring.py:place"\n')
-    line = config.read_text().splitlines().index('"a/b" = "spring.py:place"') + 1
-    with pytest.raises(ConfigError, match=f"{config.name}:{line}: observe.a/b must be a name"):
-        read(config, je.Study)
-
-
 def test_slashes_of_a_model_are_points_in_its_arrays(tmp_path: Path) -> None:
     config = write_study(tmp_path, STUDY)
     (tmp_path / "spring.py").write_text(ROBOT)
@@ -71,17 +64,6 @@ def test_slashes_of_a_model_are_points_in_its_arrays(tmp_path: Path) -> None:
     assert found["multipliers_left.tie"].shape == (3, 2, 1)
     assert found.coordinate.values.tolist() == ["left/x", "right/x"]
     assert "pull_mean" in found
-
-
-def test_an_unknown_constraint_is_named(tmp_path: Path) -> None:
-    study = je.Study(
-        model="pendulum",
-        size=4,
-        times=je.Times(end=1.0),
-        statistics={"pull": je.Moments(of="multipliers_rods")},
-    )
-    with pytest.raises(je.StudyError, match="did you mean `multipliers_rod`"):
-        je.run(study, tmp_path / "run")
 
 
 def test_a_statistic_does_not_hide_an_array(tmp_path: Path) -> None:

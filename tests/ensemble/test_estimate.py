@@ -80,12 +80,6 @@ def test_a_block_beyond_the_memory_of_the_device_is_refused(
         estimate.require_possible(replace(FEW, block=65536), 2, tmp_path)
 
 
-def test_a_trajectory_beyond_the_memory_is_refused(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(estimate, "_available_memory", lambda: 400.0)
-    with pytest.raises(StudyError, match=r"with 2 saves takes 504 B .* but 400 B are avail"):
-        estimate.require_possible(FEW, 2, tmp_path)
-
-
 def test_the_block_of_a_run_folder_is_kept(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("block = 4096\n")
     assert with_stored_sizes(FEW, tmp_path).block == 4096
@@ -123,16 +117,6 @@ def test_a_slice_is_a_part_of_a_block_whose_series_are_small() -> None:
         assert slice_of(replace(long, block=1009), 2) == 1009  # rather than one at a time
         patch.setattr(jax, "devices", lambda: [H200])
         assert slice_of(long, 2) == 16384
-
-
-def test_float32_counts_trajectories_in_32_bits(tmp_path: Path) -> None:
-    study = replace(FEW, precision="float32", size=2**31, store="final", block=64)
-    jax.config.update("jax_enable_x64", False)
-    try:
-        with pytest.raises(StudyError, match="`size` must be at most 2147483647 in float32"):
-            estimate.require_possible(study, 2, tmp_path)
-    finally:
-        jax.config.update("jax_enable_x64", True)
 
 
 def test_a_block_is_copied_while_the_next_one_is_computed() -> None:

@@ -5,12 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxmech.config.toml import ConfigError, read
+from jaxmech.config.toml import read
 from jaxmech.ensemble import (
     FirstPassage,
     Probability,
     Study,
-    StudyError,
     StudyEvent,
     Times,
     Uniform,
@@ -163,23 +162,6 @@ def _agm(x: float, y: np.ndarray) -> np.ndarray:
     for _ in range(6):
         x, y = (x + y) / 2, np.sqrt(x * y)
     return x
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (('of = "speed"', 'of = "speeds"'), "a coordinate or an observed quantity"),
-        (("height", "depth"), "not an attribute"),
-        (('of = "lands" }', 'of = "landing" }'), "an event of this study"),
-        (("[events]\n", '[events]\nspeed_x = { of = "y", on = ["floor"] }\n'), "constraints"),
-        (("[events]\n", "[events]\nempty = { level = 1.0 }\n"), "`of` must be given"),
-        (("direction = -1", "direction = 2"), "direction"),
-    ],
-)
-def test_mistakes_are_named(folder: Path, change: tuple[str, str], message: str) -> None:
-    (folder / "wrong.toml").write_text(STUDY.replace(*change))
-    with pytest.raises((StudyError, ConfigError), match=message):
-        run_study(read(folder / "wrong.toml", Study), folder / "wrong", folder=folder)
 
 
 def test_the_example() -> None:

@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.config.errors import StudyError
 from jaxmech.ensemble import (
     MultilevelMean,
     Normal,
-    Observed,
-    Sampling,
     Study,
     Times,
     multilevel_mean,
@@ -81,12 +78,3 @@ def test_the_interval_holds_the_mean_in_most_repeats() -> None:
     exact = np.exp(-((SD * END) ** 2) / 2) * np.cos(OMEGA * END)
     results = [multilevel_mean(study_of(seed=seed), "x", 0.02) for seed in range(3)]
     assert sum(abs(x.mean - exact) < x.half_width for x in results) >= 2
-
-
-def test_wrong_quantities_and_designs_are_refused() -> None:
-    with pytest.raises(StudyError, match="has shape"):
-        multilevel_mean(study_of(observe={"all": Observed(lambda q, v, t, p: q)}), "all", 0.1)
-    with pytest.raises(StudyError, match="half_width"):
-        multilevel_mean(study_of(), "x", 0.0)
-    with pytest.raises(StudyError, match="must be random draws"):
-        multilevel_mean(study_of(sampling=Sampling(design="sobol")), "x", 0.1)

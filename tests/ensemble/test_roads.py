@@ -16,9 +16,7 @@ from jaxmech.ensemble import (
     Cluster,
     Discrete,
     Fixed,
-    FromTable,
     RecordedInput,
-    Sampling,
     Study,
     Times,
     Uniform,
@@ -249,12 +247,6 @@ def test_what_is_wrong_is_named_before_any_work(
     assert not (folder / "run").exists()
 
 
-def test_a_proposal_draws_files_that_exist(folder: Path) -> None:
-    sampling = Sampling(proposal={"road": Discrete((0.0, 3.0))})
-    with pytest.raises(StudyError, match=r"sampling.proposal.road` must be the number of a file"):
-        computed(folder, "run", sampling=sampling)
-
-
 MODEL = """
 import jax.numpy as jnp
 
@@ -283,13 +275,3 @@ def test_slices_of_a_block_are_smaller_with_many_samples(folder: Path) -> None:
     assert inputs.ends == 101  # of the longest road
     assert slice_of(study, 1, ends=inputs.ends) == 1024
     assert slice_of(study, 1, ends=5000) == 64
-
-
-def test_an_input_from_one_file_has_no_number() -> None:
-    with pytest.raises(StudyError, match=r"number` must be left out: road.csv is a single file"):
-        RecordedInput(file="road.csv", column="height", number="road")
-
-
-def test_a_table_has_a_column_of_numbers(folder: Path) -> None:
-    with pytest.raises(StudyError, match=r"parameters.road"):
-        computed(folder, "run", parameters={"road": FromTable()})

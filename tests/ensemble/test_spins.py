@@ -12,7 +12,6 @@ import jaxmech as jm
 from jaxmech import parts as jp
 from jaxmech.cli.main import main
 from jaxmech.config.environment import differing, system_digests
-from jaxmech.config.errors import StudyError
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, open_results, replay
 from jaxmech.ensemble.blocks.plan import planned
@@ -140,19 +139,6 @@ def test_resumed_and_replayed_to_the_same_bits(run: Path, tmp_path: Path) -> Non
     assert "The coordinates and their velocities at all saved times" in page
     as_default = replace(read(tmp_path / "study.toml", Study), save=SAVED)
     assert "rates" in planned(as_default, run, tmp_path).study.save
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('"ball.spin_z" = {', '"ball.e1" = {', "not a velocity of"),
-        ('of = "ball.spin_x"', 'of = "ball.spin"', "not a coordinate or an observed quantity"),
-    ],
-)
-def test_names_are_those_of_velocities(tmp_path: Path, old: str, new: str, message: str) -> None:
-    """A rate has none."""
-    with pytest.raises(StudyError, match=message):
-        computed(tmp_path, STUDY.replace(old, new))
 
 
 def test_other_kinematics_are_another_model() -> None:

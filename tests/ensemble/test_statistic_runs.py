@@ -11,11 +11,9 @@ import pytest
 
 from jaxmech import FixedSteps
 from jaxmech.cli.main import main
-from jaxmech.config.errors import StudyError
 from jaxmech.config.run_folder import FolderError
-from jaxmech.config.toml import ConfigError, read
+from jaxmech.config.toml import read
 from jaxmech.ensemble import (
-    FirstPassage,
     Moments,
     Observed,
     Probability,
@@ -316,12 +314,6 @@ def test_errors_name_file_line_and_remedy(tmp_path, capsys, old, new, message) -
     assert named in changed, told
 
 
-def test_storing_only_statistics_needs_statistics(tmp_path) -> None:
-    text = STUDY.replace("block = 4", 'block = 4\nstore = "statistics"')
-    with pytest.raises((StudyError, ConfigError), match="the table `statistics` names none"):
-        computed(tmp_path, text)
-
-
 @pytest.mark.slow
 def test_progress_for_programs(tmp_path, capsys) -> None:
     config = write_study(tmp_path, ONLY)
@@ -409,23 +401,3 @@ def test_passages_between_saved_times(tmp_path: Path) -> None:
     told = (tmp_path / "run" / "summary.txt").read_text()
     assert "times             saved ones only; between_saves = true finds passages" in told
     assert all(replayed(tmp_path / "run", 3).compared.values())
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('of = "energy", above = 1.0', "coordinate or an observed quantity, but energy is neither"),
-        ('of = "least", above = 1.0', "keep = 'min'; passages .* 'all' or 'max' or 'largest'"),
-        ('of = "most", below = 1.0', "keep = 'max'; passages .* 'all' or 'min'"),
-    ],
-)
-def test_passages_that_cannot_be_sought(tmp_path: Path, line: str, message: str) -> None:
-    table = f'bad = {{ statistic = "probability", {line}, between_saves = true }}\n'
-    config = write_study(tmp_path, PASSAGES + table)
-    with pytest.raises(StudyError, match=message):
-        run_study(read(config, Study), tmp_path / "run", folder=tmp_path)
-
-
-def test_an_event_has_no_passages_between_saves() -> None:
-    with pytest.raises(StudyError, match="times of an event are exact already"):
-        FirstPassage(of="lands", between_saves=True)

@@ -75,32 +75,6 @@ def test_gradients_include_the_projection() -> None:
 
 
 @pytest.mark.slow
-def test_a_backwards_adjoint_is_refused() -> None:
-    def end(g: Any) -> Any:
-        sol = solve(
-            PENDULUM.system, START, {**PENDULUM.params, "g": g},
-            saveat=diffrax.SaveAt(t1=True), adjoint=diffrax.BacksolveAdjoint(),
-        )  # fmt: skip
-        return sol.ys[0][-1, 0]
-
-    with pytest.raises(ValueError, match="RecursiveCheckpointAdjoint"):
-        jax.grad(end)(9.81)
-
-
-def test_an_inconsistent_start_and_other_states_are_refused() -> None:
-    with pytest.raises(Exception, match="pass it through `assemble`"):
-        solve(PENDULUM.system, (START[0] + 0.1, START[1]), PENDULUM.params)
-    with pytest.raises(ValueError, match=r"a tuple \(q, v\) of shapes \(\(2,\), \(2,\)\)"):
-        solve(PENDULUM.system, jnp.concatenate(START), PENDULUM.params)
-
-
-def test_solvers_with_a_memory_are_refused() -> None:
-    for kind in (diffrax.LeapfrogMidpoint, diffrax.ReversibleHeun, diffrax.SemiImplicitEuler):
-        with pytest.raises(TypeError, match="must be a Runge-Kutta solver"):
-            to_diffrax(PENDULUM.system, kind())
-
-
-@pytest.mark.slow
 def test_a_failed_projection_is_tried_again_with_a_shorter_step() -> None:
     """With a constant step the result is NaN."""
     fast = START[0], 30 * START[1]

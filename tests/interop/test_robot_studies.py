@@ -1,6 +1,5 @@
 """Studies and commands whose model is an MJCF or URDF file."""
 
-import sys
 from pathlib import Path
 
 import jax
@@ -14,7 +13,6 @@ from jaxmech.cli.fit.study import FitStudy
 from jaxmech.cli.main import main
 from jaxmech.cli.resolve import load_state
 from jaxmech.config.errors import StudyError
-from jaxmech.config.load import load
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, open_results, replay, run_study
 from jaxmech.interop.mujoco import from_mjcf
@@ -118,17 +116,6 @@ def test_wrong_studies_of_files(
     file.write_text(STUDY.replace(old, new))
     assert main(["ensemble", str(file), "--out", str(folder / "run")]) == 2
     assert said in " ".join(capsys.readouterr().err.split())
-
-
-def test_files_that_are_wrong_or_cannot_be_read(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (folder / "wrong.xml").write_text("<mujoco><worldbody><bodi/></worldbody></mujoco>")
-    with pytest.raises(StudyError, match="remove the element or correct its name"):
-        load("wrong.xml", {}, folder)
-    monkeypatch.setitem(sys.modules, "mujoco", None)
-    with pytest.raises(StudyError, match="pip install mujoco"):
-        load("robots/arm.urdf", {}, folder)
 
 
 @pytest.mark.slow

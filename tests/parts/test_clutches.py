@@ -2,7 +2,6 @@
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
@@ -48,12 +47,3 @@ def test_a_clutch_engages_and_a_brake_is_released() -> None:
     on_motor = JA * RATIO**2 * TORQUE / whole - TORQUE
     np.testing.assert_allclose(seen.multipliers["clutch"][:, 0], on_motor * (ts >= 0.5), atol=1e-12)
     np.testing.assert_allclose(seen.multipliers["brake"][:, 0], 2 * 9.81 * (ts < 0.6), atol=1e-9)
-
-
-def test_a_clutch_needs_joints_with_a_rate() -> None:
-    body = jp.planar_body("body", mass=1.0, inertia=1.0)
-    weld = jp.weld("weld", jp.ground, (0, 0), body, (0, 0))
-    with pytest.raises(ValueError, match="Clutch 'c' must be in a joint with one axis"):
-        jp.clutch("c", weld)
-    with pytest.raises(TypeError, match="joint"):
-        jp.clutch("c", body)

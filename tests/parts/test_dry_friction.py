@@ -107,13 +107,3 @@ def test_the_loads_of_joints_have_friction() -> None:
     np.testing.assert_allclose(seen.loads["floor"][0][0], [-mu * push, push], rtol=1e-12)
     on_bar = [mu * push - slowdown, G - push]  # by the hinge
     np.testing.assert_allclose(seen.loads["hinge"][0][0], on_bar, rtol=1e-12)
-
-
-def test_wrong_arguments_are_named() -> None:
-    body = jp.point_mass("body", mass=1.0, dimension=3)
-    with pytest.raises(ValueError, match="must be without `friction` in space"):
-        jp.contact("floor", jp.ground, (0, 0, 0), body, (0, 0, 0), normal=(0, 0, 1), friction=0.3)
-    bar = jp.planar_body("bar", mass=2.0, inertia=0.1)
-    hinge = jp.revolute("hinge", jp.ground, (0, 0), bar, (0.0, 0.5))
-    with pytest.raises(ValueError, match="must have a `kinetic` of at most `static`"):
-        jp.dry_friction("rub", hinge, static=1.0, kinetic=2.0)

@@ -249,34 +249,6 @@ def test_joints_without_names_are_constraints() -> None:
     assert len(mechanism.system.constraints) == 2
 
 
-def test_arguments_are_checked() -> None:
-    with pytest.raises(ValueError, match=r"names of joints \(A, B, C, D\), but has 'E'"):
-        four_bar(cut=("E",))
-    with pytest.raises(ValueError, match='left out with coordinates="bodies"'):
-        four_bar(coordinates="bodies", cut=("A",))
-    pair = free_pair()
-    with pytest.raises(
-        ValueError, match=r"`at` must be a point .* shape \(3,\), but has shape \(2"
-    ):
-        pair.point("a", (1, 2), np.zeros(8))
-    with pytest.raises(ValueError, match="must have a start for 'a', which is free"):
-        pair.guess({})
-    start = jp.Start(HERE)
-    with pytest.raises(ValueError, match=r"joints with coordinates \(hinge\), but has one for 'x'"):
-        pair.guess({"a": start, "x": start})
-    with pytest.raises(ValueError, match="either the joint 'hinge' or the body 'b'"):
-        pair.guess({"a": start, "hinge": jp.Start(0.1), "b": start})
-    with pytest.raises(
-        ValueError, match=r"`position` of shape \(1,\) \(angle\), but it has \(3,\)"
-    ):
-        pair.guess({"a": start, "hinge": start})
-    with pytest.raises(ValueError, match="neither `attitude` nor `spin`"):
-        pair.guess({"a": start, "hinge": jp.Start(0.1, spin=0.2)})
-    q, _ = pair.guess({"a": start})
-    with pytest.raises(ValueError, match="does not tell the loads on single bodies"):
-        pair.load("a", q, q)
-
-
 def test_a_hinge_counts_its_angle_from_a_given_attitude() -> None:
     axis, turn, angle = (0, 0, 1), (0.5, 0.5, 0.5, 0.5), 0.3  # turns x into y, y into z
     arm = jp.spatial_body("arm", mass=1.0, inertia=(0.1, 0.2, 0.3))

@@ -63,11 +63,6 @@ def test_a_box_by_its_mesh(tmp_path: Path) -> None:
         jp.solid_mesh(2.0, tmp_path / "open.stl")
 
 
-def test_sizes_are_counted() -> None:
-    with pytest.raises(ValueError, match="two or three lengths, but has 1"):
-        jp.solid_box(1.0, (1.0,))
-
-
 @pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_free_pair_keeps_its_momentum(size: int) -> None:
     """Momentum, angular momentum and the sum of all energies of a motion without outer forces."""

@@ -10,7 +10,6 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from jaxmech.parts.kinematics.tree import BodyCoordinates, spins_of
 from jaxmech.parts.vectors import right_products
 from tests.parts.dynamics.test_recursion import mass_and_force, spatial_tree
 
@@ -196,11 +195,6 @@ def test_few_operations() -> None:
     assert operations("spins") < 0.6 * operations("rates")
 
 
-def test_velocities_of_another_kind() -> None:
-    with pytest.raises(ValueError, match='must be "rates" or "spins", but is \'spin\''):
-        spins_of(BodyCoordinates(()), "spin")
-
-
 def test_a_mechanism_without_quaternions_keeps_its_rates() -> None:
     bar = jp.planar_body("bar", mass=1.0, inertia=1.0)
     hinge = jp.revolute("hinge", jp.ground, (0, 0), bar, (1, 0))
@@ -253,12 +247,6 @@ def test_inverse_dynamics_are_those_in_rates() -> None:
         system = pendulum(velocities)[0].system
         forces.append(jm.control.inverse_dynamics(system, path, TS[:2], {}, actuators=torques).u)
     np.testing.assert_allclose(*forces, atol=1e-10)
-
-
-def test_implicit_methods_refuse_quasi_velocities_with_the_remedy() -> None:
-    mechanism, q, v = hanging("spins")
-    with pytest.raises(ValueError, match=r'RadauIIA5\(\), .*quasi-velocities.*velocities="rates"'):
-        jm.simulate(mechanism.system, q, v, TS, mechanism.params, method=jm.RadauIIA5())
 
 
 @pytest.mark.slow

@@ -123,11 +123,3 @@ def test_a_given_position() -> None:
     motion = jm.acceleration(mechanism.system, [0.0], [0.0], 0.0, mechanism.params)
     np.testing.assert_allclose(motion.qdd, [1.4])
     np.testing.assert_allclose(motion.multipliers, [2.8])
-
-
-def test_arguments_are_checked() -> None:
-    one, two = (jp.spatial_body(n, mass=1.0, inertia=(1.0, 1.0, 1.0)) for n in ("one", "two"))
-    with pytest.raises(ValueError, match="Belt 'b' must have no `phase` in space"):
-        jp.belt("b", one, 0.1, two, 0.1, phase=0.2, axis_a=Z, axis_b=Z)
-    with pytest.raises(ValueError, match="Rack 'r' must have `axis_a` in space"):
-        jp.rack("r", one, 0.1, two, axis=X)

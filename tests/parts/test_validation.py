@@ -61,9 +61,3 @@ def test_only_mechanisms_that_may_read_parameters_are_traced(monkeypatch) -> Non
     traced.clear()
     jp.Mechanism([BAR], [hinge], [lambda q, v, t, p: -0.1 * v], **numbers)
     assert traced
-
-
-def test_a_name_without_a_default_is_an_error() -> None:
-    hinge = jp.revolute("A", jp.ground, (0, 0), NAMED, (-0.5, 0.0))
-    with pytest.raises((KeyError, ValueError), match="'m'"):
-        jp.Mechanism([NAMED], [hinge], coordinates="bodies")

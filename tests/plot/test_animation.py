@@ -200,55 +200,7 @@ def test_no_half_a_file_is_left(
     assert not list(tmp_path.iterdir())
 
 
-def test_files_that_cannot_be_written_are_refused(short: Animation, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"must end in .gif, .html or one of .mp4"):
-        short.save(tmp_path / "rod.png")
-    with pytest.raises(FileNotFoundError, match="folder that exists"):
-        short.save(tmp_path / "none" / "rod.gif")
-    quick = jm.animate(rod, (TS, TS[:, None]), {"l": 1.0}, fps=30.0)
-    with pytest.raises(ValueError, match=r"must be 100 divided by .* choose 25 or 33.33 or 50"):
-        quick.save(tmp_path / "rod.gif")
-
-
 MODEL = jm.models.pendulum()
-BARE = jm.models.Model("bare", "", MODEL.system, MODEL.params, MODEL.start, MODEL.state)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "error", "message"),
-    [
-        ((BARE, (TS, TS[:, None])), {}, ValueError, "'bare' has none"),
-        ((MODEL, (TS, TS[:, None])), {}, ValueError, "the 2 coordinates .* x1, x2, but has 1"),
-        ((rod, (TS, TS[:5, None])), {}, ValueError, "times .T,. and coordinates"),
-        ((rod, (TS[::-1] * 0, TS[:, None])), {}, ValueError, "times that increase"),
-        ((rod, (TS, np.nan * TS[:, None])), {}, ValueError, "two finite states"),
-        ((rod, (TS, TS[:, None])), {"speed": 0.0}, ValueError, "`speed` must be positive"),
-        ((rod, (TS, TS[:, None])), {"fps": -1.0}, ValueError, "`fps` must be positive"),
-        ((rod, (TS, TS[:, None])), {"members": [1]}, ValueError, "numbers from 0 to 0"),
-        ((rod, (TS, TS[:, None])), {"members": [True]}, ValueError, "numbers from 0 to 0"),
-        ((rod, (TS, TS[:, None])), {"trails": "tip"}, TypeError, r"write \('tip',\)"),
-        (
-            (rod, (TS, TS[:, None])),
-            {"trails": ["foot"]},
-            ValueError,
-            "'foot'; there are rod.1, tip",
-        ),
-        ((rod, (TS, TS[:, None])), {"params_axes": 1}, ValueError, "`params_axes` must fit"),
-        ((lambda q, t, p: {"a": jnp.log(-jnp.ones(2))}, (TS, TS[:, None])), {}, ValueError, "NaN"),
-        (
-            (lambda q, t, p: q, (TS, TS[:, None])),
-            {},
-            TypeError,
-            "must return a dict of arrays, got",
-        ),
-        ((lambda q, t, p: {"a": q}, (TS, TS[:, None])), {}, ValueError, r"shapes are: a \(1,\)"),
-    ],
-)
-def test_misuse_is_named(
-    arguments: tuple[Any, ...], options: dict[str, Any], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        jm.animate(*arguments, {"l": 1.0}, **options)
 
 
 def test_the_last_dot_that_moves_leaves_the_trail() -> None:

@@ -112,15 +112,6 @@ def test_pairs_are_paths_and_sections(motion: jm.Solution, motions: jm.Solution)
     assert np.array_equal(dots.get_ydata(), motions.events["lowest"].v[2, :, 0], equal_nan=True)
 
 
-def test_bad_arguments_are_named(motion: jm.Solution) -> None:
-    with pytest.raises(KeyError, match="x3"):
-        motion.plot("x3")
-    with pytest.raises(KeyError, match="highest"):
-        motion.plot("x1", event="highest")
-    with pytest.raises(TypeError, match="pairs of names"):
-        motion.plot(("x1", "x2", "x1.rate"))
-
-
 def test_a_fit_shows_measurements_and_residuals() -> None:
     panels = made_up().plot(sensors=["angle [rad]"])
     assert panels.axes["swing"].get_ylabel() == "measured and fitted [rad]"

@@ -191,18 +191,6 @@ def test_parameters_of_their_own() -> None:
     np.testing.assert_allclose(reach, [1.0, 3.0], rtol=1e-4)
 
 
-def test_bad_arguments_of_view(tmp_path: Path) -> None:
-    motion = (TS, TS[:, None])
-    with pytest.raises(ValueError, match=r"`file` must end in .html, but is 'rod.gif'"):
-        jm.view(rod, motion, {"l": 1.0}, file="rod.gif")
-    with pytest.raises(FileNotFoundError, match="`file` must be in a folder that exists"):
-        jm.view(rod, motion, {"l": 1.0}, file=tmp_path / "none" / "rod.html")
-    with pytest.raises(ValueError, match="`force_scale`"):
-        jm.view(rod, motion, {"l": 1.0}, force_scale=0.0)
-    with pytest.raises(ValueError, match="`trails` must name dots or solids that move"):
-        jm.view(rod, motion, {"l": 1.0}, trails=["floor"])
-
-
 def in_browser(page: Path, settings: str, *options: str) -> tuple[str, str]:
     """What a browser prints for a page, and the messages of its console."""
     assert CHROMIUM is not None

@@ -5,7 +5,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import jaxmech as jm
 from tests.unilateral.systems import G
@@ -111,16 +110,3 @@ def test_a_block_on_an_incline_does_not_creep_or_slides_up_and_stays_or_comes_ba
     force = jm.observe(INCLINE, lies, {"static": 0.5, "kinetic": 0.5}).multipliers
     np.testing.assert_allclose(force["incline friction"], G * np.sin(ANGLE), rtol=1e-12)
     np.testing.assert_allclose(force["incline"], G * np.cos(ANGLE), rtol=1e-12)
-
-
-def test_wrong_arguments_are_named() -> None:
-    with pytest.raises(ValueError, match="`friction` must be given with `slip`"):
-        jm.Unilateral(_over_incline, slip=_up_incline)
-    with pytest.raises(ValueError, match="`kinetic` of 'belt' must not be above `static`"):
-        jm.DryFriction(_on_belt, static=1.0, kinetic=2.0, name="belt")
-    with pytest.raises(ValueError, match="`static` of 'belt' must be finite and not negative"):
-        jm.DryFriction(_on_belt, static=-1.0, name="belt")
-    wrong = jm.DryFriction(_on_belt, static=1.0, normal="flor", name="belt")
-    system = jm.System(_spring, [wrong], coordinates=("x",))
-    with pytest.raises(ValueError, match="'flor' is not a constraint of the system"):
-        jm.simulate(system, [0.0], [0.0], [0.0, 1.0])

@@ -1,6 +1,5 @@
 """A ball that bounces until it rests, alone, in a batch and with derivatives."""
 
-import dataclasses
 from typing import Any
 
 import jax
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.errors import SimulationError
 from tests.unilateral.systems import BALL, G, height, time_to_rest
 
 TS = jnp.linspace(0.0, 2.0, 11)
@@ -95,18 +93,3 @@ def test_single_precision() -> None:
                       steps=FIXED)  # fmt: skip
     assert sol.q.dtype == jnp.float32
     assert not sol.q[-1].any()
-
-
-def test_wrong_arguments_are_named() -> None:
-    with pytest.raises(ValueError, match=r"`restitution` must be a number from 0 to 1, but is 1.5"):
-        jm.Unilateral(height, restitution=1.5)
-    with pytest.raises(ValueError, match="`rest_speed` must be a speed from 0 on, but is -1"):
-        jm.Unilateral(height, rest_speed=-1.0)
-    with pytest.raises(ValueError, match="'floor' must be from 0 to 1, but its function"):
-        dropped(jnp.asarray(1.1))
-    with pytest.raises(SimulationError, match=r"'floor' is -0.1"):
-        dropped(jnp.asarray(0.5), start=-0.1)
-    with pytest.raises(ValueError, match="`ts` must increase"):
-        dropped(jnp.asarray(0.5), ts=-TS)
-    with pytest.raises(ValueError, match="distinct names, but 'floor' is given twice"):
-        dataclasses.replace(BALL, constraints=[jm.Holonomic(height, name="floor")])

@@ -1,6 +1,5 @@
 """Unilateral constraints and dry friction in checks, fits, other precisions and transformations."""
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,7 +10,6 @@ from jaxtyping import Array
 
 import jaxmech as jm
 from jaxmech.analysis.findings import Severity
-from jaxmech.interop.diffrax import to_diffrax
 from tests.unilateral.systems import SLED, G, stopping_time
 
 P = {"g": 9.81, "h": 0.1, "e": 0.5}
@@ -133,19 +131,3 @@ def test_a_friction_coefficient_is_fitted_by_defaults() -> None:
     recording = jm.Recording(SLIDE_TIMES, _slid(0.3).q, [0.0], [2.0])
     fit = jm.fit(SLED, recording, {"mu": 0.25})
     np.testing.assert_allclose(fit.params["mu"], 0.3, rtol=1e-9)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: jm.acceleration(SLED, jnp.zeros(1), jnp.zeros(1), 0.0, {"mu": 0.3}),
-        lambda: jm.analysis.equilibrium(SLED, [0.0], {"mu": 0.3}),
-        lambda: jm.analysis.linearize(SLED, [0.0], [0.0], params={"mu": 0.3}),
-        lambda: jm.analysis.floquet(SLED, [0.0], [0.0], 1.0, {"mu": 0.3}),
-        lambda: to_diffrax(SLED),
-    ],
-    ids=["acceleration", "equilibrium", "linearize", "floquet", "diffrax"],
-)
-def test_what_only_a_run_knows_is_refused(call: Callable[[], Any]) -> None:
-    with pytest.raises(ValueError, match="constraints or dry friction here, but has 'rub'; only a"):
-        call()

@@ -129,5 +129,3 @@ def test_a_ring_of_equilibria_is_one_family() -> None:
     ring = jm.System(_groove, coordinates=("x", "y"))
     found = jm.analysis.equilibria(ring, [0.9, 0.1], starts=12)
     assert found.hits == (12,)
-
-

@@ -80,5 +80,3 @@ def test_the_structure_has_no_freedom_of_states() -> None:
     assert (found.ranks.position_freedom, found.ranks.velocity_freedom) == (1, 1)
     assert "states        1: current" in repr(found)
     assert not found.serious
-
-

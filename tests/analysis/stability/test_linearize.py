@@ -150,10 +150,6 @@ def test_symmetries_of_a_skate() -> None:
     np.testing.assert_allclose(values, expected, atol=1e-6)
 
 
-
-
-
-
 @pytest.mark.slow
 def test_a_singular_pose_is_refused() -> None:
     """A point on two touching circles cannot move, although to first order it can."""

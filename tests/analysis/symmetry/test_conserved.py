@@ -97,5 +97,3 @@ def test_single_precision() -> None:
     assert names == ["energy", "momentum of x: y, y: -x", "turn"]
     assert all(x.is_conserved for x in found.quantities)
     assert jm.analysis.symmetries(pendulum, q, v).texts() == ["time: 1", "x: y, y: -x"]
-
-

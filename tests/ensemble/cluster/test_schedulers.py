@@ -1,6 +1,5 @@
 """Schedulers: certificates, time limits, and whom a connection calls."""
 
-import json
 import socket
 import time
 from collections.abc import Iterator
@@ -36,37 +35,6 @@ def test_a_program_that_never_answers_is_given_up(silent: int, monkeypatch) -> N
         pass
     assert time.monotonic() - begun < 60
     assert told == [f"waiting for an answer of the scheduler at {address}, for up to 0.5 s"]
-
-
-@pytest.mark.parametrize("content", [None, "", '{"address": 3'])
-def test_the_file_of_a_scheduler_is_waited_for_in_vain(tmp_path: Path, content) -> None:
-    file = tmp_path / "scheduler.json"
-    if content is not None:
-        file.write_text(content)
-    with (
-        pytest.raises(ClusterError, match=r"no scheduler at .*scheduler\.json"),
-        cluster_tasks(Cluster(scheduler=f"file:{file}", wait=0.2), print),
-    ):
-        pass
-
-
-def test_an_address_in_a_file_is_called(tmp_path: Path) -> None:
-    file = tmp_path / "scheduler.json"
-    file.write_text(json.dumps({"address": "tcp://127.0.0.1:9"}))
-    with (
-        pytest.raises(ClusterError, match=r"no scheduler at tcp://127\.0\.0\.1:9 \("),
-        cluster_tasks(Cluster(scheduler=f"file:{file}", wait=0.2), print),
-    ):
-        pass
-
-
-@pytest.mark.parametrize("address", ["tls://127.0.0.1:9", "wss://127.0.0.1:9"])
-def test_an_encrypted_address_needs_certificates(address: str) -> None:
-    with (
-        pytest.raises(ClusterError, match="certificates must be configured"),
-        cluster_tasks(Cluster(scheduler=address, wait=0.2), print),
-    ):
-        pass
 
 
 @pytest.mark.slow

@@ -80,12 +80,6 @@ def test_a_worker_with_another_file_is_named(begun) -> None:
     assert marked_blocks(out) == [0]
 
 
-def test_a_worker_without_the_folder_is_named(begun) -> None:
-    out, study = begun
-    with pytest.raises(ClusterError, match="on a file system that all workers share"):
-        compute_blocks(order(out.parent / "elsewhere", study), (1,))
-
-
 class Known:
     """A client whose workers have these facts."""
 
@@ -125,18 +119,3 @@ def test_mixed_processors_are_reported_and_recorded() -> None:
     (text,) = told
     assert "the workers differ in their processor: " in text
     assert "the last bits of the results may differ too" in text
-
-
-@pytest.mark.parametrize(
-    ("facts", "message"),
-    [
-        ([OWN, OWN | {"jax": "9"}], r'tcp://host1:1 on here differs from .* and "9" here'),
-        ([OWN, OWN | {"jaxmech_sha256": "0"}], "the source files of jaxmech differ"),
-        ([ModuleNotFoundError("no jaxmech")], "host0:1 cannot compute: no jaxmech; install"),
-        ([OWN | {"platform": "gpu"}], "computes on gpu, but `cluster.device` is cpu"),
-        ([], r"no workers after 0\.1 s; start some"),
-    ],
-)
-def test_other_workers_are_refused_by_name(facts, message) -> None:
-    with pytest.raises(ClusterError, match=message):
-        facts_of_all(Known(*facts), CLUSTER, print)

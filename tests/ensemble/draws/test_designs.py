@@ -195,73 +195,9 @@ def test_tables_that_do_not_fit_are_refused(tmp_path, text, size, weight, key, m
     assert message in problem.message
 
 
-IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
-    (
-        {"distribution": "gama", "a": 1.0},
-        "distribution` is not a distribution of jaxmech",
-    ),
-    ({"distribution": "gamma"}, "`a` must be given, but is missing"),
-    ({"distribution": "gamma", "b": 1.0, "a": 1.0}, "`b` is not a parameter of scipy.stats.gamma"),
-    ({"distribution": "gamma", "a": -1.0}, "must have valid parameters, but has a = -1.0"),
-    ({"distribution": "gamma", "a": "big"}, "`a` must be a number"),
-    ({"distribution": "normal", "sd": 1.0, "low": 2.0, "high": 1.0}, "`low` must be below `high`"),
-    ({"distribution": "choice", "values": [1.0], "probabilities": [0.5]}, "and sum to 1"),
-    ({"distribution": "triangular", "low": 0.0, "high": 1.0, "mode": 2.0}, "`mode` must lie"),
-]
-
-
-@pytest.mark.parametrize(("data", "message"), IMPOSSIBLE)
-def test_impossible_distributions_are_refused(data, message) -> None:
-    given = {"model": "pendulum", "size": 2, "times": {"end": 1.0}, "parameters": {"m": data}}
-    with pytest.raises(StudyError, match=message.replace("`", ".*")):
-        structure(given, Study)
-
-
 def test_any_distribution_of_scipy_is_stored_as_it_was_given() -> None:
     data = {"distribution": "weibull_min", "c": 1.5, "scale": 2.0}
     given = {"model": "pendulum", "size": 2, "times": {"end": 1.0}, "parameters": {"m": data}}
     study = structure(given, Study)
     assert study.parameters["m"] == Scipy("weibull_min", {"c": 1.5, "scale": 2.0})
     assert plain(study)["parameters"]["m"] == data
-
-
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ({"correlation": (Correlation(("m1", "m9"), 0.5),)}, "m9 is not a variable that is drawn"),
-        (
-            {
-                "correlation": (
-                    Correlation(("m1", "m2"), 0.9),
-                    Correlation(("m2", "l1"), 0.9),
-                    Correlation(("m1", "l1"), -0.9),
-                )
-            },
-            "must be consistent",
-        ),
-        (
-            {"correlation": (Correlation(("m1", "m2"), 0.5), Correlation(("m2", "m1"), -0.5))},
-            r"correlation\[1\].of` must name another pair: correlation\[0\] is already that of",
-        ),
-        (
-            {"correlation": (Correlation(("m1", "m2"), 0.5),) * 2},
-            "must name another pair",
-        ),
-        ({"correlation": (Correlation(("m1", "parameters.m1"), 0.5),)}, "two different variables"),
-        ({"proposal": {"m9": Normal(mean=1.0, sd=1.0)}}, "m9 is not a variable"),
-        ({"proposal": {"m1": Normal(sd=1.0)}}, "must have a `mean`"),
-        ({"design": "saltelli"}, "`size` must be a multiple of 7.*such as 3997"),
-    ],
-)
-def test_sampling_that_does_not_fit_is_refused(how, message) -> None:
-    with pytest.raises(StudyError, match=message):
-        sampler(**how)
-
-
-def test_sampling_that_contradicts_itself_is_refused() -> None:
-    with pytest.raises(StudyError, match="must be left out without `table`"):
-        Sampling(weight="w")
-    with pytest.raises(StudyError, match='left out with the design "saltelli"'):
-        Sampling(design="saltelli", correlation=(Correlation(("a", "b"), 0.1),))
-    with pytest.raises(StudyError, match="two different names"):
-        Correlation(("a", "a"), 0.1)

@@ -122,47 +122,6 @@ def test_a_bare_system_takes_what_is_given(tmp_path) -> None:
     assert "velocities.x" not in values
 
 
-@pytest.mark.parametrize(
-    ("sections", "message"),
-    [
-        ({}, "coordinates.x` must be given, but is missing"),
-        ({"coordinates": {"x": SCATTER}}, "coordinates.x` must have a `mean`"),
-        ({"coordinates": {"x": ANGLE, "y": ANGLE}}, "coordinates.y` is not a coordinate of"),
-        ({"coordinates": {"x": ANGLE}, "start": {"a": ANGLE}}, "start.a` is not a start variable"),
-        ({"coordinates": {"x": ANGLE}, "fixed": ("z",)}, "fixed` must name coordinates, but z"),
-        ({"coordinates": {"x": ANGLE}, "parameters": {"m": SCATTER}}, "parameters.m` must have a"),
-        ({"coordinates": {"x": ANGLE}, "parameters": {"m[1]": ANGLE}}, "`m` is a single number"),
-    ],
-)
-def test_a_bare_system_has_no_defaults(tmp_path, sections: dict, message: str) -> None:
-    with pytest.raises(StudyError, match=message.replace("[", r"\[")):
-        spring(tmp_path, **sections)
-
-
-@pytest.mark.parametrize(
-    ("sections", "message"),
-    [
-        ({"start": {"theta": ANGLE}}, "start.theta` is not a start variable.*did you mean `theta"),
-        ({"parameters": {"m9": ANGLE}}, "parameters.m9` is not a parameter.*did you mean `m"),
-        ({"coordinates": {"z1": ANGLE}}, "coordinates.z1` is not a coordinate of double_pendulum"),
-        ({"velocities": {"x9": ANGLE}}, "velocities.x9` is not a coordinate of double_pendulum"),
-        ({"parameters": {"m1[0]": ANGLE}}, r"m1\[0\]` must be an entry of `m1`, but .* a single"),
-        ({"parameters": {"m1": Fixed([1.0])}}, r"m1` must have shape \(\), but has shape \(1,\)"),
-        ({"fixed": ("q1",)}, "fixed` must name coordinates, but q1 is not"),
-    ],
-)
-def test_unknown_names_are_refused(sections: dict, message: str) -> None:
-    with pytest.raises(StudyError, match=message):
-        drawn(study(**sections))
-
-
-@pytest.mark.parametrize("key", ["m[3]", "m[-1]", "m[0,0]", "m[x]", "m[", "m[]"])
-def test_missing_entries_are_refused(key: str) -> None:
-    wanted = study("chain", model_options={"links": 3}, parameters={key: ANGLE})
-    with pytest.raises(StudyError, match=r"must be an entry of `m`.*the last one is `m\[2\]`"):
-        drawn(wanted)
-
-
 def test_all_problems_are_named_at_once() -> None:
     wanted = replace(study(start={"a": ANGLE}), parameters={"b": ANGLE}, fixed=("c",))
     with pytest.raises(StudyError) as caught:

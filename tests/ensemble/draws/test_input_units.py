@@ -86,8 +86,3 @@ def test_what_is_wrong_names_file_line_and_column(
     with pytest.raises(StudyError, match=message):
         pushed(folder, push)
     assert not (folder / "run").exists()
-
-
-def test_an_unknown_unit_is_refused() -> None:
-    with pytest.raises(StudyError, match=r"units.force` must be a unit such as deg"):
-        of(units={"force": "furlong"})

@@ -1,7 +1,6 @@
 """Random inputs: white noise and random phases, as draws of a study and as `simulate` sees them."""
 
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -125,10 +124,3 @@ def test_a_wrong_process_is_named(text: str, message: str, tmp_path: Path) -> No
     with pytest.raises((StudyError, ConfigError), match=message):
         run_study(read(config, Study), tmp_path / "run", folder=tmp_path)
     assert not (tmp_path / "run").exists()
-
-
-def test_uneven_samples_have_no_phases() -> None:
-    uneven = Signal(TIMES**1.5, ROAD)
-    settings: dict[str, Any] = {"file": "a.csv", "column": "x"}
-    with pytest.raises(StudyError, match="must hold evenly spaced samples"):
-        RandomPhases(**settings).process(uneven)

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import jaxmech as jm
-from jaxmech.config.errors import InputError, StudyError
+from jaxmech.config.errors import InputError
 from jaxmech.ensemble import (
     Correlation,
     Discrete,
@@ -109,11 +109,6 @@ def test_a_region_that_is_too_round_for_a_paraboloid() -> None:
         probability(round_, drawn, "sorm")
 
 
-def test_lines_are_refused_where_there_are_several_regions() -> None:
-    with pytest.raises(InputError, match="'line' is for one region of failures, but there are 4"):
-        probability(four_branches, {"a": PLAIN, "b": PLAIN}, "line")
-
-
 @pytest.mark.parametrize("method", ["importance", "line"])
 def test_correlated_variables_with_distributions_of_their_own(method: str) -> None:
     # The product of two correlated log-normal variables is one, too.
@@ -200,21 +195,3 @@ def test_a_discrete_variable_is_named() -> None:
     result = probability(lambda p: 4.0 - p["a"] - 2.0 * p["k"], drawn)
     assert is_right(result, 0.99 * stats.norm.sf(4.0) + 0.01 * stats.norm.sf(2.0))
     assert any("parameters.k, which has a few values" in remark for remark in result.remarks)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"of": "h", "below": 0.0}, "failure.of` is not a coordinate, a velocity"),
-        ({"of": "g"}, "failure.above` or `below` must be given for g"),
-    ],
-)
-def test_bad_input_is_refused_before_work(settings: dict[str, Any], message: str) -> None:
-    study = study_of(lambda p: p["a"], {"a": PLAIN})
-    with pytest.raises(StudyError, match=message):
-        failure_probability(study, failure=Failure(**settings))
-
-
-def test_a_study_without_draws_is_refused() -> None:
-    with pytest.raises(StudyError, match="must draw a variable"):
-        probability(lambda p: jnp.ones(()), {})

@@ -123,8 +123,3 @@ def test_without_xarray_it_says_what_to_install(tmp_path, monkeypatch) -> None:
         with pytest.raises(InputError, match="pip install xarray"):
             call()
     assert not (tmp_path / "run").exists()
-
-
-def test_a_folder_without_a_run_is_refused(tmp_path) -> None:
-    with pytest.raises(FolderError, match="holds no run"):
-        je.open(tmp_path)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jaxmech.config.errors import StudyError
 from jaxmech.ensemble.statistics import (
     Covariance,
     Custom,
@@ -16,7 +15,6 @@ from jaxmech.ensemble.statistics import (
     Probability,
     Quantiles,
     Reduction,
-    SobolIndices,
     Worst,
 )
 from tests.ensemble.statistics.helpers import merged, result, sample, states
@@ -227,22 +225,3 @@ def test_weights_of_zero_count_in_a_probability() -> None:
     found = result(FirstPassage(of="x", above=0.5), series, 1000)
     assert found["probability"] == pytest.approx([0.5])
     assert found["count"] == 4000
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Probability(of="x"), "`above` or `below` must be given.*neither is"),
-        (lambda: Probability(of="x", above=1.0, below=0.0), "both are"),
-        (lambda: Probability(of="x", above=1.0, confidence=95.0), "`confidence` must be between"),
-        (lambda: Histogram(of="x", low=1.0, high=1.0), "`low` must be below `high`"),
-        (lambda: Histogram(of="x", low=1.0), "`high` must be given where the other limit is"),
-        (lambda: Histogram(of="x", bins=3), "`bins` must be at least 4 without limits"),
-        (lambda: Quantiles(of="x", at=(5.0,)), "`at` must hold probabilities"),
-        (lambda: Worst(of="x", keep=0), "`keep` must be at least 1"),
-        (lambda: SobolIndices(of="x", resamples=1), "`resamples` must be at least 20"),
-    ],
-)
-def test_impossible_statistics_are_refused(make, message) -> None:
-    with pytest.raises(StudyError, match=message):
-        make()

@@ -166,39 +166,6 @@ def test_a_spline_is_smooth_and_differentiable_by_its_points() -> None:
     np.testing.assert_allclose(jnp.einsum("ikl->il", slope), jnp.eye(2), atol=1e-14)
 
 
-CIRCLE = lambda s, t, p: (jnp.cos(s), jnp.sin(s))  # noqa: E731
-HOLLOW = jp.polar_profile(lambda angle, t, p: 1 + 0.5 * jnp.cos(2 * angle))
-MISUSE = [
-    (
-        {"profile": CIRCLE, "radius": -0.1},
-        "Cam 'lift' must have zero or a positive number as `radius`",
-    ),
-    ({"profile": lambda s, t, p: (s, s), "radius": 0.1}, "a closed smooth curve"),
-    ({"profile": lambda s, t, p: (jnp.sqrt(s - 1), s), "radius": 0.1}, "is finite, but"),
-    ({"profile": lambda s, t, p: (jnp.cos(s) ** 3, jnp.sin(s) ** 3)}, "without corners or stops"),
-    ({"profile": HOLLOW, "radius": 1.0}, "below the least radius of curvature"),
-    ({"profile": HOLLOW, "normal": (0, -1)}, "must have a convex `profile`"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), MISUSE)
-def test_curves_that_allow_no_contact_are_refused(arguments: Any, message: str) -> None:
-    make = jp.flat_follower if "normal" in arguments else jp.cam
-    wheel, rod = (jp.planar_body(name, mass=1.0, inertia=0.1) for name in ("wheel", "rod"))
-    with pytest.raises(ValueError, match=message):
-        jp.Mechanism([wheel, rod], [make("lift", wheel, O, rod, O, **arguments)])
-
-
-def test_tables_that_are_no_curves_are_refused() -> None:
-    corners = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
-    with pytest.raises(ValueError, match=r"shape \(k, 2\)"):
-        jp.spline_profile(corners[:3])
-    with pytest.raises(ValueError, match="must be finite"):
-        jp.spline_profile(corners * np.array([1.0, np.nan]))
-    with pytest.raises(ValueError, match="must not repeat the first point"):
-        jp.spline_profile([*corners, corners[0]])
-
-
 @pytest.mark.slow
 def test_cams_have_shapes() -> None:
     mechanism = driven(roller)

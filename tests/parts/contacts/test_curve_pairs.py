@@ -140,31 +140,3 @@ def test_the_contact_of_curves_is_that_of_random_poses() -> None:
     s = np.random.default_rng(0).uniform(0, 2 * np.pi, (300, 2))
     miss = np.asarray(places(jnp.asarray(s))) - s
     np.testing.assert_allclose(np.sin(miss / 2), 0, atol=1e-12)
-
-
-CIRCLE = lambda s, t, p: (jnp.cos(s), jnp.sin(s))  # noqa: E731
-RING = lambda s, t, p: (jnp.cos(s), -jnp.sin(s))  # noqa: E731
-LARGE = lambda s, t, p: (2 * jnp.cos(s), jnp.sin(s))  # noqa: E731
-WAVE = jp.polar_profile(lambda angle, t, p: 1 + 0.5 * jnp.cos(2 * angle))
-SQUARE = jp.polar_profile(lambda s, t, p: 1 / jnp.maximum(abs(jnp.cos(s)), abs(jnp.sin(s))))
-MISUSE = [
-    (CIRCLE, WAVE, "must have a convex `profile_b`"),
-    (RING, LARGE, "below the least one of hollows of `profile_a`, 1, but it reaches 4"),
-    (CIRCLE, SQUARE, "`profile_b` that is a curve without corners, but its tangent jumps near"),
-    (CIRCLE, lambda s, t, p: (s, s), "`profile_b` that is a closed smooth curve"),
-    (lambda s, t, p: jnp.cos(s), CIRCLE, r"shape \(2,\)"),
-]
-
-
-@pytest.mark.parametrize(("first", "second", "message"), MISUSE)
-def test_curves_that_cannot_roll_are_refused(first: Any, second: Any, message: str) -> None:
-    one, two = (jp.planar_body(name, mass=1.0, inertia=0.1) for name in ("one", "two"))
-    roll = jp.rolling_profiles("roll", one, O, two, O, profile_a=first, profile_b=second)
-    with pytest.raises(ValueError, match=message):
-        jp.Mechanism([one, two], [roll])
-
-
-def test_a_body_does_not_roll_on_itself() -> None:
-    body = jp.planar_body("egg", mass=1.0, inertia=0.1)
-    with pytest.raises(ValueError, match="between different bodies"):
-        jp.rolling_profiles("roll", body, O, body, O, profile_a=CIRCLE, profile_b=CIRCLE)

@@ -9,7 +9,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from tests.parts.forces.test_basic import PA, PB, State, both, ends
+from tests.parts.forces.test_basic import PB, State, both, ends
 from tests.parts.poses import hamilton
 
 
@@ -106,9 +106,3 @@ def test_a_tabulated_spring_is_native_code() -> None:
     assert "plain vmap" not in repr(jm.compiler.explain(run, starts))
     expected = np.outer(starts, np.cos(2 * ts))
     np.testing.assert_allclose(jax.vmap(run)(starts), expected, rtol=1e-7)
-
-
-def test_a_wrench_needs_a_load() -> None:
-    body = jp.planar_body("b", mass=1.0, inertia=0.1)
-    with pytest.raises(ValueError, match="`force` or a `torque`, but has neither"):
-        jp.wrench("w", body, PA[:2])

@@ -5,7 +5,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
@@ -87,27 +86,3 @@ def test_functions_that_are_given_later_read_by_name() -> None:
     np.testing.assert_allclose((x["b.angle"] - x["a.angle"])[-1], 0.5, atol=1e-9)
     np.testing.assert_array_equal(x["b.angle.rate"], sol["b.angle.rate"])
     assert [*system.named(sol.q)] == ["a.angle", "b.angle"]
-
-
-def test_wrong_names_and_sizes_are_named() -> None:
-    def wrong(x: Any, t: Any, p: Any) -> Any:
-        return {"b.angle": x["a.angel"]}
-
-    with pytest.raises(KeyError, match=r"`a\.angel` is not in the mechanism; did you mean `a\.ang"):
-        pair(jp.coordinate_force("shaft", wrong))
-    laws = [
-        (lambda x, t, p: {"c.angle": 1.0}, "must act on coordinates .*acts on 'c.angle'"),
-        (lambda x, t, p: {"a.angle": jnp.ones(2)}, "to have shape"),
-    ]
-    for law, said in laws:
-        with pytest.raises(ValueError, match=said):
-            pair(jp.coordinate_force("shaft", law))
-    with pytest.raises(TypeError, match="returns forces by the names of coordinates, such as"):
-        pair(jp.coordinate_force("shaft", lambda x, t, p: x["a.angle"]))
-    with pytest.raises(TypeError, match="`law` must"):
-        jp.coordinate_force("shaft", lambda x: {"a.angle": x["a.angle"]})
-    twice = [jp.coordinate_force("shaft", shaft)] * 2
-    with pytest.raises(ValueError, match="given twice"):
-        pair(*twice)
-    with pytest.raises(ValueError, match=r"`q` must have shape \(\.\.\., 2\), but has"):
-        pair().system.named(jnp.zeros(3))

@@ -126,15 +126,3 @@ def test_a_motor_runs_up_to_its_speed() -> None:
     sol = jm.simulate(mechanism.system, [0.0], [0.0], ts, mechanism.params, steps=jm.FixedSteps(50))
     expected = 30.0 * (1 - np.exp(-0.5 * ts / (0.02 * 30.0)))
     np.testing.assert_allclose(sol.v[:, 0], expected, rtol=1e-8)
-
-
-def test_joints_without_one_axis_are_refused() -> None:
-    a, b = boxes()
-    ball = jp.spherical("ball", a, P, b, R)
-    with pytest.raises(ValueError, match=r"Motor 'm' must be in a joint with one axis.*'ball'"):
-        jp.motor("m", ball, stall=1.0, no_load=1.0)
-    sleeve = jp.cylindrical("sleeve", a, P, b, R, axis=AXIS)
-    with pytest.raises(ValueError, match='must have "position" or "angle" as `coordinate`'):
-        jp.friction("f", sleeve, coulomb=1.0)
-    with pytest.raises(TypeError, match="joint"):
-        jp.servo("s", a, target=0.0, stiffness=1.0)
