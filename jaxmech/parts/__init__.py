@@ -3,9 +3,9 @@
 Read in this order. `values` and `vectors` are numbers and geometry, `body` and `rigid_bodies` the
 bodies, made of `solids` with `mass` and `inertia` and drawn by `visuals`, `joint_equations` the
 elements that joints are made of. `joints` are those that can have coordinates, each in one class
-with all that is known about it; `point_joints`, `gears`, `rolling`, `clutches` and the `contacts`
-of cams and curved bodies are always constraints, and `gaps` are stops, ropes and bodies that touch
-and part. `kinematics` says where bodies are, in coordinates of their own or in those of joints, and
+with all that is known about it; `point_joints`, `gears` and `rolling` are always constraints, and
+`gaps` are stops, ropes and bodies that touch and part. `kinematics`
+says where bodies are, in coordinates of their own or in those of joints, and
 `dynamics` has M and Q in the latter. `forces` act on bodies and in joints, and `joint_loads` are
 what joints exert. `equations` makes the system of a `mechanism`, whose `body_motions` can be asked
 for, after the checks of `validation`; `geometry` and `drawing` draw it.
@@ -17,14 +17,6 @@ from jaxmech.parts.body import Moving as Moving
 from jaxmech.parts.body import Start as Start
 from jaxmech.parts.body import ground as ground
 from jaxmech.parts.body import point_mass as point_mass
-from jaxmech.parts.clutches import clutch as clutch
-from jaxmech.parts.contacts import cam as cam
-from jaxmech.parts.contacts import flat_follower as flat_follower
-from jaxmech.parts.contacts import polar_profile as polar_profile
-from jaxmech.parts.contacts import rolling_ellipsoid as rolling_ellipsoid
-from jaxmech.parts.contacts import rolling_profile as rolling_profile
-from jaxmech.parts.contacts import rolling_profiles as rolling_profiles
-from jaxmech.parts.contacts import spline_profile as spline_profile
 from jaxmech.parts.dynamics import MassAndForce as MassAndForce
 from jaxmech.parts.dynamics.members import connection_of as connection_of
 from jaxmech.parts.equations import EnergyDifference as EnergyDifference
@@ -126,15 +118,12 @@ __all__ = [
     "belt",
     "bushing",
     "bushing_damper",
-    "cam",
-    "clutch",
     "constant_velocity",
     "contact",
     "coordinate_force",
     "cylindrical",
     "damper",
     "distance",
-    "flat_follower",
     "force_law",
     "friction",
     "gear",
@@ -153,15 +142,11 @@ __all__ = [
     "point_on_line",
     "point_on_plane",
     "point_on_surface",
-    "polar_profile",
     "prismatic",
     "quaternion",
     "rack",
     "revolute",
     "rolling_disk",
-    "rolling_ellipsoid",
-    "rolling_profile",
-    "rolling_profiles",
     "rolling_sphere",
     "rolling_wheel",
     "rope",
@@ -175,7 +160,6 @@ __all__ = [
     "solid_sphere",
     "spatial_body",
     "spherical",
-    "spline_profile",
     "spring",
     "stop",
     "tabulated",

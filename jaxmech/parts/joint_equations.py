@@ -22,7 +22,7 @@ square root that vanishes where the equation holds, since that would have no der
 
 The residual of an equation on velocities is the velocity [m/s] of b relative to a at a point, in
 one direction or two; its multiplier is the force [N] of a on b there. Those elements are beside the
-joints that have them, in `rolling.py`, `gears.py`, `joints/cylindrical.py` and `contacts`. A
+joints that have them, in `rolling.py`, `gears.py` and `joints/cylindrical.py`. A
 contact point belongs to neither body: it is a point of space, at which the velocities of the two
 bodies are compared.
 """
