@@ -10,7 +10,6 @@ import pytest
 
 import jaxmech as jm
 from jaxmech.control import Servo
-from jaxmech.interop.diffrax import to_diffrax
 from jaxmech.laws import Contravariant, CoordinatePartition, UdwadiaKalaba
 
 L = 1.3
@@ -76,13 +75,6 @@ def circle(system: jm.System) -> Any:
     sol = jm.simulate(system, *state_of(system), [0.0, 0.5], LIGHT, **run)
     assert sol.position_residual.max() < 1e-13
     return sol.q[-1, :2]
-
-
-def diffrax_circle(system: jm.System) -> Any:
-    diffrax = pytest.importorskip("diffrax")
-    term, solver = to_diffrax(system, diffrax.Dopri5())
-    found = diffrax.diffeqsolve(term, solver, 0.0, 0.5, 0.01, state_of(system), args=LIGHT)
-    return found.ys[0][0, :2]
 
 
 def turned(angle: float) -> Any:
@@ -158,7 +150,6 @@ VERBS: dict[str, tuple[Callable[[jm.System], Any], Any, float]] = {
     "Contravariant": (accelerations(Contravariant()), ACCELERATION, 1e-11),
     "without reactions": (accelerations(Contravariant(eliminate=True)), ACCELERATION, 1e-9),
     "CoordinatePartition": (circle, turned(0.5 * TURN), 1e-8),
-    "to_diffrax": (diffrax_circle, turned(0.5 * TURN), 1e-6),
     "symmetries": (symmetry, set(), 0.0),
     "conserved": (integrals, [SPEED**2, -2.0 * SPEED * L], 1e-9),
     "equilibrium": (rest, [0.0, -L], 1e-7),
@@ -172,7 +163,7 @@ VERBS: dict[str, tuple[Callable[[jm.System], Any], Any, float]] = {
 }
 
 
-BY_SPEED_ALONE = {"to_diffrax", "equilibrium", "steady motion"}
+BY_SPEED_ALONE = {"equilibrium", "steady motion"}
 CASES = [(v, k) for v in VERBS for k in SYSTEMS if k == "speed" or v not in BY_SPEED_ALONE]
 
 

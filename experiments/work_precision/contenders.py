@@ -14,7 +14,6 @@ from scipy.integrate import solve_ivp
 
 import jaxmech as jm
 from experiments.work_precision.cases import Case
-from jaxmech.interop.diffrax import to_diffrax
 
 PAIRS = {
     "Adaptive, Dormand-Prince 5": jm.DormandPrince5(),
@@ -120,9 +119,18 @@ def _counted(seconds: float, found: tuple[Any, ...]) -> Run:
     return Run(state if good.all() else None, seconds, *(int(np.sum(x)) for x in counts))
 
 
+def diffrax_term(case: Case) -> diffrax.ODETerm:
+    """The accelerations of a case as a vector field, without a projection."""
+
+    def field(t: Any, y: Any, params: Any) -> Any:
+        return y[1], jm.acceleration(case.system, *y, t, params).qdd
+
+    return diffrax.ODETerm(field)
+
+
 def _by_diffrax(solver: Any, case: Case, batch: np.ndarray | None) -> Prepared:
     """A method of diffrax on the index-reduced system; its program serves all tolerances."""
-    term, _ = to_diffrax(case.system, projection=None)
+    term = diffrax_term(case)
     start = jnp.asarray(case.q), jnp.asarray(case.v)
 
     def end(x: Any, tolerance: Any) -> tuple[Any, ...]:

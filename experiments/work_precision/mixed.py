@@ -11,8 +11,7 @@ import numpy as np
 
 import jaxmech as jm
 from experiments.work_precision.cases import Case, cases
-from experiments.work_precision.contenders import MOST, PAIRS, WARM, Run, timed
-from jaxmech.interop.diffrax import to_diffrax
+from experiments.work_precision.contenders import MOST, PAIRS, WARM, Run, diffrax_term, timed
 
 RTOL = 1e-8
 END = 3.0
@@ -79,7 +78,7 @@ def _as_accurate(case: Case, q: np.ndarray, v: np.ndarray, wanted: np.ndarray, e
 
 
 def _by_diffrax(solver: Any, case: Case, q: np.ndarray, v: np.ndarray) -> Callable[[float], Run]:
-    term, _ = to_diffrax(case.system, projection=None)
+    term = diffrax_term(case)
 
     @jax.jit
     def run(tolerance: Any) -> Any:

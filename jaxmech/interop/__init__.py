@@ -1,8 +1,7 @@
 """Mechanisms and systems from and for other programs.
 
-`mujoco/` reads MJCF and URDF files, `sympy` the models of `sympy.physics.mechanics`, and `diffrax/`
-makes terms and solvers for diffrax. Each needs an extra, and is imported by its name:
-`from jaxmech.interop.mujoco import from_mjcf`.
+`mujoco/` reads MJCF and URDF files, `sympy` the models of `sympy.physics.mechanics`. Each needs an
+extra, and is imported by its name: `from jaxmech.interop.mujoco import from_mjcf`.
 `as_model` makes the `Model` of a mechanism, `model_of` that of a system.
 """
 

@@ -14,7 +14,6 @@ import jaxmech as jm
 from jaxmech import parts as jp
 from jaxmech.integrate import Scheme
 from jaxmech.integrate.steps.step_size import steps_needed
-from jaxmech.interop.diffrax import to_diffrax
 
 P = {"J": 0.02, "k": 0.5, "c": 0.01, "u": 6.0, "R": 1.2, "L": 0.05}
 TS = np.linspace(0.0, 0.3, 7)
@@ -304,17 +303,6 @@ def test_a_state_costs_a_batch_its_own_operations_alone() -> None:
     zero = jnp.zeros(1)
     after = operations(system, jnp.concatenate([q, zero]), jnp.concatenate([v, zero]))
     assert 0 < after - before <= 64  # of 1,081
-
-
-@pytest.mark.slow
-def test_diffrax_takes_states() -> None:
-    diffrax = pytest.importorskip("diffrax")
-    term, solver = to_diffrax(MOTOR, diffrax.Dopri8())
-    sol = diffrax.diffeqsolve(
-        term, solver, 0.0, TS[-1], 1e-3, (jnp.zeros(2), jnp.zeros(2)), args=P,
-        stepsize_controller=diffrax.PIDController(rtol=1e-10, atol=1e-12),
-    )  # fmt: skip
-    np.testing.assert_allclose(jnp.concatenate(sol.ys, 1)[0], exact(TS[-1], P), rtol=1e-8)
 
 
 def test_a_system_shows_and_keeps_its_states() -> None:
