@@ -31,7 +31,7 @@ class StepTurns(eqx.Module):
 
 
 def turns_in_step(
-    run: RunSetting, begin: EvaluatedState, tried: Attempt, t: Array, size: Array
+    run: RunSetting, state: EventState, begin: EvaluatedState, tried: Attempt, t: Array, size: Array
 ) -> StepTurns:
     """How often the functions of events turn in an attempted step from t."""
     if not run.event_set:
@@ -39,7 +39,7 @@ def turns_in_step(
     start, end = ((x.q, x.v) for x in (begin, tried.end))
     share, h = size / run.span, run.sign * size
     of_each, hidden = step_turns(
-        run.event_set, run.scheme.system, start, end, t, h, run.params, share
+        run.event_set, run.scheme, start, end, t, h, run.params, share, state.values
     )
     # Not below the step with which the number of steps would suffice for the run.
     are_few = (of_each.max() < 2) | (share < 1 / run.scheme.adaptive.max_steps)

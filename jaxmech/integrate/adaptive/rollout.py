@@ -177,7 +177,7 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     proposed, stop, is_last = _size(run, state)
     tried = _attempted(run, begin, t, proposed)
     is_good = (tried.status == Status.OK) & (tried.error <= 1.0)
-    turns = turns_in_step(run, begin, tried, t, proposed)
+    turns = turns_in_step(run, state.events, begin, tried, t, proposed)
     event, log = events_in_step(
         run, state.events, begin, tried, t, proposed, is_good, turns, rows.log
     )

@@ -199,9 +199,31 @@ class EventSet:
 
         The `multipliers` of gaps, where they are known, serve those that need nothing else.
         """
-        reactions: Any = None
-        if any(event.needs_reactions for event in self.own_events):
-            reactions = observed_at(scheme.system, scheme.formulation, q, v, t, params)
+        reactions = self._reactions(scheme, q, v, t, params)
+        return self._values(scheme, q, v, t, params, reactions, multipliers)
+
+    def values_and_noise(
+        self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params
+    ) -> tuple[Float[Array, " E"], Float[Array, " E"]]:
+        """The functions, and sizes of those of reactions that may be errors."""
+        reactions = self._reactions(scheme, q, v, t, params)
+        values = self._values(scheme, q, v, t, params, reactions, None)
+        largest = jnp.zeros_like(t)
+        if reactions is not None:
+            multipliers = [jnp.abs(x).max(initial=0.0) for x in reactions.multipliers.values()]
+            largest = jnp.stack([largest, *multipliers]).max()
+        share = float(jnp.finfo(q.dtype).eps) ** 0.5
+        return values, jnp.where(self.one_sided, 0.0, share * largest).astype(q.dtype)
+
+    def _reactions(self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> Any:
+        if not any(event.needs_reactions for event in self.own_events):
+            return None
+        return observed_at(scheme.system, scheme.formulation, q, v, t, params)
+
+    def _values(
+        self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params, reactions: Any,
+        multipliers: Float[Array, " G"] | None,
+    ) -> Float[Array, " E"]:  # fmt: skip
         user, of_gaps = self.plain(params), reactions
         if self.gaps.frictions:
             of_gaps = GapMultipliers.at(self.gaps, scheme, q, v, t, params)

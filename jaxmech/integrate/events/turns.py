@@ -1,10 +1,12 @@
 """Events that may hide within a step, because neither its ends nor their rates show them.
 
-In a mechanism that constraints move, and in one that turns uniformly, a step may have no error and
-be of any length, while the function of an event oscillates or has a short pulse. Between the ends
-of a step the motion is that of a cubic; there the functions are sampled at points without
-regularity, so that no oscillation can look slow at all of them, and at least `SAMPLES` of them in a
-run, however long its steps are.
+In a mechanism that constraints move, in one that turns uniformly, and in one that a lock, a stop or
+friction holds, a step may have no error and be of any length, while the function of an event
+oscillates or has a short pulse. Between the ends of a step the motion is that of a cubic; there the
+functions are sampled at points without regularity, so that no oscillation can look slow at all of
+them, and at least `SAMPLES` of them in a run, however long its steps are. Functions of reactions,
+by which bodies slip and lift, are sampled with them: at every sample the law of motion is evaluated
+where any of their events can occur.
 """
 
 from collections.abc import Callable
@@ -21,40 +23,101 @@ from jaxmech.integrate.events.extremum_search import ExtremumSearch, step_dips
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepInfo, StepState
+from jaxmech.integrate.switches import Switched
 from jaxmech.status import Status
 from jaxmech.system import Params, System, reach
 
 SAMPLES = 256  # of the functions of events in a run, at least: shorter pulses may be missed
-_POINTS = (0.083, 0.211, 0.372, 0.457, 0.619, 0.738, 0.917)  # in every step, between its ends
+_LEAST = 7  # samples between the ends of an adaptive step
 _IRREGULAR = 0.7  # of the mean distance of two samples, within which each of them lies
 _GOLDEN = 0.6180339887498949
-_DEPTH = 1e-3  # relative to the ends of a step: smaller values may be errors of the cubic
+_DEPTH = 1e-3  # relative to the largest so far in a step: smaller values may be errors of the cubic
+_SWING = 0.1  # relative to the largest so far: a load that changes less does not turn
+_NEAR = 0.2  # relative to a sample: an estimated extremum below which a load may reach zero
 
 State = tuple[Array, Array]  # q and v
-_Values = Callable[[Array], Float[Array, " E"]]  # at a point of a step from 0 to 1
+_Values = Callable[[Array], tuple[Array, Array]]  # at a point of a step from 0 to 1, with rates
 
 
-class Passes(NamedTuple):
-    """The signs of the functions after some samples, and how often they crossed zero before."""
+class _Passes(NamedTuple):
+    """How often E functions have crossed zero so far, by samples in a step."""
 
-    signs: Int[Array, " E"]
+    size: Float[Array, " E"]  # largest value
+    sign: Int[Array, " E"]
     crossings: Int[Array, " E"]
     events: Int[Array, " E"]  # the crossings in the direction of the event
 
-    def after(self, event_set: EventSet, values: Float[Array, " E"], depth: Array) -> "Passes":
-        """Those after one more sample; smaller values than `depth` do not count."""
+    @staticmethod
+    def begin(g: Float[Array, " E"], sign: Int[Array, " E"]) -> "_Passes":
+        """None at the start of a step."""
+        return _Passes(jnp.abs(g), sign, jnp.zeros_like(sign), jnp.zeros_like(sign))
+
+    def after(
+        self, event_set: EventSet, g: Array, least: Array, is_exact: Any = False
+    ) -> "_Passes":
+        """After one more sample; values smaller than `least` do not count."""
         directions = jnp.asarray([event.direction for event in event_set.events], jnp.int32)
-        new = jnp.where(jnp.abs(values) > depth, jnp.sign(values), 0).astype(jnp.int32)
-        crosses = self.signs * new < 0
-        occurs = crosses & ((directions == 0) | (directions == new))
-        signs = jnp.where(new == 0, self.signs, new)
-        return Passes(signs, self.crossings + crosses, self.events + occurs)
+        size = jnp.maximum(self.size, jnp.abs(g))
+        depth = jnp.where(is_exact, 0.0, _DEPTH * size)
+        is_clear = jnp.abs(g) > jnp.maximum(least, depth)
+        sign = jnp.where(is_clear, jnp.sign(g), 0).astype(jnp.int32)
+        crosses = self.sign * sign < 0
+        occurs = crosses & ((directions == 0) | (directions == sign))
+        sign = jnp.where(sign == 0, self.sign, sign)
+        return _Passes(size, sign, self.crossings + crosses, self.events + occurs)
+
+
+class _Swings(NamedTuple):
+    """How often E functions have turned so far, by samples in a step."""
+
+    u: Float[Array, ""]  # the last sample
+    g: Float[Array, " E"]
+    before: tuple[Float[Array, ""], Float[Array, " E"]]  # the one before it
+    extreme: Float[Array, " E"]  # of a load, since it turned
+    slope: Int[Array, " E"]  # signs of the rates, or of the last swing of a load
+    turns: Int[Array, " E"]
+    nears: Bool[Array, " E"]  # whether a load may have an extremum beyond zero
+
+    @staticmethod
+    def begin(g: Float[Array, " E"], slope: Int[Array, " E"]) -> "_Swings":
+        """None at the start of a step."""
+        u, none = jnp.zeros((), g.dtype), jnp.zeros_like(slope)
+        return _Swings(u, g, (u, g), g, slope, none, none > 0)
+
+    def after(
+        self, u: Array, g: Array, rate: Array, least: Array, size: Array, is_load: Array
+    ) -> "_Swings":
+        """After one more sample; values and rates smaller than `least` do not count."""
+        # The rates of loads are unknown: they turn where they come back by some part.
+        swing = g - self.extreme
+        swings = jnp.abs(swing) > jnp.maximum(least, _SWING * size)
+        slope = jnp.where(is_load, jnp.sign(swing), jnp.sign(rate))
+        counts = jnp.where(is_load, swings, jnp.abs(rate) > least)
+        slope = jnp.where(counts, slope, 0).astype(jnp.int32)
+        turned = self.slope * slope < 0
+        slope = jnp.where(slope == 0, self.slope, slope)
+        extreme = jnp.where(turned | (swing * slope > 0), g, self.extreme)
+        # The least value of a parabola through three samples, all on the same side of zero.
+        (first_u, first), side = self.before, jnp.sign(self.g)
+        width, step = self.u - first_u, u - self.u
+        fall, rise = (self.g - first) / jnp.where(width > 0, width, 1.0), (g - self.g) / step
+        bend = (rise - fall) / (width + step)
+        middle = fall + bend * width
+        depth = middle**2 / (4 * jnp.where(bend == 0, 1.0, jnp.abs(bend)))
+        lowest = jnp.minimum(jnp.minimum(side * first, side * g), jnp.abs(self.g))
+        is_between = (side * (fall - bend * width) < 0) & (side * (rise + bend * step) > 0)
+        is_between &= is_load & (lowest > least) & (width > 0)
+        nears = is_between & (jnp.abs(self.g) - depth <= _NEAR * lowest)
+        return _Swings(
+            u, g, (self.u, self.g), extreme, slope, self.turns + turned, self.nears | nears
+        )
 
 
 class Looks(NamedTuple):
     """How the functions are sampled in the fixed steps of a run."""
 
     samples: int  # in a step between its ends
+    loads: tuple[bool, ...]  # the functions of reactions that are sampled
     least: Float[Array, " E"]  # values of the functions that count
 
     @staticmethod
@@ -63,125 +126,160 @@ class Looks(NamedTuple):
     ) -> "Looks":  # fmt: skip
         """Those of a run with so many steps that starts at a state."""
         if not event_set:
-            return Looks(0, jnp.zeros(0, q.dtype))
-        samples = max(1, -(-SAMPLES // max(steps, 1)) - 1)
-        return Looks(samples, least_values(event_set, q, v, t, event_set.plain(params)))
+            return Looks(0, (), jnp.zeros(0, q.dtype))
+        samples = -(-SAMPLES // max(steps, 1)) - 1
+        # In many steps their ends are enough: a sample of reactions is as dear as a stage.
+        loads = tuple(samples > 0 and event.needs_reactions for event in event_set.events)
+        least = least_values(event_set, q, v, t, event_set.plain(params))
+        return Looks(max(1, samples), loads, least)
 
 
 def step_turns(
-    event_set: EventSet, system: System, start: State, end: State, t: Array, h: Array,
-    params: Params, share: Array, has_rates: Array | None = None,
+    event_set: EventSet, scheme: Scheme, start: State, end: State, t: Array, h: Array,
+    params: Params, share: Array, values: Array | None = None, has_rates: Array | bool = True,
 ) -> tuple[Int[Array, " E"], Int[Array, " E"]]:  # fmt: skip
     """How often each function turns in a step, and how often it has an event, by samples.
 
     A function that crosses zero and comes back counts as turning twice, unless its rates at the
     ends of the step lead the search for an extremum to it; this search `has_rates` of all functions
-    or of some. `share` is the length of the step as a fraction of the run. Functions of reactions
-    do not count.
+    of motions or of some. So does a load that may have done so between two samples. `share` is the
+    length of the step as a fraction of the run, and `values` are those at its start; without them
+    the functions of contacts are not sampled.
     """
-    values = _between_ends(event_set, system, start, end, t, h, params)
-    unit, is_sampled = jnp.ones_like(t), _is_sampled(event_set)
+    own = len(event_set.own_events)
+    loads = tuple(
+        event.needs_reactions and (values is not None or k < own)
+        for k, event in enumerate(event_set.events)
+    )
+    sampled = _sampled(event_set, scheme, start, end, t, h, params, loads)
     least = least_values(event_set, *end, t + h, event_set.plain(params))
+    zero, unit = jnp.zeros_like(t), jnp.ones_like(t)
+    motion = _motion(event_set, scheme.system, start, end, t, h, params)
+    first, last = (jax.jvp(motion, (u,), (unit,)) for u in (zero, unit))
+    at_start = values
+    if at_start is None:
+        at_start = sampled(zero)[0] if any(loads) else first[0]
+    is_load = event_set.flags(loads)
+    slope = jnp.where(jnp.abs(first[1]) > least, jnp.sign(first[1]), 0).astype(jnp.int32)
+    sign = jnp.where(jnp.abs(at_start) > least, jnp.sign(at_start), 0).astype(jnp.int32)
+    count = jnp.maximum(jnp.ceil(SAMPLES * share).astype(jnp.int32), _LEAST)
 
-    def value_and_rate(u: Array) -> tuple[Array, Array]:
-        return jax.jvp(values, (u,), (unit,))
+    def look(k: Array, seen: tuple[_Passes, _Swings]) -> tuple[_Passes, _Swings]:
+        passes, swings = seen
+        u = jnp.where(k == count, unit, _point(k, count, t.dtype))
+        g, rate, noise = sampled(u)
+        noise = jnp.maximum(least, noise)
+        passes = passes.after(event_set, g, noise, k == count)
+        return passes, swings.after(u, g, rate, noise, passes.size, is_load)
 
-    def compared(slopes: Array, rate: Array) -> tuple[Array, Array]:
-        new = jnp.where(jnp.abs(rate) > least, jnp.sign(rate), 0).astype(jnp.int32)
-        return jnp.where(new == 0, slopes, new), slopes * new < 0
-
-    first, last = value_and_rate(0 * unit), value_and_rate(unit)
-    depth = _depth(least, first[0], last[0])
-    none = jnp.zeros(len(event_set.events), jnp.int32)
-
-    def look(so_far: Any, u: Array) -> Any:
-        slopes, turns, passes = so_far
-        value, rate = value_and_rate(u)
-        slopes, turns_here = compared(slopes, rate)
-        return (slopes, turns + turns_here, passes.after(event_set, value, depth)), None
-
-    begun = compared(none, first[1])[0], none, Passes(none, none, none)
-    begun = (*begun[:2], begun[2].after(event_set, first[0], depth))
-    (slopes, turns, passes), _ = jax.lax.scan(look, begun, jnp.asarray(_POINTS, t.dtype))
-    turns += compared(slopes, last[1])[1]
-    # In a long step the values at more points.
-    count = jnp.ceil(SAMPLES * share).astype(jnp.int32) - len(_POINTS)
-    denser = _sampled(event_set, values, begun[2], depth, jnp.maximum(count, 0))
-    passes, denser = (x.after(event_set, last[0], depth) for x in (passes, denser))
+    begin = _Passes.begin(at_start, sign), _Swings.begin(at_start, slope)
+    passes, swings = jax.lax.fori_loop(0, count + 1, look, begin)
     # The search for an extremum, from the rates at the ends.
+    is_of_motion = ~event_set.flags([event.needs_reactions for event in event_set.events])
     signs = jnp.sign(first[0]).astype(jnp.int32)
-    dips = ExtremumSearch.of(signs, is_sampled, first, last).pending
-    if has_rates is not None:
-        dips &= has_rates
-    is_hidden = (jnp.maximum(passes.crossings, denser.crossings) >= 2) & ~dips
-    turns = jnp.where(is_hidden, jnp.maximum(turns, 2), turns)
-    events = jnp.maximum(passes.events, denser.events)
-    return jnp.where(is_sampled, turns, 0), jnp.where(is_sampled, events, 0)
+    dips = ExtremumSearch.of(signs, is_of_motion, first, last).pending & has_rates
+    is_hidden = ((passes.crossings >= 2) & ~dips) | swings.nears
+    turns = jnp.where(is_hidden, jnp.maximum(swings.turns, 2), swings.turns)
+    counts = is_of_motion | _possible(event_set, params, loads)
+    return jnp.where(counts, turns, 0), jnp.where(counts, passes.events, 0)
 
 
 def sampled_events(
-    event_set: EventSet, system: System, start: State, end: State, t: Array, h: Array,
-    params: Params, first: EventState, last: EventState, looks: Looks,
+    event_set: EventSet, scheme: Scheme, start: State, end: State, t: Array, h: Array,
+    params: Params, signs: Int[Array, " E"], values: Float[Array, " E"], looks: Looks,
+    is_part: Array,
 ) -> Int[Array, " E"]:  # fmt: skip
-    """How often each function has an event in a step, from one state of the events to another."""
-    values = _between_ends(event_set, system, start, end, t, h, params)
-    depth = _depth(looks.least, first.values, last.values)
-    zeros = jnp.zeros_like(first.signs)
-    passes = _sampled(event_set, values, Passes(first.signs, zeros, zeros), depth, looks.samples)
+    """How often each function has an event in a step, from given signs to given values.
+
+    In a part of a step, at whose start signs are not known, samples tell them.
+    """
+    sampled = _sampled(event_set, scheme, start, end, t, h, params, looks.loads)
+
+    def look(k: Array, passes: _Passes) -> _Passes:
+        u = _point(k, looks.samples, t.dtype)
+        g, _, noise = sampled(jnp.where(k < 0, 0.0, u))
+        seen = passes.after(event_set, g, jnp.maximum(looks.least, noise))
+        return jax.tree.map(lambda x, y: jnp.where((k >= 0) | is_part, x, y), seen, passes)
+
+    begin = _Passes.begin(values, signs)
+    passes = jax.lax.fori_loop(-1 if looks.samples > 1 else 0, looks.samples, look, begin)
     # Gaps of bodies that touch are zero within round-off, which crosses nothing.
-    least = jnp.where(event_set.one_sided, depth, 0.0) if event_set.gaps else 0 * depth
-    events = passes.after(event_set, last.values, least).events
-    return jnp.where(_is_sampled(event_set), events, 0)
+    least = jnp.where(event_set.one_sided, jnp.maximum(looks.least, _DEPTH * passes.size), 0.0)
+    directions = jnp.asarray([event.direction for event in event_set.events], jnp.int32)
+    sign = jnp.where(jnp.abs(values) > least, jnp.sign(values), 0)
+    occurs = (passes.sign * sign < 0) & ((directions == 0) | (directions == sign))
+    motions = [not event.needs_reactions for event in event_set.events]
+    is_sampled = event_set.flags(motions) | event_set.flags(looks.loads)
+    return jnp.where(is_sampled, passes.events + occurs, 0)
+
+
+def _point(k: Array, count: int | Array, dtype: Any) -> Float[Array, ""]:
+    """One of so many points between the ends of a step, without regularity."""
+    x = k.astype(dtype)
+    return (x + 1 + _IRREGULAR * ((_GOLDEN * x) % 1.0 - 0.5)) / (count + 1)
+
+
+def _possible(event_set: EventSet, params: Params, loads: tuple[bool, ...]) -> Bool[Array, " E"]:
+    """Flags of the loads whose events can occur; `params` are those with switches."""
+    active = params.active if isinstance(params, Switched) else event_set.active()
+    return event_set.enabled(active) & event_set.flags(loads)
 
 
 def _sampled(
-    event_set: EventSet, values: _Values, passes: Passes, depth: Array, count: int | Array
-) -> Passes:
-    """The passes through zero at so many points between the ends of a step."""
-    dtype = depth.dtype
+    event_set: EventSet, scheme: Scheme, start: State, end: State, t: Array, h: Array,
+    params: Params, loads: tuple[bool, ...],
+) -> Callable[[Array], tuple[Array, Array, Array]]:  # fmt: skip
+    """The functions along a step, their rates, and what may be noise in loads.
 
-    def look(k: Array, passes: Passes) -> Passes:
-        x = k.astype(dtype)
-        point = (x + 1 + _IRREGULAR * ((_GOLDEN * x) % 1.0 - 0.5)) / (count + 1)
-        return passes.after(event_set, values(point), depth)
+    Loads are zero where none of their events can occur, and their rates are not known.
+    """
+    values = _motion(event_set, scheme.system, start, end, t, h, params)
+    state = _states(scheme.system, start, end, t, h, params)
+    params = jax.lax.stop_gradient(params)
 
-    looked: Passes = jax.lax.fori_loop(0, count, look, passes)
-    return looked
+    def sampled(u: Array) -> tuple[Array, Array, Array]:
+        g, rate = jax.jvp(values, (u,), (jnp.ones_like(u),))
+        if not any(loads):
+            return g, rate, jnp.zeros_like(g)
+        q, v, time = state(u)
+
+        def of_loads() -> tuple[Array, Array]:
+            return event_set.values_and_noise(scheme, q, v, time, params)
+
+        none = jnp.zeros_like(g)
+        possible = _possible(event_set, params, loads)
+        load, noise = jax.lax.cond(possible.any(), of_loads, lambda: (none, none))
+        return jnp.where(possible, load, g), rate, noise
+
+    return sampled
 
 
-def _depth(least: Array, first: Array, last: Array) -> Array:
-    """The values that count in a step between two."""
-    return jnp.maximum(least, _DEPTH * jnp.maximum(jnp.abs(first), jnp.abs(last)))
-
-
-def _is_sampled(event_set: EventSet) -> Bool[Array, " E"]:
-    return event_set.flags([not event.needs_reactions for event in event_set.events])
-
-
-def _between_ends(
-    event_set: EventSet,
-    system: System,
-    start: State,
-    end: State,
-    t: Array,
-    h: Array,
-    params: Params,
-) -> _Values:
-    """The functions along a step, by a cubic; those of reactions are zero."""
+def _states(
+    system: System, start: State, end: State, t: Array, h: Array, params: Params
+) -> Callable[[Array], tuple[Array, Array, Array]]:
+    """q, v and the time along a step, by a cubic."""
     start, end, t, h, params = jax.lax.stop_gradient((start, end, t, h, params))
-    plain = event_set.plain(params)
     first, last = (
         (q, system.dynamics.speeds(q, v, time, params))
         for (q, v), time in ((start, t), (end, t + h))
     )
 
-    def values(u: Array) -> Float[Array, " E"]:
+    def state(u: Array) -> tuple[Array, Array, Array]:
         time = t + u * h
         q, speeds = _between(first, last, h, u)
-        v = system.dynamics.from_speeds(q, speeds, time, params)
-        return _plain_values(event_set, q, v, time, plain)
+        return q, system.dynamics.from_speeds(q, speeds, time, params), time
 
-    return values
+    return state
+
+
+def _motion(
+    event_set: EventSet, system: System, start: State, end: State, t: Array, h: Array,
+    params: Params,
+) -> Callable[[Array], Float[Array, " E"]]:  # fmt: skip
+    """The functions along a step; those of reactions are zero."""
+    state = _states(system, start, end, t, h, params)
+    plain = jax.lax.stop_gradient(event_set.plain(params))
+    return lambda u: _plain_values(event_set, *state(u), plain)
 
 
 def _plain_values(
@@ -232,12 +330,6 @@ def with_events(
     (end, info), active_params = without_events, event_set.params(params, state.active)
     ends = (start.q, start.v, start.t, None), (end.q, end.v, end.t, None)
     state, passed, dips, happens = step_dips(scheme, event_set, state, *ends, h, active_params)
-    sampled = sampled_events(
-        event_set, scheme.system, (start.q, start.v), (end.q, end.v), start.t, h, active_params,
-        state, passed, looks,
-    )  # fmt: skip
-    # Those to which the rates at the ends lead are sought, as far as the method resolves them.
-    sampled = jnp.where(event_set.enabled(state.active) & ~dips.pending, sampled, 0)
     # The step that an event at its start makes void may fail.
     happens = running & (info.good | state.due) & happens
     search, log = through_events(
@@ -249,13 +341,20 @@ def with_events(
         status = jnp.where(is_nan, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), search.info.status)
         info = replace(search.info, good=search.info.good & ~is_nan, status=status)
         end_t = jnp.where(search.events.stopped_by >= 0, start.t + search.high * h, end.t)
-        # After an event that changes the motion, it is no longer the one that was sampled.
-        missed = jnp.maximum(sampled - (search.events.counts - state.counts), 0)
-        missed = state.missed + jnp.where(search.count > 0, 0, missed)
-        events = replace(search.events, smooth=search.events.smooth + 1, missed=missed)
-        return StepState(search.q, search.v, end_t), info, events
+        return StepState(search.q, search.v, end_t), info, search.events
 
-    def usually() -> StepEndWithEvents:
-        return end, info, replace(passed, smooth=state.smooth + 1, missed=state.missed + sampled)
-
-    return jax.lax.cond(happens, rarely, usually), log
+    end, info, events = jax.lax.cond(happens, rarely, lambda: (end, info, passed))
+    # Samples show what was missed since the motion last changed, where there are enough of them.
+    changed = happens & (search.base_u > 0)
+    sampled = sampled_events(
+        event_set, scheme, (search.base_q, search.base_v), (end.q, end.v),
+        start.t + search.base_u * h, (1 - search.base_u) * h,
+        event_set.params(params, events.active), jnp.where(changed, 0, state.signs), events.values,
+        looks, changed,
+    )  # fmt: skip
+    # Those to which the rates at the ends lead are sought, as far as the method resolves them.
+    sampled = jnp.where(event_set.enabled(events.active) & (changed | ~dips.pending), sampled, 0)
+    missed = jnp.maximum(sampled - (events.counts - state.counts), 0)
+    missed = jnp.where(info.good & (events.stopped_by < 0), missed, 0)
+    events = replace(events, smooth=events.smooth + 1, missed=state.missed + missed)
+    return (end, info, events), log

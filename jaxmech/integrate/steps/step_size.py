@@ -272,10 +272,10 @@ class _TrialLoop:
     ) -> Array:  # fmt: skip
         if not self.event_set:
             return so_far
-        share, system = h / self.duration, self.scheme.system
         of_each, _ = step_turns(
-            self.event_set, system, start, end, t, h, params, share, self.has_rates
-        )
+            self.event_set, self.scheme, start, end, t, h, params, h / self.duration,
+            has_rates=self.has_rates,
+        )  # fmt: skip
         return jnp.maximum(so_far, of_each.max())
 
 
