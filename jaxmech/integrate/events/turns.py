@@ -203,14 +203,11 @@ def sampled_events(
 
     begin = _Passes.begin(values, signs)
     passes = jax.lax.fori_loop(-1 if looks.samples > 1 else 0, looks.samples, look, begin)
-    # Gaps of bodies that touch are zero within round-off, which crosses nothing.
-    least = jnp.where(event_set.one_sided, jnp.maximum(looks.least, _DEPTH * passes.size), 0.0)
-    directions = jnp.asarray([event.direction for event in event_set.events], jnp.int32)
-    sign = jnp.where(jnp.abs(values) > least, jnp.sign(values), 0)
-    occurs = (passes.sign * sign < 0) & ((directions == 0) | (directions == sign))
+    # Bodies that touch have gaps of the size of a rounding error, which cross nothing.
+    passes = passes.after(event_set, values, looks.least, ~event_set.one_sided)
     motions = [not event.needs_reactions for event in event_set.events]
     is_sampled = event_set.flags(motions) | event_set.flags(looks.loads)
-    return jnp.where(is_sampled, passes.events + occurs, 0)
+    return jnp.where(is_sampled, passes.events, 0)
 
 
 def _point(k: Array, count: int | Array, dtype: Any) -> Float[Array, ""]:
