@@ -38,7 +38,6 @@ from jaxmech.ensemble.failure.result import DesignPoint as DesignPoint
 from jaxmech.ensemble.failure.result import FailureEstimate as FailureEstimate
 from jaxmech.ensemble.failure.result import FailureProbability as FailureProbability
 from jaxmech.ensemble.failure.result import Sensitivity as Sensitivity
-from jaxmech.ensemble.finished.comparison import INTERVALS as INTERVALS
 from jaxmech.ensemble.finished.comparison import compare_runs as compare_runs
 from jaxmech.ensemble.finished.dataset import open as open  # noqa: A004
 from jaxmech.ensemble.finished.dataset import run as run
@@ -50,6 +49,7 @@ from jaxmech.ensemble.finished.summary import as_table as as_table
 from jaxmech.ensemble.finished.summary import failed as failed
 from jaxmech.ensemble.finished.summary import rows_of_coordinates as rows_of_coordinates
 from jaxmech.ensemble.finished.summary import summarize as summarize
+from jaxmech.ensemble.members.observed import SERIES as SERIES
 from jaxmech.ensemble.members.observed import Observed as Observed
 from jaxmech.ensemble.members.observed import StudyEvent as StudyEvent
 from jaxmech.ensemble.multilevel import MultilevelMean as MultilevelMean

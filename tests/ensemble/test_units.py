@@ -7,7 +7,7 @@ import pytest
 import xarray
 
 import jaxmech.ensemble as je
-from jaxmech.cli.report.tables import answers
+from jaxmech.cli.report.answers import answers
 from jaxmech.config.toml import read
 from tests.ensemble.studies import write_study
 

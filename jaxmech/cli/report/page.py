@@ -14,9 +14,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxmech.cli.report import tables
+from jaxmech.cli.report.answers import MemberQuantity, answers, confidences, quantities
 from jaxmech.cli.report.layout import PagePart, Picture, clips, drawn, of_figure, page
-from jaxmech.cli.report.quantities import MemberQuantity, quantities
-from jaxmech.cli.report.tables import answers, confidences
 from jaxmech.config import FolderError, write_whole
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.ensemble import Results, Study, failed, open_results, replays, summarize
