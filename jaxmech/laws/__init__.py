@@ -12,8 +12,6 @@ from jaxmech.laws.base import Law as Law
 from jaxmech.laws.base import Partition as Partition
 from jaxmech.laws.christoffel import christoffel_symbols as christoffel_symbols
 from jaxmech.laws.christoffel import metric_tensor as metric_tensor
-from jaxmech.laws.compare import Comparison as Comparison
-from jaxmech.laws.compare import compare_formulations as compare_formulations
 from jaxmech.laws.contravariant import Contravariant as Contravariant
 from jaxmech.laws.coordinate_partition import CoordinatePartition as CoordinatePartition
 from jaxmech.laws.gauss import GaussPrinciple as GaussPrinciple
@@ -36,7 +34,6 @@ __all__ = [
     "LDL",
     "QR",
     "SVD",
-    "Comparison",
     "Contravariant",
     "CoordinatePartition",
     "EquationsOfMotion",
@@ -48,7 +45,6 @@ __all__ = [
     "Observation",
     "UdwadiaKalaba",
     "christoffel_symbols",
-    "compare_formulations",
     "gauss_function",
     "metric_tensor",
     "multiplier_family",

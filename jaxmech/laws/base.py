@@ -125,10 +125,6 @@ class AbstractFormulation(abc.ABC):
         """
         return None
 
-    def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"] | None:
-        """The matrix inverted for equations `without_units`, whose condition counts, or None."""
-        return None
-
     def takes_as_singular(self, detected: SingularMass) -> SingularMass:
         """Whether M is treated as singular, given the result of its detection."""
         return detected

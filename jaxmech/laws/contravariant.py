@@ -76,12 +76,6 @@ class Contravariant(AbstractFormulation):
             Q = Q + dynamics.applied_force(q, v, t, params)
         return replace(eom, M=M, Q=Q)
 
-    def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"]:
-        """A g^-1 A^T (m, m) of (4.1), or the completed E (n, n) of (4.3)."""
-        if self.eliminate:
-            return _completed(eom)[0]
-        return eom.A @ _raised(_regular(eom), eom.A)
-
     @without_units
     def solve(self, eom: EquationsOfMotion) -> Law:
         """Solve for accelerations and multipliers at a state; a ValueError if M is singular."""

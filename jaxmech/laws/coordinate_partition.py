@@ -74,10 +74,6 @@ class CoordinatePartition(AbstractFormulation):
                 "leave it out for eps^(1/3)."
             )
 
-    def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"]:
-        """N^T M N, the mass of the independent coordinates, with ones for the others, (n, n)."""
-        return _reduced(eom, self.tolerance).mass
-
     def chart(
         self, system: System, q: Array, v: Array, t: Array, params: Params,
         extents: Float[Array, " n"] | None = None,

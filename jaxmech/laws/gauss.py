@@ -41,11 +41,6 @@ class GaussPrinciple(AbstractFormulation):
         [-10.2912 -23.5316] [-17.152]
     """
 
-    def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"]:
-        """N L, whose transpose is the matrix of the least-squares problem, (n, n)."""
-        M, _ = regular(eom)
-        return cholesky(M).lower(M @ null_space(eom.A).T).T
-
     @without_units
     def solve(self, eom: EquationsOfMotion) -> Law:
         """Accelerations and multipliers at one state."""

@@ -14,7 +14,6 @@ undetermined, K lacks rank, and a solution of smallest norm is computed.
 from dataclasses import dataclass
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from jaxmech.laws.base import AbstractFormulation, Law
 from jaxmech.laws.regular import free_acceleration, without_units
@@ -40,16 +39,12 @@ class LagrangeFirstKind(AbstractFormulation):
         [-10.2912 -23.5316] [-17.152]
     """
 
-    def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"]:
-        """[[M, -A^T], [A, 0]], (n + m, n + m)."""
-        corner = jnp.zeros((eom.b.size, eom.b.size), eom.M.dtype)
-        return jnp.block([[eom.M, -eom.A.T], [eom.A, corner]])
-
     @without_units
     def solve(self, eom: EquationsOfMotion) -> Law:
         """Accelerations and multipliers at one state."""
         n = eom.Q.size
-        rows = QR().factor(self.matrix(eom))
+        corner = jnp.zeros((eom.b.size, eom.b.size), eom.M.dtype)
+        rows = QR().factor(jnp.block([[eom.M, -eom.A.T], [eom.A, corner]]))
         solution = rows.min_norm_solve(jnp.concatenate([eom.Q, eom.b]))[0]
         # U^T U projects onto the determined directions. The trace of its block for qdd is n if all
         # of qdd is determined, and at most n - 1 where one direction is free.

@@ -21,7 +21,6 @@ B^T M B is regular if [M; A] has full column rank.
 from dataclasses import dataclass
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from jaxmech.laws.base import AbstractFormulation, Law
 from jaxmech.laws.regular import free_acceleration, without_units
@@ -41,11 +40,6 @@ class Maggi(AbstractFormulation):
         >>> print(law.qdd.round(4), law.multipliers.round(3))
         [-10.2912 -23.5316] [-17.152]
     """
-
-    def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"]:
-        """B^T M B, the mass of the free pseudo-accelerations, padded with zeros to (n, n)."""
-        N = null_space(eom.A)
-        return N @ eom.M @ N.T
 
     @without_units
     def solve(self, eom: EquationsOfMotion) -> Law:

@@ -14,11 +14,11 @@ It is defined for redundant constraints too; then lambda is not unique, A^T lamb
 
 from dataclasses import dataclass, replace
 
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool
 
 from jaxmech.laws.base import AbstractFormulation, Law
 from jaxmech.laws.regular import regular
-from jaxmech.linalg import LDL, AbstractSolver, cholesky, metric, unit_rows
+from jaxmech.linalg import LDL, AbstractSolver, metric
 from jaxmech.system import EquationsOfMotion, SingularMass
 from jaxmech.utils.checks import require_kind
 from jaxmech.utils.text import setting
@@ -59,12 +59,6 @@ class UdwadiaKalaba(AbstractFormulation):
     def takes_as_singular(self, detected: SingularMass) -> SingularMass:
         """`singular_mass` if set, combined with the rows found by the detection."""
         return detected if self.singular_mass is None else self.singular_mass and (detected or True)
-
-    def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"]:
-        """C = A L^-T with rows of unit length (m, n), or C C^T (m, m) for the solver LDL."""
-        M, _ = self._regular(eom)
-        C, _ = unit_rows(cholesky(M).lower(eom.A.T).T)
-        return C @ C.T if isinstance(self.solver, LDL) else C
 
     def solve(self, eom: EquationsOfMotion, *, independent: Bool[Array, " m"] | None = None) -> Law:
         """Accelerations and multipliers at one state."""

@@ -161,18 +161,17 @@ def test_the_printed_matrix_is_singular_for_any_choice_of_variables() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "m", "rank"), [(5, 2, 2), (5, 4, 2), (4, 4, 4), (3, 0, 0)])
-def test_the_completed_matrix_is_regular(n: int, m: int, rank: int) -> None:
+def test_eliminated_reactions_leave_n_minus_rank_equations(n: int, m: int, rank: int) -> None:
     eom = EquationsOfMotion(*map(jnp.asarray, equations(n, m, rank)))
     law = Contravariant(eliminate=True)
 
     @quick
     def everything(eom: EquationsOfMotion) -> Any:
         laws = [law.solve(eom) for law in (law, Contravariant())]
-        return eliminated(eom), law.matrix(eom), laws
+        return eliminated(eom), laws
 
-    (E, F), matrix, (solved, plain) = everything(eom)
+    (E, F), (solved, plain) = everything(eom)
     assert np.linalg.matrix_rank(E, tol=1e-10) == n - rank
-    assert np.linalg.cond(matrix) < 1e4
     np.testing.assert_allclose(E @ solved.qdd, F, atol=1e-12)
     np.testing.assert_allclose(eom.A @ solved.qdd, eom.b, atol=1e-12)
     np.testing.assert_allclose(solved.qdd, plain.qdd, atol=1e-11)

@@ -17,16 +17,16 @@ import pytest
 from jaxmech import FixedSteps, Status, System, simulate
 from jaxmech.errors import SimulationError
 from jaxmech.laws import SVD, Contravariant, LagrangeFirstKind, Maggi, UdwadiaKalaba
-from jaxmech.laws.compare import FORMULATIONS
 from jaxmech.linalg import column_space_projector
 from jaxmech.models import CATALOGUE, make
 from jaxmech.system import EquationsOfMotion
+from tests.laws.laws import LAWS
 from tests.quick import each, quick
 from tests.small import CASES, QUATERNION, REDUNDANT, SKATE, Case
 
 OPTIONS = {"chain": {"links": 3}, "four_bars": {"bars": 1}}
 SINGULAR = {"bead_on_rod", "free_body", "small quaternion", "small massless"}
-NEW = 3  # among FORMULATIONS: what comes before are the solvers of UdwadiaKalaba, tested elsewhere
+NEW = 3  # among LAWS: what comes before are the solvers of UdwadiaKalaba, tested elsewhere
 STATES = 4
 SHAPES = {False: (9, 8), True: (4, 2)}  # n and m of the largest, by whether M is singular
 
@@ -37,7 +37,7 @@ State = tuple[Any, Any, Any, Any]  # q, v, t, params
 def laws(singular: bool) -> tuple[Any, ...]:
     """The reference law, then all others that are defined."""
     reference = UdwadiaKalaba(SVD())
-    others = (law for law in FORMULATIONS if law != reference)
+    others = (law for law in LAWS if law != reference)
     return reference, *(law for law in others if not (singular and isinstance(law, Contravariant)))
 
 
@@ -171,7 +171,7 @@ def test_redundant_and_singular_are_among_them() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("law", FORMULATIONS[NEW:], ids=repr)
+@pytest.mark.parametrize("law", LAWS[NEW:], ids=repr)
 def test_coordinates_and_rows_may_have_any_units(law: Any) -> None:
     """In single precision, in which 1e-5 of a row counts as dependent."""
     draw = np.random.default_rng(0)

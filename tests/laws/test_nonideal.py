@@ -18,13 +18,12 @@ from jaxmech import (
     simulate,
 )
 from jaxmech.laws import CoordinatePartition, UdwadiaKalaba
-from jaxmech.laws.compare import FORMULATIONS
 from jaxmech.models import make
 from jaxmech.system import conserves_energy
 from jaxmech.utils.probing import depends_on
+from tests.laws.laws import LAWS
 from tests.small import PENDULUM, REDUNDANT
 
-LAWS = FORMULATIONS
 EPS = 1e-4  # m/s, over which friction changes its sign
 
 
