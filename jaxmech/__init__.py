@@ -25,11 +25,8 @@ from jaxmech.integrate import DormandPrince5 as DormandPrince5
 from jaxmech.integrate import DormandPrince8 as DormandPrince8
 from jaxmech.integrate import Event as Event
 from jaxmech.integrate import FixedSteps as FixedSteps
-from jaxmech.integrate import Midpoint as Midpoint
-from jaxmech.integrate import RadauIIA5 as RadauIIA5
 from jaxmech.integrate import Rodas5P as Rodas5P
 from jaxmech.integrate import Transition as Transition
-from jaxmech.integrate import Tsitouras5 as Tsitouras5
 from jaxmech.laws import acceleration as acceleration
 from jaxmech.run import Solution as Solution
 from jaxmech.run import observe as observe
@@ -73,10 +70,8 @@ __all__ = [
     "Event",
     "FixedSteps",
     "Holonomic",
-    "Midpoint",
     "Nonholonomic",
     "Projection",
-    "RadauIIA5",
     "Recording",
     "Rodas5P",
     "Signal",
@@ -84,7 +79,6 @@ __all__ = [
     "Status",
     "System",
     "Transition",
-    "Tsitouras5",
     "Unilateral",
     "acceleration",
     "analysis",

@@ -17,12 +17,10 @@ from experiments.work_precision.cases import Case
 
 PAIRS = {
     "Adaptive, Dormand-Prince 5": jm.DormandPrince5(),
-    "Adaptive, Tsitouras 5": jm.Tsitouras5(),
     "Adaptive, Dormand-Prince 8": jm.DormandPrince8(),
 }
 STIFF = {
     "Adaptive, Rodas5P": jm.Rodas5P(),
-    "Adaptive, Radau IIA 5": jm.RadauIIA5(),
 }
 MOST = 200_000  # attempted steps
 WARM = 1e-6  # a tolerance to compile for

@@ -81,12 +81,9 @@ class OneOf:
 
 _METHODS = (
     integrate.RK4,
-    integrate.Midpoint,
     integrate.DormandPrince5,
-    integrate.Tsitouras5,
     integrate.DormandPrince8,
     integrate.Rodas5P,
-    integrate.RadauIIA5,
     integrate.RATTLE,
 )
 POLICIES: Mapping[Any, OneOf] = {

@@ -31,7 +31,6 @@ from jaxmech.integrate.events import events_of as events_of
 from jaxmech.integrate.events import with_gaps as with_gaps
 from jaxmech.integrate.events.crossing import ROUNDINGS as ROUNDINGS
 from jaxmech.integrate.events.gaps import Gaps as Gaps
-from jaxmech.integrate.methods.implicit import RadauIIA5 as RadauIIA5
 from jaxmech.integrate.methods.implicit import Rodas5P as Rodas5P
 from jaxmech.integrate.methods.rattle import RATTLE as RATTLE
 from jaxmech.integrate.methods.runge_kutta import RK4 as RK4
@@ -41,8 +40,6 @@ from jaxmech.integrate.methods.runge_kutta import AbstractRungeKutta as Abstract
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKuttaPair as AbstractRungeKuttaPair
 from jaxmech.integrate.methods.runge_kutta import DormandPrince5 as DormandPrince5
 from jaxmech.integrate.methods.runge_kutta import DormandPrince8 as DormandPrince8
-from jaxmech.integrate.methods.runge_kutta import Midpoint as Midpoint
-from jaxmech.integrate.methods.runge_kutta import Tsitouras5 as Tsitouras5
 from jaxmech.integrate.methods.tableaus import StepControl as StepControl
 from jaxmech.integrate.methods.tableaus import Tableau as Tableau
 from jaxmech.integrate.rollout import rollout as rollout

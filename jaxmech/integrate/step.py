@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.checks import first_that_holds
 from jaxmech.integrate.methods.explicit_stages import StageSums, SumWeights, sum_stages
-from jaxmech.integrate.methods.implicit import AbstractImplicit, ImplicitStep, rounding
+from jaxmech.integrate.methods.implicit import ImplicitStep, Rodas5P
 from jaxmech.integrate.methods.implicit_equations import StepData
 from jaxmech.integrate.methods.rattle import RATTLE, Advance, StepStart
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKutta
@@ -82,7 +82,7 @@ def _step(
     method = scheme.method
     if isinstance(method, RATTLE):
         return _variational_step(scheme, method, state, h, params, extents)
-    if isinstance(method, AbstractImplicit):
+    if isinstance(method, Rodas5P):
         return _implicit_step(scheme, method, state, h, params, extents)
     assert isinstance(method, AbstractRungeKutta)
     return _explicit_step(scheme, method, state, h, params, extents)
@@ -121,13 +121,12 @@ def _variational_step(
 
 
 def _implicit_step(
-    scheme: Scheme, method: AbstractImplicit, state: StepState, h: Array, params: Params,
+    scheme: Scheme, method: Rodas5P, state: StepState, h: Array, params: Params,
     extents: Float[Array, " n"],
 ) -> tuple[StepState, StepInfo]:  # fmt: skip
     q, v, t, end_t = state.q, state.v, state.t, state.t + h
     has_length = h != 0  # repeated save times have not
-    enough = rounding(q, v, scheme.system.dynamics.n_states)
-    data = StepData(q, v, t, jnp.where(has_length, h, 1.0), params, enough)
+    data = StepData(q, v, t, jnp.where(has_length, h, 1.0), params)
     with jax.named_scope("stages"):
         moved = method.step(scheme, data)
     with jax.named_scope("projection"):

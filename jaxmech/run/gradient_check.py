@@ -281,7 +281,7 @@ def _recorded(run: _Motion, base: _Base, x: Array) -> tuple[StepRecord, Array, A
         v,
         base.ts,
         params,
-        run.scheme.adaptive.tolerance(run.scheme.pair, q.dtype),
+        run.scheme.adaptive.tolerance(q.dtype),
         times,
     )
     q, v, _ = replayed(scheme, record, q, v, base.ts, params, times, times)

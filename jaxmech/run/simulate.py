@@ -227,7 +227,7 @@ def _chosen(
     """The policy of steps without tolerances and with a number of steps, and the tolerances."""
     steps = scheme.steps
     if isinstance(steps, Adaptive):
-        return steps.without_tolerance(), steps.tolerance(scheme.pair, q0.dtype)
+        return steps.without_tolerance(), steps.tolerance(q0.dtype)
     return with_number(scheme, q0, v0, ts, params, times, event_set), None
 
 

@@ -28,7 +28,7 @@ from jaxmech.identify import Descent, Fit, MultiStart, Recording, Shooting, cros
 from jaxmech.identify.optimize.loop import Checkpoint
 from jaxmech.identify.result import Information, Predicted
 from jaxmech.identify.storage import load_fit, made_up
-from jaxmech.integrate import Midpoint
+from jaxmech.integrate import DormandPrince5
 from jaxmech.plot.fit import correlation, fit_over_data, loss, residuals
 from jaxmech.plot.noise import autocorrelation, normal_quantiles, over_input
 
@@ -63,7 +63,7 @@ length = 0.5
 continuity = 0.01
 
 [method]
-name = "Midpoint"
+name = "DormandPrince5"
 
 [steps]
 per_save = 2
@@ -337,7 +337,7 @@ def test_a_configuration_with_everything() -> None:
     assert (made.optimizer.patience, made.optimizer.iterations) == (5, 1000)
     assert made.horizon == Shooting(0.5, 0.01)
     assert made.multistart == MultiStart(8, 0.5, 2, 0)
-    assert (made.method, made.steps) == (Midpoint(), FixedSteps(2, max_step=0.01))
+    assert (made.method, made.steps) == (DormandPrince5(), FixedSteps(2, max_step=0.01))
     assert structure(plain(study), FitStudy) == study
 
 

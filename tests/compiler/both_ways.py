@@ -177,9 +177,6 @@ def slopes(name: str, segment: int | None = None) -> Arrays:
 POLICIES: dict[str, Callable[[], Arrays]] = {
     "Baumgarte": partial(motion, "double_pendulum", projection=jm.Baumgarte(20.0, 20.0)),
     "no projection": partial(motion, "rolling_wheel", projection=None),
-    "Midpoint": partial(
-        motion, "bead_on_rod", method=jm.Midpoint(), steps=jm.FixedSteps(STEPS // 4)
-    ),
     "DormandPrince5": partial(
         motion, "bead_on_parabola", method=jm.DormandPrince5(), steps=jm.FixedSteps(STEPS // 4)
     ),

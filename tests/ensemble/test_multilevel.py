@@ -13,7 +13,7 @@ from jaxmech.ensemble import (
     Times,
     multilevel_mean,
 )
-from jaxmech.integrate import FixedSteps, Midpoint
+from jaxmech.integrate import RK4, FixedSteps
 
 
 def lagrangian(q, v, t, p):
@@ -26,7 +26,7 @@ OMEGA, SD, END = 2.0, 0.1, 2.0
 
 def study_of(**settings) -> Study:
     return Study(
-        model=SPRING, size=512, block=512, times=Times(end=END, saves=5), method=Midpoint(),
+        model=SPRING, size=512, block=512, times=Times(end=END, saves=5), method=RK4(),
         steps=FixedSteps(per_save=1), coordinates={"x": Normal(mean=1.0, sd=0.2)},
         parameters={"w": Normal(mean=OMEGA, sd=SD)}, **settings,
     )  # fmt: skip

@@ -38,7 +38,6 @@ CASES: list[tuple[jm.System, Any]] = [
     (SHAFT, jm.DormandPrince5()),
     (SHAFT, jm.DormandPrince8()),
     (SHAFT, jm.Rodas5P()),
-    (SHAFT, jm.RadauIIA5()),
     (CART, jm.DormandPrince8()),
 ]
 

@@ -13,7 +13,7 @@ from jaxmech import (
     Event,
     FixedSteps,
     Holonomic,
-    RadauIIA5,
+    Rodas5P,
     System,
     simulate,
 )
@@ -133,7 +133,7 @@ STARTING = {
         "steps": Adaptive(max_steps=500, times=(start,)),
     },
     "implicit": lambda start: {
-        "method": RadauIIA5(),
+        "method": Rodas5P(),
         "steps": Adaptive(max_steps=500, times=(start,)),
     },
 }

@@ -51,7 +51,6 @@ METHODS = {
     "RK4": ({"steps": jm.FixedSteps(64)}, 1e-8),
     "DormandPrince8": ({"steps": jm.Adaptive(rtol=1e-11, atol=1e-13, max_steps=256)}, 1e-11),
     "Rodas5P": ({"method": jm.Rodas5P(), "steps": jm.FixedSteps(32)}, 1e-8),
-    "RadauIIA5": ({"method": jm.RadauIIA5(), "steps": jm.FixedSteps(32)}, 1e-9),
 }
 
 

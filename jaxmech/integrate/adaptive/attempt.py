@@ -14,7 +14,7 @@ from jaxmech.integrate.methods.explicit_stages import (
     evaluated_state,
     pair_stages,
 )
-from jaxmech.integrate.methods.implicit import AbstractImplicit, rounding
+from jaxmech.integrate.methods.implicit import Rodas5P
 from jaxmech.integrate.methods.implicit_equations import StepData
 from jaxmech.integrate.methods.runge_kutta import AbstractPair, AbstractRungeKuttaPair
 from jaxmech.integrate.scheme import Scheme
@@ -23,10 +23,9 @@ from jaxmech.laws import Partition
 from jaxmech.linalg import matvec
 from jaxmech.state import RowsBefore, coordinate_metric, metric_mass
 from jaxmech.status import Status
-from jaxmech.system import Params, largest
+from jaxmech.system import Params
 
 _SECOND = 0.01  # weight of the second estimate of `DormandPrince8`
-_ITERATION = 1e-2  # largest error of the iteration of an implicit step, in tolerances
 
 
 class Attempt(eqx.Module):
@@ -120,8 +119,8 @@ def attempt(
 ) -> Attempt:  # fmt: skip
     """Attempt a step of size h from time t, with the extents of the coordinates."""
     method = scheme.method
-    if isinstance(method, AbstractImplicit):
-        chart, moved = None, _implicit(scheme, tolerance, method, start, t, h, params)
+    if isinstance(method, Rodas5P):
+        chart, moved = None, _implicit(scheme, method, start, t, h, params)
     else:
         assert isinstance(method, AbstractRungeKuttaPair)
         chart = scheme.formulation.chart(scheme.system, start.q, start.v, t, params, extents)
@@ -174,18 +173,9 @@ class _Moved(eqx.Module):
 
 
 def _implicit(
-    scheme: Scheme, tolerance: Tolerance, pair: AbstractImplicit, start: EvaluatedState, t: Array,
-    h: Array, params: Params,
-) -> _Moved:  # fmt: skip
-    states = scheme.system.dynamics.n_states
-    sizes = largest(jnp.stack([start.q, start.v]), states)
-    allowed = jax.lax.stop_gradient(tolerance.atol + tolerance.rtol * sizes)
-    # Newton's method need not be more exact than a small part of the error that is allowed anyway.
-    # A fixed part would add up over more steps the stricter the tolerance is (Hairer and Wanner II,
-    # IV.8, take the root of it, too).
-    part = jnp.minimum(_ITERATION, jax.lax.stop_gradient(jnp.sqrt(tolerance.rtol)))
-    enough = jnp.maximum(part * allowed, rounding(start.q, start.v, states))
-    result = pair.step(scheme, StepData(start.q, start.v, t, h, params, enough))
+    scheme: Scheme, pair: Rodas5P, start: EvaluatedState, t: Array, h: Array, params: Params
+) -> _Moved:
+    result = pair.step(scheme, StepData(start.q, start.v, t, h, params))
     in_q, in_v = result.errors[:, None]
     return _Moved(
         result.q, result.v, in_q, in_v, (0.0,), result.independent, result.rank, result.status, ()

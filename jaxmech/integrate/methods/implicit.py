@@ -1,6 +1,5 @@
-"""`Rodas5P` and `RadauIIA5`: implicit methods for stiff systems."""
+"""`Rodas5P`: an implicit method for stiff systems."""
 
-import abc
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,16 +15,12 @@ from jaxmech.integrate.methods.implicit_equations import (
     Pair,
     StepData,
     jacobian_at,
-    radau_error,
-    radau_step,
 )
 from jaxmech.integrate.methods.runge_kutta import AbstractPair, Policies, require_udwadia_kalaba
 from jaxmech.integrate.methods.tableaus import RODAS_5P, RosenbrockTableau, StepControl
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.status import Status
-from jaxmech.system import System, largest
-from jaxmech.utils.checks import require_positive_integer
-from jaxmech.utils.text import setting
+from jaxmech.system import System
 
 
 class _Sums(eqx.Module):
@@ -112,55 +107,7 @@ class ImplicitStep(eqx.Module):
 
 
 @dataclass(frozen=True)
-class AbstractImplicit(AbstractPair):
-    """A method that solves linear systems with the Jacobian of the constrained accelerations."""
-
-    interpolates: ClassVar[bool] = False
-    error_constant = 1.0  # about
-
-    def require(self, system: System, policies: Policies, *state: Any) -> None:
-        """Raise a ValueError unless the law of motion reports its independent rows."""
-        does = "linearizes the equations of motion itself"
-        alternatives = "`jm.RK4()` and `jm.Adaptive()`"
-        require_udwadia_kalaba(f"jm.{type(self).__name__}", policies[0], does, alternatives)
-
-    def step(self, scheme: Scheme, data: StepData) -> ImplicitStep:
-        """Make one step, not yet projected."""
-        q, v, t, params = data.q, data.v, data.t, data.params
-        all_rows, yes = (
-            jnp.ones(sum(scheme.system.dynamics.sizes(q, v, t, params)), bool),
-            jnp.asarray(True),
-        )
-        with jax.named_scope("law_of_motion"):
-            eom, law = scheme.law(q, v, t, params, all_rows)
-        # The rows of the start count in all stages, as in an explicit step.
-        independent_rows = all_rows if law.independent is None else law.independent
-        jacobian = jacobian_at(scheme, data, (eom, law), independent_rows)
-        changes, errors, converged = self.solved(scheme, data, jacobian, law.qdd)
-        status = first_that_holds(
-            (~law.definite, Status.SINGULAR_MASS),
-            *unless(law.converged, Status.NONIDEAL_FAILED),
-            check_dependent_rows(eom, law, v, all_rows, yes, yes),
-            (~converged, Status.NOT_CONVERGED),
-        )
-        independent = law.rank == jnp.asarray(all_rows.size, law.rank.dtype)
-        return ImplicitStep(q + changes[0], v + changes[1], errors, independent, law.rank, status)
-
-    @abc.abstractmethod
-    def solved(
-        self, scheme: Scheme, data: StepData, jacobian: MotionJacobian, qdd: Array
-    ) -> tuple[Float[Array, "2 n"], Float[Array, "2 n"], Bool[Array, ""]]:
-        """Changes of q and v, their errors, and whether all equations could be solved."""
-
-
-def rounding(q: Array, v: Array, states: int) -> Float[Array, "2 k"]:
-    """A multiple of the round-off in q and in v, as by `largest`."""
-    state = jax.lax.stop_gradient(jnp.stack([q, v]))
-    eps = 256 * jnp.finfo(q.dtype).eps
-    return eps * (1 + largest(state, states))
-
-
-class Rodas5P(AbstractImplicit):
+class Rodas5P(AbstractPair):
     """A Rosenbrock method of order 5 for stiff systems, eight stages (Steinebach 2023).
 
     L-stable and stiffly accurate: stiff springs and strong damping do not limit its steps. Each
@@ -190,72 +137,35 @@ class Rodas5P(AbstractImplicit):
     """
 
     control = StepControl(order=4, least=0.2, most=6.0, memory=0.0, stable=float("inf"))
-
+    interpolates: ClassVar[bool] = False
+    error_constant = 1.0  # about
     order = RODAS_5P.order
     evaluations = len(RODAS_5P.nodes)
 
-    def solved(
-        self, scheme: Scheme, data: StepData, jacobian: MotionJacobian, qdd: Array
-    ) -> tuple[Array, Array, Array]:
-        """Solve by linear systems alone."""
-        return rosenbrock_step(scheme, RODAS_5P, jacobian, data)
+    def require(self, system: System, policies: Policies, *state: Any) -> None:
+        """Raise a ValueError unless the law of motion reports its independent rows."""
+        does = "linearizes the equations of motion itself"
+        alternatives = "`jm.RK4()` and `jm.Adaptive()`"
+        require_udwadia_kalaba("jm.Rodas5P", policies[0], does, alternatives)
 
-
-@dataclass(frozen=True)
-class RadauIIA5(AbstractImplicit):
-    """Collocation at three Radau points, order 5, for very stiff systems: RADAU5.
-
-    L-stable and stiffly accurate (Hairer and Wanner, Solving Ordinary Differential Equations II,
-    IV.8). The three stages are found together by simplified Newton iterations with the exact
-    Jacobian at the start of the step; the error estimate is of third order, and `Adaptive` holds
-    it to 0.1 rtol^(4/5), so that errors at the end are proportional to rtol. Steps end on the
-    constraints by projection. `Rodas5P` is usually faster.
-
-    Args:
-        iterations: most corrections in a step; if these are not enough, an adaptive step is
-            repeated with a smaller size, and the status of a fixed one is `NOT_CONVERGED`.
-
-    Raises:
-        ValueError: if `iterations` is not a positive integer; by `simulate`, if the law of motion
-            is not `UdwadiaKalaba`, or its solver is `SVD`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> ts = jnp.linspace(0.0, 10.0, 101)
-        >>> sol = jm.simulate(
-        ...     model.system, *model.initial(), ts, model.params,
-        ...     method=jm.RadauIIA5(), steps=jm.Adaptive(rtol=1e-8, atol=1e-10),
-        ... )
-        >>> print(sol.energy_drift < 1e-5, sol.position_residual.max() < 1e-14)
-        True True
-    """
-
-    # The error at the end of a run falls with the fifth power of the step, the estimate with the
-    # fourth: so that the error is proportional to the tolerance, its 4/5th power is compared
-    # (RADAU5 compares 0.1 rtol^(2/3), and its errors fall with rtol^0.8;
-    # docs/decisions/adaptive_steps.md).
-    control = StepControl(
-        order=3, least=0.2, most=8.0, memory=0.0, stable=float("inf"), scale=0.1, power=0.8
-    )
-
-    iterations: int = setting(
-        20, "maximum number of Newton iterations in a step", most=100, kw_only=True
-    )
-
-    def __post_init__(self) -> None:
-        remedy = "leave it out for 20; four to eight are usually enough"
-        require_positive_integer("iterations", self.iterations, remedy)
-
-    order = 5
-    evaluations = 15  # of the law of motion in a step, about: three in each of five corrections
-
-    def solved(
-        self, scheme: Scheme, data: StepData, jacobian: MotionJacobian, qdd: Array
-    ) -> tuple[Array, Array, Array]:
-        """Solve by simplified Newton iterations."""
-        Z, converged, solvers = radau_step(scheme, self.iterations, jacobian, data)
-        fixed = jax.lax.stop_gradient((data, qdd))
-        error = radau_error(scheme, Z, solvers, *fixed, jacobian.independent_rows)
-        return Z[2], jnp.stack(error), converged
+    def step(self, scheme: Scheme, data: StepData) -> ImplicitStep:
+        """Make one step, not yet projected."""
+        q, v, t, params = data.q, data.v, data.t, data.params
+        all_rows, yes = (
+            jnp.ones(sum(scheme.system.dynamics.sizes(q, v, t, params)), bool),
+            jnp.asarray(True),
+        )
+        with jax.named_scope("law_of_motion"):
+            eom, law = scheme.law(q, v, t, params, all_rows)
+        # The rows of the start count in all stages, as in an explicit step.
+        independent_rows = all_rows if law.independent is None else law.independent
+        jacobian = jacobian_at(scheme, data, (eom, law), independent_rows)
+        changes, errors, solved = rosenbrock_step(scheme, RODAS_5P, jacobian, data)
+        status = first_that_holds(
+            (~law.definite, Status.SINGULAR_MASS),
+            *unless(law.converged, Status.NONIDEAL_FAILED),
+            check_dependent_rows(eom, law, v, all_rows, yes, yes),
+            (~solved, Status.NOT_CONVERGED),
+        )
+        independent = law.rank == jnp.asarray(all_rows.size, law.rank.dtype)
+        return ImplicitStep(q + changes[0], v + changes[1], errors, independent, law.rank, status)

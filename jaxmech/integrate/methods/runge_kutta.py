@@ -15,9 +15,6 @@ from jaxmech.integrate.methods.tableaus import (
     DORMAND_PRINCE_5_ERRORS,
     DORMAND_PRINCE_8,
     DORMAND_PRINCE_8_ERRORS,
-    MIDPOINT_2,
-    TSITOURAS_5,
-    TSITOURAS_5_ERRORS,
     StepControl,
     Tableau,
 )
@@ -134,17 +131,6 @@ class RK4(AbstractRungeKutta):
     tableau = CLASSICAL_4
 
 
-class Midpoint(AbstractRungeKutta):
-    """The explicit midpoint rule, second order: half the work of RK4 for rough runs.
-
-    Example:
-        >>> Midpoint().order
-        2
-    """
-
-    tableau = MIDPOINT_2
-
-
 @dataclass(frozen=True)
 class AbstractPair(AbstractMethod):
     """A method with an estimate of the error of its steps, as `Adaptive` needs one.
@@ -152,7 +138,7 @@ class AbstractPair(AbstractMethod):
     Example:
         >>> import jaxmech as jm
         >>> from jaxmech.integrate import AbstractPair
-        >>> [isinstance(method, AbstractPair) for method in (jm.RK4(), jm.Tsitouras5())]
+        >>> [isinstance(method, AbstractPair) for method in (jm.RK4(), jm.DormandPrince5())]
         [False, True]
     """
 
@@ -216,19 +202,6 @@ class DormandPrince5(AbstractRungeKuttaPair):
 
     tableau = DORMAND_PRINCE_5
     errors = DORMAND_PRINCE_5_ERRORS
-    control = CONTROL_5
-
-
-class Tsitouras5(AbstractRungeKuttaPair):
-    """The pair of orders 5 and 4 of Tsitouras 2011, six stages, with smaller errors.
-
-    Example:
-        >>> Tsitouras5().order
-        5
-    """
-
-    tableau = TSITOURAS_5
-    errors = TSITOURAS_5_ERRORS
     control = CONTROL_5
 
 

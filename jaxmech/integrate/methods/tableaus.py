@@ -1,4 +1,4 @@
-"""Coefficients of methods: Runge-Kutta methods and pairs, Rosenbrock methods, Radau IIA."""
+"""Coefficients of methods: Runge-Kutta methods and pairs, a Rosenbrock method."""
 
 from typing import NamedTuple
 
@@ -45,9 +45,6 @@ class StepControl(NamedTuple):
         most: largest factor.
         memory: exponent of the error of the step before; the integral part is the rest.
         stable: |h lambda| up to which steps are stable, about.
-        scale: the estimate is held to `scale` rtol^`power`, as its order is lower by more than one
-            than that of the step.
-        power: see `scale`.
 
     Used by an `AbstractRungeKuttaPair`.
     """
@@ -57,8 +54,6 @@ class StepControl(NamedTuple):
     most: float
     memory: float
     stable: float
-    scale: float = 1.0
-    power: float = 1.0
 
 
 CLASSICAL_4 = Tableau(
@@ -67,8 +62,6 @@ CLASSICAL_4 = Tableau(
     weights=(1 / 6, 1 / 3, 1 / 3, 1 / 6),
     order=4,
 )
-
-MIDPOINT_2 = Tableau(nodes=(0, 1 / 2), stages=((), (1 / 2,)), weights=(0, 1), order=2)
 
 DORMAND_PRINCE_5 = Tableau(
     nodes=(0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1),
@@ -86,45 +79,6 @@ DORMAND_PRINCE_5 = Tableau(
 
 DORMAND_PRINCE_5_ERRORS = (
     (-71 / 57600, 0, 71 / 16695, -71 / 1920, 17253 / 339200, -22 / 525, 1 / 40),
-)
-
-TSITOURAS_5 = Tableau(
-    nodes=(0, 0.161, 0.327, 0.9, 0.9800255409045097, 1),
-    stages=(
-        (),
-        (0.161,),
-        (-0.008480655492356989, 0.335480655492357),
-        (2.8971530571054935, -6.359448489975075, 4.3622954328695815),
-        (5.325864828439257, -11.748883564062828, 7.4955393428898365, -0.09249506636175525),
-        (
-            5.86145544294642,
-            -12.92096931784711,
-            8.159367898576159,
-            -0.071584973281401,
-            -0.028269050394068383,
-        ),
-    ),
-    weights=(
-        0.09646076681806523,
-        0.01,
-        0.4798896504144996,
-        1.379008574103742,
-        -3.290069515436081,
-        2.324710524099774,
-    ),
-    order=5,
-)
-
-TSITOURAS_5_ERRORS = (
-    (
-        -0.00178001105222577714,
-        -0.0008164344596567469,
-        0.007880878010261995,
-        -0.1447110071732629,
-        0.5823571654525552,
-        -0.45808210592918697,
-        1 / 66,
-    ),
 )
 
 DORMAND_PRINCE_8 = Tableau(
@@ -358,33 +312,3 @@ RODAS_5P = RosenbrockTableau(
     weights=(*_LAST, 1.0, 1.0, 1.0),
     order=5,
 )
-
-
-class CollocationTableau(NamedTuple):
-    """An implicit Runge-Kutta method of three stages, with a complex pair of eigenvalues."""
-
-    nodes: np.ndarray  # c, (3,)
-    matrix: np.ndarray  # A, (3, 3)
-    transform: np.ndarray  # T: T^-1 A^-1 T has the eigenvalues in blocks, (3, 3)
-    real: float  # real eigenvalue of A^-1
-    complex: tuple[float, float]  # real and imaginary part of the others
-
-
-def _radau() -> CollocationTableau:
-    # Radau IIA of order 5: collocation at (4 - sqrt 6) / 10, (4 + sqrt 6) / 10 and 1.
-    root = np.sqrt(6.0)
-    nodes = np.array([(4 - root) / 10, (4 + root) / 10, 1.0])
-    powers = np.arange(1, 4)
-    # The weights integrate 1, s and s^2 from 0 to each node.
-    monomials = nodes[:, None] ** (powers - 1)
-    matrix = np.linalg.solve(monomials.T, (nodes[:, None] ** powers / powers).T).T
-    values, vectors = np.linalg.eig(np.linalg.inv(matrix))
-    real, pair = np.argmin(abs(values.imag)), np.argmin(values.imag)
-    # For alpha - i beta and u + i w, (u, w) have the block [[alpha, -beta], [beta, alpha]].
-    value, vector = values[pair], vectors[:, pair]
-    transform = np.stack([vectors[:, real].real, vector.real, vector.imag], axis=1)
-    complex_pair = float(value.real), float(-value.imag)
-    return CollocationTableau(nodes, matrix, transform, float(values[real].real), complex_pair)
-
-
-RADAU_5 = _radau()

@@ -202,8 +202,8 @@ class Adaptive(AbstractSteps):
     """Adaptive step sizes, chosen by an error estimate for each trajectory independently.
 
     The method must have an error estimate: `DormandPrince8()`, the default with `Adaptive`, which
-    needs the fewest evaluations at tolerances below about 1e-6, `DormandPrince5()` or
-    `Tsitouras5()`; for stiff systems `Rodas5P()` or `RadauIIA5()`.
+    needs the fewest evaluations at tolerances below about 1e-6, or `DormandPrince5()`; for stiff
+    systems `Rodas5P()`.
 
     The error of a step is the difference of the two methods of the pair, in the metric of the mass
     matrix at its end:
@@ -285,26 +285,24 @@ class Adaptive(AbstractSteps):
         if not isinstance(method, AbstractPair):
             raise ValueError(
                 "Argument `method` must have an estimate of the error of a step for `Adaptive` "
-                f"steps, but {method!r} has none; take DormandPrince8(), DormandPrince5() or "
-                "Tsitouras5(), for stiff systems Rodas5P() or RadauIIA5(), or "
-                "`steps=FixedSteps(...)`."
+                f"steps, but {method!r} has none; take DormandPrince8() or DormandPrince5(), for "
+                "stiff systems Rodas5P(), or `steps=FixedSteps(...)`."
             )
 
-    def tolerance(self, method: AbstractPair, dtype: Any) -> Tolerance:
-        """The tolerances to which the estimate of a method is held.
+    def tolerance(self, dtype: Any) -> Tolerance:
+        """The tolerances to which the estimate of a step is held.
 
         A tolerance below 8 eps would hold round-off, which no step is small enough to reduce.
         """
-        least, control = _LEAST * float(jnp.finfo(dtype).eps), method.control
-        clipped_rtol = max(self.rtol, least)
+        least = _LEAST * float(jnp.finfo(dtype).eps)
+        rtol = max(self.rtol, least)
         if self.rtol < least:
             warn_caller(
                 f"`rtol` = {self.rtol:g} is below what {jnp.dtype(dtype).name} resolves, so the "
-                f"error of a step is held to {clipped_rtol:.2g}; {USE_FLOAT64}, or give `Adaptive` "
+                f"error of a step is held to {rtol:.2g}; {USE_FLOAT64}, or give `Adaptive` "
                 f"(`steps`) a larger `rtol`.",
                 PrecisionWarning,
             )
-        rtol = control.scale * clipped_rtol**control.power
         longest = jnp.asarray([] if self.max_step is None else [self.max_step], dtype)
         return Tolerance(
             jnp.asarray(rtol, dtype), jnp.asarray(rtol / self.rtol * self.atol, dtype), longest

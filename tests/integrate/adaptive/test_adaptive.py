@@ -19,7 +19,6 @@ from jaxmech import (
     Solution,
     Status,
     System,
-    Tsitouras5,
     simulate,
 )
 from jaxmech.config.errors import StudyError
@@ -29,7 +28,7 @@ from jaxmech.integrate import AbstractMethod, AbstractPair, AbstractSteps, metho
 from tests.small import DOUBLE, PENDULUM, REDUNDANT, along, rod
 
 TS = np.array([0.0, 0.1, 0.37, 0.4, 1.0])
-PAIRS = {"5": DormandPrince5(), "T": Tsitouras5(), "8": DormandPrince8()}
+PAIRS = {"5": DormandPrince5(), "8": DormandPrince8()}
 by_pair = pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 
 
@@ -198,7 +197,7 @@ def test_steps_at_the_limit_of_stability_are_reported() -> None:
 def test_defaults_of_the_policies() -> None:
     assert method_and_steps(None, None) == (RK4(), FixedSteps())
     assert method_and_steps(None, Adaptive()) == (DormandPrince8(), Adaptive())
-    assert method_and_steps(Tsitouras5(), None) == (Tsitouras5(), FixedSteps())
+    assert method_and_steps(DormandPrince5(), None) == (DormandPrince5(), FixedSteps())
 
 
 def test_configuration_files() -> None:
@@ -207,6 +206,6 @@ def test_configuration_files() -> None:
     assert structure(given, AbstractSteps) == steps
     assert structure(plain(steps, AbstractSteps), AbstractSteps) == steps
     assert structure({}, AbstractSteps) == FixedSteps()
-    assert structure({"name": "Tsitouras5"}, AbstractMethod) == Tsitouras5()
+    assert structure({"name": "DormandPrince5"}, AbstractMethod) == DormandPrince5()
     with pytest.raises(StudyError, match=r'rtol.*name = "Adaptive"'):
         structure({"rtol": 1e-5}, AbstractSteps)
