@@ -70,9 +70,9 @@ def system_digests(system: System, params: Params, dtype: Any = float) -> dict[s
         digests["rates"] = digest(system.rates, *state)
     if system.sampling is not None:
         bare = (x[: x.size - system.held] for x in (q, u))
-        starts = digest(system.sampling.controllers.completed, *bare)
-        updates = digest(system.sampling.update, q, u, t, params)
-        digests["controllers"] = sha256(repr(system.sampling.controllers), starts, updates)
+        starts = digest(system.sampling.completed, *bare)
+        updates = digest(system.sampling, q, u, t, params)
+        digests["controllers"] = sha256(repr(system.sampling), starts, updates)
     digests |= _of_quasi_velocities(system, q, u, t, params)
     for constraint in system.constraints:
         code = digest(constraint.residual, q, q, q, t, params)

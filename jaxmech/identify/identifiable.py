@@ -64,7 +64,7 @@ class Identifiable:
                 require_function(name, getattr(self, name))
                 object.__setattr__(self, name, first_equal(getattr(self, name)))
         if self.observe is not None and system.sampling is not None:
-            observe = system.sampling.controllers.reading(self.observe)
+            observe = system.sampling.reading(self.observe)
             object.__setattr__(self, "observe", observe)
 
 

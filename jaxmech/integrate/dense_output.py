@@ -28,9 +28,9 @@ from jaxmech.integrate.spans import (
     interval_at,
     with_spans,
     within,
-    within_spans,
 )
 from jaxmech.integrate.steps import FixedSteps, Tolerance
+from jaxmech.integrate.switches import after_samples
 from jaxmech.integrate.trajectory import Trajectory
 from jaxmech.system import Params, System
 from jaxmech.utils.arrays import AnyArray
@@ -243,11 +243,10 @@ def with_samples(
         return v
     # Times that are computed in two ways differ by round-off.
     near = _NEAR * jnp.finfo(t.dtype).eps * jnp.maximum(jnp.abs(ends[0]), jnp.abs(ends[1]))
-    timed = within_spans(system)
     intervals = intervals or interval_at(times, t + near, *ends)
 
     def sampled(q: Array, v: Array, t: Array, interval: AnyInterval, params: Params) -> Array:
-        return timed.sampled(q, v, t, within(interval, params))
+        return after_samples(system, q, v, t, within(interval, params))
 
     each = q, v, t, intervals
     at_time = batched_closure(sampled, *jax.tree.map(lambda x: x[0], each), params)

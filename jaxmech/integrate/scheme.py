@@ -16,7 +16,7 @@ from jaxmech.integrate.methods.runge_kutta import (
 )
 from jaxmech.integrate.spans import AnyInterval
 from jaxmech.integrate.steps import AbstractSteps, Adaptive, FixedSteps, method_and_steps
-from jaxmech.integrate.switches import gap_count, with_shared_rows, without_last
+from jaxmech.integrate.switches import after_samples, gap_count, with_shared_rows, without_last
 from jaxmech.laws import (
     AbstractFormulation,
     Law,
@@ -213,7 +213,7 @@ class Scheme:
             return q, v, reached
         turns = interval.turns
         if self.system.sampling is not None:
-            before, sampled = v, partial(self.system.sampled, q, v, t, params)
+            before, sampled = v, partial(after_samples, self.system, q, v, t, params)
             v = jax.lax.cond(turns, sampled, lambda: before)
 
         def speed(t: Array) -> Array:

@@ -6,7 +6,6 @@ time at an end of the span is moved inside, by a few units of round-off.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -87,28 +86,19 @@ def with_spans(system: System, times: Float[AnyArray, " K"]) -> System:
 def within_spans(system: System) -> System:
     """The system with `Timed` parameters."""
 
-    def inside(fn: Callable[..., Any], role: str) -> Callable[..., Any]:
+    def timed(fn: Callable[..., Any], role: str) -> Callable[..., Any]:
         def value(*args: Any) -> Any:
-            *state, t, timed = args
-            with naming_missing(role, timed.params):
-                return fn(*state, _inside(t, timed.span), timed.params)
+            *state, t, params = args
+            with naming_missing(role, params.params):
+                return fn(*state, inside(t, params.span), params.params)
 
         return value
 
-    timed = system.with_functions(inside)
-    if system.sampling is None:
-        return timed
-    update = system.sampling.update
-
-    def sampled(q: Array, v: Array, t: Array, params: Timed) -> Array:
-        inner = jax.lax.stop_gradient(_inside(t, params.span))
-        return update(q, v, inner, params.params, inner - jax.lax.stop_gradient(t))
-
-    return replace(timed, sampling=replace(system.sampling, update=sampled))
+    return system.with_functions(timed)
 
 
-def _inside(t: Array, span: Span) -> Array:
-    # A time within a span, with the derivative of the given one.
+def inside(t: Array, span: Span) -> Array:
+    """A time within a span, with the derivative of the given one."""
     return t + jax.lax.stop_gradient(jnp.clip(t, span.low, span.high) - t)
 
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from jaxmech.integrate.spans import Timed
+from jaxmech.integrate.spans import Timed, inside
 from jaxmech.system import AbstractConstraint, Component, Holonomic, Params, System
 from jaxmech.utils.checks import naming_missing
 from jaxmech.utils.jit_cache import kept_by
@@ -32,6 +33,16 @@ def plain(params: Params) -> Params:
     while isinstance(params, Switched | Timed):
         params = params.params
     return params
+
+
+def after_samples(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
+    """v after the controllers that are due at a time, for parameters with spans or switches."""
+    inner = t = jax.lax.stop_gradient(t)
+    while isinstance(params, Switched | Timed):
+        inner = inside(t, params.span) if isinstance(params, Timed) else inner
+        params = params.params
+    new_v: Array = system.sampling(q, v, inner, params, inner - t)
+    return new_v
 
 
 @kept_by(KEPT)

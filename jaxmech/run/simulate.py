@@ -195,7 +195,7 @@ def simulate(
     grid = StepGrid.known(saves, times, inserted) if is_grid_known else NO_GRID
     times = jnp.asarray(times)
     if system.sampling is not None:
-        v0 = system.sampling.controllers.start(v0, ts, params)
+        v0 = system.sampling.start(v0, ts, params)
     steps = steps.without_times()
     switched, switched_params = _with_switches(system, event_set, params)
     declared = () if events else system.declared  # events may read parameters of their own

@@ -36,7 +36,6 @@ from jaxmech.system.equations import EquationsOfMotion as EquationsOfMotion
 from jaxmech.system.equations import SingularMass as SingularMass
 from jaxmech.system.equations import generalized_force as generalized_force
 from jaxmech.system.equations import mass_matrix as mass_matrix
-from jaxmech.system.first_order import SampledUpdate as SampledUpdate
 from jaxmech.system.first_order import largest as largest
 from jaxmech.system.first_order import named_values as named_values
 from jaxmech.system.first_order import padded as padded

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.system.constraints import AbstractConstraint, Nonholonomic, rate
@@ -49,6 +50,7 @@ class DryFriction:
         A block on a moving belt sticks, is pulled back by its spring, and sticks again:
 
         >>> import jax.numpy as jnp
+    import numpy as np
         >>> import jaxmech as jm
         >>> def slip(q, v, t, p):
         ...     return v[0] - 0.1
@@ -151,7 +153,7 @@ def _required(fn: Callable[..., Any]) -> int:
 
 def require_not_negative(argument: str, name: str, value: Any) -> None:
     """Raise a ValueError if a limit of a friction is negative or not finite."""
-    if not bool(jnp.all(jnp.isfinite(jnp.asarray(value)) & (jnp.asarray(value) >= 0))):
+    if not (np.isfinite(value) & (np.asarray(value) >= 0)).all():
         raise ValueError(
             f"Argument `{argument}` of {name!r} must be finite and not negative, but is {value}."
         )

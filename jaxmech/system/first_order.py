@@ -7,7 +7,6 @@ its force, and a column of zeros in A.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,22 +14,6 @@ from jaxtyping import Array, Float
 
 from jaxmech.linalg import matvec
 from jaxmech.utils.units import Names
-
-
-@dataclass(frozen=True)
-class SampledUpdate:
-    """What changes states of first order at sample times, at which steps end.
-
-    Attributes:
-        controllers: the `ControllerSet`, which knows the times and the start of a run.
-        update: `update(q, v, t, params, apart=0.0)`, v after a time, which may have been moved by
-            `apart` into the step after it; the same v if nothing is due.
-        longest_run: a time that no run exceeds, where times are traced.
-    """
-
-    controllers: Any
-    update: Callable[..., Array]
-    longest_run: float | None = None
 
 
 def checked_states(

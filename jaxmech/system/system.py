@@ -16,7 +16,7 @@ from jaxmech.system.constraints import (
 )
 from jaxmech.system.dry_friction import DryFriction
 from jaxmech.system.equations import Dynamics, EquationsOfMotion, SingularMass
-from jaxmech.system.first_order import SampledUpdate, checked_states
+from jaxmech.system.first_order import checked_states
 from jaxmech.system.quasi_velocities import QuasiVelocities, Rates, checked_velocities
 from jaxmech.system.unilateral import Unilateral, separated
 from jaxmech.utils.checks import (
@@ -105,7 +105,7 @@ class System:
             satisfied to round-off, but the law of motion does not contain them.
         unilateral: `Unilateral` and `DryFriction` objects, if they are not among `constraints`.
         units: the units as pairs of a name and a unit; filled in from the mappings above.
-        sampling: the controllers of a `controlled` system, which sets it.
+        sampling: the `ControllerSet` of a `controlled` system, which sets it.
 
     Raises:
         TypeError: if a function is not callable, a constraint is not of one of the four kinds, or
@@ -159,7 +159,7 @@ class System:
     invariants: Sequence[AbstractConstraint] = field(default=(), kw_only=True)
     unilateral: Sequence[Unilateral | DryFriction] = field(default=(), kw_only=True)
     units: Units = field(default=(), kw_only=True, repr=False)
-    sampling: SampledUpdate | None = field(default=None, kw_only=True)
+    sampling: Any = field(default=None, kw_only=True)
     # Set once per call by `properties.with_mass_rank`; `equations` passes it to the laws of motion.
     singular_mass: SingularMass = field(default=False, init=False)
     # The names of the parameters of a `Mechanism`; others are probably mistakes.
@@ -299,9 +299,6 @@ class System:
         changes["constraints"] = tuple(map(constrained, self.constraints))
         changes["invariants"] = tuple(map(constrained, self.invariants))
         changes["unilateral"] = tuple(inequality.mapped(wrap) for inequality in self.unilateral)
-        if self.sampling is not None:
-            update = wrap(self.sampling.update, "a controller")
-            changes["sampling"] = replace(self.sampling, update=update)
         return replace(self, **changes)
 
     @property
@@ -383,20 +380,18 @@ class System:
 
     def sampled(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """v after the controllers have computed that are due at a time."""
-        return v if self.sampling is None else self.sampling.update(q, v, t, params)
+        return v if self.sampling is None else self.sampling(q, v, t, params)
 
     def of_run(self, params: Params) -> "System":
         """The system for a run with these parameters, some of which may be traced."""
-        if self.sampling is None:
+        if self.sampling is None or (sampling := self.sampling.of_run(params)) is self.sampling:
             return self
-        controllers = self.sampling.controllers.of_run(params)
-        sampling = replace(self.sampling, controllers=controllers, update=controllers)
         return replace(self, sampling=sampling)
 
     @property
     def held(self) -> int:
         """The number of the last states, which are those of controllers."""
-        return 0 if self.sampling is None else self.sampling.controllers.size
+        return 0 if self.sampling is None else self.sampling.size
 
     def with_longest_run(self, duration: float) -> "System":
         """The system for runs of at most this duration [s], whose times may be traced."""
@@ -406,7 +401,7 @@ class System:
 
     def completed(self, q: Any, v: Any) -> tuple[Any, Any]:
         """A state with the states of the controllers, where it is without them."""
-        return (q, v) if self.sampling is None else self.sampling.controllers.completed(q, v)
+        return (q, v) if self.sampling is None else self.sampling.completed(q, v)
 
     def with_singular_mass(self, singular_mass: SingularMass) -> "System":
         """A copy of the system that states whether its mass matrix lacks full rank."""

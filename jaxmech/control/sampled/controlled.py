@@ -6,11 +6,19 @@ from typing import Any
 
 from jaxmech.control.sampled.controller import Controller
 from jaxmech.control.sampled.controller_set import ControllerSet
-from jaxmech.control.sampled.reading import HeldRates, OutputReader
-from jaxmech.system import Acceleration, Nonholonomic, SampledUpdate, Subject, System, system_of
+from jaxmech.control.sampled.reading import HeldRates, Reading
+from jaxmech.system import (
+    Acceleration,
+    DryFriction,
+    Nonholonomic,
+    Subject,
+    System,
+    system_of,
+)
 from jaxmech.utils.checks import require_kind
 
-_VECTORS = {"`loads`": 2, "`kinematics`": 0}  # after q, of the functions of a system; else one
+# Arguments that are vectors, the first ones, of the functions of a system; else q and v.
+_VECTORS = {"`loads`": 3, "`kinematics`": 1}
 
 
 def controlled(
@@ -61,7 +69,7 @@ def controlled(
     if bare.sampling is not None:
         raise ValueError(
             "Argument `system` must have no controllers yet, but has "
-            f"{bare.sampling.controllers}; give all of them in one call."
+            f"{bare.sampling}; give all of them in one call."
         )
     several = [controllers] if isinstance(controllers, Controller) else list(controllers)
     for controller in several:
@@ -69,29 +77,25 @@ def controlled(
     if not several:
         return bare
     _require_free_names(bare, [controller.name for controller in several])
-    together = ControllerSet(tuple(several), bare.n, bare.n_velocities)
+    together = ControllerSet(tuple(several), bare.n, bare.n_velocities, longest_run)
+    vectors = dict(_VECTORS)
+    for constraint in (*bare.constraints, *bare.invariants, *bare.unilateral):
+        kinds = {Nonholonomic: 2, DryFriction: 2, Acceleration: 3}
+        part = "friction" if isinstance(constraint, DryFriction) else "constraint"
+        vectors[f"{part} {constraint.name!r}"] = kinds.get(type(constraint), 1)
 
-    def reading(fn: Callable[..., Any], role: str) -> OutputReader:
-        return OutputReader(fn, together, _vectors(bare, role))
+    def reading(fn: Callable[..., Any], role: str) -> Reading:
+        return Reading(fn, together, vectors.get(role, 2))
 
     named = bare.with_functions(reading)
     old = len(bare.states)
-    names = (*bare.states, *together.names)
     return replace(
         named,
         coordinates=bare.coordinates[: bare.n - old],
-        states=names,
-        rates=HeldRates(bare.rates, old, together),
-        sampling=SampledUpdate(together, together, longest_run),
+        states=(*bare.states, *together.names),
+        rates=HeldRates(named.rates, old, together),
+        sampling=together,
     )
-
-
-def _vectors(system: System, role: str) -> int:
-    for constraint in (*system.constraints, *system.invariants, *system.unilateral):
-        if role == f"constraint {constraint.name!r}":
-            kinds = {Nonholonomic: 1, Acceleration: 2}
-            return kinds.get(type(constraint), 0)
-    return _VECTORS.get(role, 1)
 
 
 def _require_free_names(system: System, names: list[str]) -> None:

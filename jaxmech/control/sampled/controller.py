@@ -19,72 +19,64 @@ class Numbers:
     """The structure of a pytree of numbers, and the values that it has at the start of a run."""
 
     structure: Any
-    shapes: tuple[tuple[int, ...], ...]
-    dtypes: tuple[np.dtype, ...]
+    leaves: tuple[np.ndarray, ...]
     names: tuple[str, ...]  # of the numbers, below the name of the whole
-    start: tuple[float, ...]
 
     @staticmethod
     def of(argument: str, tree: Any) -> "Numbers":
         """The structure of a tree, or an error that names the argument."""
-        leaves, names, start = [], [], []
+        if not is_known(tree):
+            raise TypeError(
+                f"Argument `{argument}` must hold known numbers, but a part of it is traced; give "
+                "traced values in v0, where the states of the controllers are last."
+            )
+        leaves, names = [], []
         for path, x in jax.tree.leaves_with_path(tree):
-            if not is_known(x):
-                raise TypeError(
-                    f"Argument `{argument}` must hold known numbers, but a part of it is traced; "
-                    "give traced values in v0, where the states of the controllers are last."
-                )
             leaf = np.asarray(x)
             if leaf.dtype.kind not in "fiub" or not np.isfinite(leaf.astype(float)).all():
                 raise ValueError(
                     f"Argument `{argument}` must hold finite real numbers, but holds {x!r}."
                 )
             leaves.append(leaf)
-            start += leaf.ravel().astype(float).tolist()
             where = jax.tree_util.keystr(path, simple=True, separator=".")
-            indices = np.ndindex(leaf.shape) if leaf.ndim else [()]
-            names += [where + "".join(f"[{k}]" for k in index) for index in indices]
-        return Numbers(
-            jax.tree.structure(tree), tuple(x.shape for x in leaves),
-            tuple(x.dtype for x in leaves), tuple(names), tuple(start),
-        )  # fmt: skip
+            names += [where + "".join(f"[{k}]" for k in index) for index in np.ndindex(leaf.shape)]
+        return Numbers(jax.tree.structure(tree), tuple(leaves), tuple(names))
 
     @property
     def size(self) -> int:
         """The number of numbers."""
-        return len(self.start)
+        return len(self.names)
+
+    @property
+    def start(self) -> list[float]:
+        """Their values at the start of a run."""
+        return [float(x) for leaf in self.leaves for x in leaf.ravel()]
 
     def tree(self, x: Float[Array, " s"]) -> Any:
         """The tree of a vector; integers and truth values are what they were."""
-        leaves, first = [], 0
-        for shape, dtype in zip(self.shapes, self.dtypes, strict=True):
-            leaf = x[first : first + math.prod(shape)].reshape(shape)
-            first += math.prod(shape)
-            if dtype.kind == "b":
-                leaf = leaf > 0.5
-            elif dtype.kind != "f":
-                leaf = jnp.round(leaf).astype(dtype)
-            leaves.append(leaf)
-        return jax.tree.unflatten(self.structure, leaves)
+        parts, first = [], 0
+        for leaf in self.leaves:
+            part = x[first : first + leaf.size].reshape(leaf.shape)
+            first += leaf.size
+            if leaf.dtype.kind != "f":
+                part = part > 0.5 if leaf.dtype.kind == "b" else jnp.round(part).astype(leaf.dtype)
+            parts.append(part)
+        return jax.tree.unflatten(self.structure, parts)
 
     def vector(self, what: str, tree: Any, dtype: Any) -> Float[Array, " s"]:
         """The vector of a tree that a function returned, or an error for another structure."""
-        structure = jax.tree.structure(tree)
-        shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(tree))
-        if structure != self.structure or shapes != self.shapes:
-            first = jax.tree.unflatten(self.structure, self.shapes)
-            second = jax.tree.unflatten(structure, shapes)
+        leaves, structure = jax.tree.flatten(tree)
+        shapes, own = [np.shape(x) for x in leaves], [x.shape for x in self.leaves]
+        if structure != self.structure or shapes != own:
             raise ValueError(
-                f"{what} must have the structure and the shapes with which it starts, {first}, but "
-                f"has {second}."
+                f"{what} must have the structure and the shapes with which it starts, "
+                f"{jax.tree.unflatten(self.structure, own)}, but has "
+                f"{jax.tree.unflatten(structure, shapes)}."
             )
-        for leaf in jax.tree.leaves(tree):
-            kind = jnp.result_type(leaf) if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
-            if not (jnp.issubdtype(kind, np.bool_) or jnp.isdtype(kind, "numeric")) or (
-                jnp.issubdtype(kind, np.complexfloating)
-            ):
-                raise TypeError(f"{what} must hold real numbers, but is of type {kind}.")
-        parts = [jnp.ravel(jnp.asarray(leaf)).astype(dtype) for leaf in jax.tree.leaves(tree)]
+        if wrong := [x for x in leaves if jnp.result_type(x).kind not in "fiubV"]:
+            kind = jnp.result_type(wrong[0])
+            raise TypeError(f"{what} must hold real numbers, but is of type {kind}.")
+        parts = [jnp.ravel(jnp.asarray(x)).astype(dtype) for x in leaves]
         return jnp.concatenate([jnp.zeros(0, dtype), *parts])
 
 
@@ -208,28 +200,48 @@ class Controller:
         return Numbers.of("memory", self.memory)
 
     @property
+    def has_named_period(self) -> bool:
+        """Whether the period is a parameter."""
+        return isinstance(self.period, str)
+
+    @property
+    def most_delay(self) -> float:
+        """The longest delay [s]."""
+        if not isinstance(self.delay, str):
+            return self.delay
+        return self.least_period if self.longest_delay is None else self.longest_delay
+
+    @property
     def pending(self) -> int:
         """How many of the last outputs are kept until they hold."""
-        if isinstance(self.delay, str):
-            longest = self.least_period if self.longest_delay is None else self.longest_delay
-        elif not self.delay:
+        if self.delay == 0:
             return 0
-        else:
-            longest = self.delay
-        return math.floor(longest / self.least_period * (1 + 1e-9)) + 1
+        return math.floor(self.most_delay / self.least_period * (1 + 1e-9)) + 1
 
-    def measured(self, q: Array, v: Array, t: Array, params: Any) -> Any:
-        """What the controller measures at a state."""
-        if self.measure is None:
-            return q, v
-        with naming_missing(f"`measure` of controller {self.name!r}", params):
-            return self.measure(q, v, t, params)
+    @property
+    def state_names(self) -> list[str]:
+        """The names of its states: output, memory, number of the last sample, later outputs."""
+
+        def named(name: str, numbers: Numbers) -> list[str]:
+            return [name + ("." * (part[:1] not in ("", "["))) + part for part in numbers.names]
+
+        outputs = named(self.name, self.outputs)
+        later = [f"{output}.pending[{k}]" for k in range(self.pending) for output in outputs]
+        return [
+            *outputs,
+            *named(f"{self.name}.memory", self.memories),
+            f"{self.name}.sample",
+            *later,
+        ]
 
     def computed(
-        self, measured: Any, memory: Float[Array, " m"], t: Array, params: Any
+        self, q: Array, v: Array, memory: Float[Array, " m"], t: Array, params: Any
     ) -> tuple[Float[Array, " o"], Float[Array, " m"]]:
-        """The next output and memory, as vectors."""
-        part = f"controller {self.name!r}"
+        """The next output and memory, as vectors, of a motion that is measured."""
+        part, measured = f"controller {self.name!r}", (q, v)
+        if self.measure is not None:
+            with naming_missing(f"`measure` of {part}", params):
+                measured = self.measure(q, v, t, params)
         with naming_missing(f"`update` of {part}", params):
             result = self.update(measured, self.memories.tree(memory), t, params)
         if not isinstance(result, tuple) or len(result) != 2:

@@ -1,7 +1,4 @@
-"""Functions of a system that read the outputs of its controllers from the states.
-
-`controllers` are always a `ControllerSet`.
-"""
+"""Functions of a system that read the outputs of its controllers from the states."""
 
 import inspect
 from collections.abc import Callable
@@ -15,69 +12,55 @@ from jaxmech.integrate import Event
 
 
 @dataclass(frozen=True)
-class OutputReader:
+class Reading:
     """A function of the system without controllers, in one that has them.
 
     Attributes:
-        fn: the function, of q, of further vectors of that kind, and of others, t and parameters.
-        vectors: number of vectors after q: v, and an acceleration. Without v no output is known.
+        fn: the function.
+        controllers: the `ControllerSet`.
+        vectors: how many of its arguments, the first ones, have entries of controllers: q, v and
+            maybe an acceleration. Without v no output is known.
+        params: which of its arguments are the parameters, among which it finds the outputs.
     """
 
     fn: Callable[..., Any]
     controllers: Any
-    vectors: int = 1
+    vectors: int = 2
+    params: int = -1
 
-    def __call__(self, q: Array, *args: Any) -> Any:
-        """The value of the function, with the outputs among the parameters."""
-        *others, params = args
-        vectors = [q, *others[: self.vectors]]
-        if self.vectors:
-            params = self.controllers.read(vectors[1], params)
-        bare = [self.controllers.without_states(x) for x in vectors]
-        return self.fn(*bare, *others[self.vectors :], params)
+    def __call__(self, *args: Any) -> Any:
+        """The value of the function."""
+        given = list(args)
+        if self.vectors > 1:
+            given[self.params] = self.controllers.read(args[1], args[self.params])
+        given[: self.vectors] = map(self.controllers.bare, args[: self.vectors])
+        return self.fn(*given)
 
-
-@dataclass(frozen=True)
-class ReadingEvent:
-    """The function of an event or a sensor."""
-
-    fn: Callable[..., Any]
-    controllers: Any
-
-    def __call__(self, q: Array, v: Array, t: Array, params: Any) -> Any:
-        """The value of the function, with the outputs among the parameters."""
-        return OutputReader(self.fn, self.controllers)(q, v, t, params)
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.fn)
 
 
 @dataclass(frozen=True)
-class ReadingReactions:
-    """The function of an event that has an argument for reactions."""
+class WholeState(Reading):
+    """A function of the whole state, with the states of controllers."""
 
-    fn: Callable[..., Any]
-    controllers: Any
-
-    def __call__(self, q: Array, v: Array, t: Array, params: Any, reactions: Any) -> Any:
-        """The value of the function, with the outputs among the parameters."""
-        bare = map(self.controllers.without_states, (q, v))
-        return self.fn(*bare, t, self.controllers.read(v, params), reactions)
+    controllers: Any = None
+    vectors: int = 0
 
 
 @dataclass(frozen=True)
-class ReadingTransition:
+class ReadingTransition(Reading):
     """The transition of an event, which leaves the states of controllers as they are."""
 
-    fn: Callable[..., Any]
-    controllers: Any
-
-    def __call__(self, q: Array, v: Array, t: Array, params: Any) -> Any:
+    def __call__(self, *args: Any) -> Any:
         """The state after the transition."""
-        moved = OutputReader(self.fn, self.controllers)(q, v, t, params)
+        moved = super().__call__(*args)
         if not isinstance(moved, tuple) or len(moved) != 2:
             return moved  # the error is that of every transition
-        before = zip(moved, (q, v), strict=True)
         return tuple(
-            jnp.concatenate([jnp.asarray(new), old[len(self.controllers.without_states(old)) :]])
-            for new, old in before
+            jnp.concatenate([jnp.asarray(new), old[old.size - self.controllers.size :]])
+            for new, old in zip(moved, args, strict=False)
         )
 
 
@@ -94,33 +77,17 @@ class HeldRates:
         held = jnp.zeros(self.controllers.size, v.dtype)
         if self.fn is None:
             return held
-        rates = jnp.asarray(OutputReader(self.fn, self.controllers)(q, v, t, params))
-        return jnp.concatenate([rates.reshape(self.count), held])
-
-
-@dataclass(frozen=True)
-class WholeState:
-    """A function of the whole state, with the states of controllers."""
-
-    fn: Callable[..., Any]
-
-    def __call__(self, q: Array, v: Array, t: Array, params: Any) -> Any:
-        """The value of the function."""
-        return self.fn(q, v, t, params)
+        return jnp.concatenate([jnp.reshape(self.fn(q, v, t, params), self.count), held])
 
 
 def reading_event(event: Event, controllers: Any) -> Event:
     """An event whose functions read the outputs of controllers, also if they do already."""
     transition = event.transition
-    change = transition and transition.fn
-    if transition and change and not isinstance(change, ReadingTransition):
-        transition = replace(transition, fn=ReadingTransition(change, controllers))
+    if transition and transition.fn and not isinstance(transition.fn, Reading):
+        transition = replace(transition, fn=ReadingTransition(transition.fn, controllers))
     return replace(event, fn=reading_outputs(event.fn, controllers), transition=transition)
 
 
 def reading_outputs(fn: Callable[..., Any], controllers: Any) -> Callable[..., Any]:
     """A function of q, v, t, parameters and maybe reactions that reads outputs."""
-    if isinstance(fn, ReadingEvent | ReadingReactions | WholeState):
-        return fn
-    has_reactions = len(inspect.signature(fn).parameters) > 4
-    return (ReadingReactions if has_reactions else ReadingEvent)(fn, controllers)
+    return fn if isinstance(fn, Reading) else Reading(fn, controllers, params=3)

@@ -94,7 +94,7 @@ class Observed(TextOrTable):
         """The quantity at whole states of a system, of which its function reads outputs by name."""
         if system.sampling is None:
             return self
-        return replace(self, function=system.sampling.controllers.reading(self.function))
+        return replace(self, function=system.sampling.reading(self.function))
 
     def at(self, q: Array, v: Array, t: Array, params: Any, reactions: Any) -> Array:
         """Evaluate the quantity at one state."""

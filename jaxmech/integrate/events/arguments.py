@@ -46,7 +46,7 @@ def event_set_of(system: System, events: Any, inactive: Any) -> EventSet:
             subject = f"The transition of event {event.name!r}"
             _require_constraints(system, subject, event.transition.switches)
     if system.sampling is not None:
-        named_events = tuple(map(system.sampling.controllers.event, named_events))
+        named_events = tuple(map(system.sampling.event, named_events))
     return EventSet(named_events, names_off)
 
 

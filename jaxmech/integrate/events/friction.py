@@ -221,6 +221,7 @@ class SlidingForce:
     constraints: tuple[Nonholonomic, ...]  # with the functions of the system
     ideal: Callable[..., Any] | None  # the force of the system without friction
     count: int  # equations of gaps and frictions
+    states: int = 0  # of first order, on which no force acts
 
     @property
     def is_linear(self) -> bool:
@@ -236,6 +237,7 @@ class SlidingForce:
 
         _, pull = jax.vjp(slip, v)
         (force,) = pull(-rubbing.directions * rubbing.kinetic)
+        force = force[: force.size - self.states]
         if self.ideal is None:
             return force
         return force + self.ideal(q, v, multipliers[: -self.count], t, params)
@@ -272,5 +274,5 @@ def with_sliding(
     """
     last = system.constraints[-len(frictions) :]
     constraints = tuple(c for c in last if isinstance(c, Nonholonomic))
-    force = SlidingForce(frictions, constraints, switched.nonideal, count)
+    force = SlidingForce(frictions, constraints, switched.nonideal, count, len(switched.states))
     return replace(switched, nonideal=force)

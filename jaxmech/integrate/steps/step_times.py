@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from jaxmech.integrate.spans import NO_TIMES
 from jaxmech.integrate.steps.policies import AbstractSteps
-from jaxmech.system import Params, SampledUpdate, Signal, System, function_values, is_signal
+from jaxmech.system import Params, Signal, System, function_values, is_signal
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known
@@ -52,11 +52,10 @@ def step_times(
 
 
 def _samples(
-    sampling: SampledUpdate, ts: Float[Array, " T"], params: Params, saves: Any
+    sampling: Any, ts: Float[Array, " T"], params: Params, saves: Any
 ) -> Float[Array | np.ndarray, " K"]:
     """The times of controllers."""
-    longest = sampling.longest_run
-    times = sampling.controllers.times(saves, params, ts.dtype, longest)
+    times = sampling.times(saves, params, ts.dtype)
     if is_known(times):
         return np.asarray(times, ts.dtype)
     return jnp.asarray(times[_inside(ts, times)], ts.dtype)
