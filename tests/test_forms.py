@@ -86,12 +86,6 @@ def symmetry(system: jm.System) -> Any:
     return {"x: y, y: -x", "time: 1"} - set(texts)
 
 
-def integrals(system: jm.System) -> Any:
-    found = jm.analysis.conserved(system, *state_of(system), LIGHT)
-    assert [x.name for x in found.quantities] == ["energy", "momentum of x: y, y: -x"]
-    return list(found.values(*state_of(system)).values())
-
-
 def rest(system: jm.System) -> Any:
     return jm.analysis.equilibrium(system, state_of(system)[0], HEAVY).q[:2]
 
@@ -151,7 +145,6 @@ VERBS: dict[str, tuple[Callable[[jm.System], Any], Any, float]] = {
     "without reactions": (accelerations(Contravariant(eliminate=True)), ACCELERATION, 1e-9),
     "CoordinatePartition": (circle, turned(0.5 * TURN), 1e-8),
     "symmetries": (symmetry, set(), 0.0),
-    "conserved": (integrals, [SPEED**2, -2.0 * SPEED * L], 1e-9),
     "equilibrium": (rest, [0.0, -L], 1e-7),
     "steady motion": (turning, [L, 0.0], 1e-9),
     "modes": (eigenvalues, [-1j * (9.81 / L) ** 0.5, 1j * (9.81 / L) ** 0.5], 1e-9),
@@ -224,7 +217,7 @@ def test_a_servo_drives_the_shaft_of_a_motor_beside_its_current() -> None:
     np.testing.assert_allclose(torque, [expected], rtol=1e-12)
 
 
-def test_symmetries_turn_states_and_leave_what_is_conserved() -> None:
+def test_symmetries_turn_states() -> None:
     # A disturbance (a, b) that turns in its plane, and pushes a mass on which nothing else acts.
     pushed = jm.System(
         lambda q, v, t, p: v[:2] @ v[:2] / 2,
@@ -238,16 +231,6 @@ def test_symmetries_turn_states_and_leave_what_is_conserved() -> None:
     a, b = "integral of a", "integral of b"
     turn = f"x: y, y: -x, {a}: {b}, {b}: -{a}"
     assert {"x: 1", "y: 1", "time: 1", turn} <= set(texts), texts
-    free = jm.System(
-        lambda q, v, t, p: (1 + 0 * v[2]) * v[:2] @ v[:2] / 2,
-        coordinates=("x", "y"),
-        states=("a",),
-        rates=lambda q, v, t, p: -v[2:],
-    )
-    names = [
-        x.name for x in jm.analysis.conserved(free, [0.1, 0.2, 0.0], [0.3, -0.4, 1.0]).quantities
-    ]
-    assert names[:3] == ["energy", "momentum of x", "momentum of y"]
 
 
 def test_the_metric_of_a_mass_that_burns_changes_with_it() -> None:

@@ -6,8 +6,8 @@ the rank of the constraints and whether a singular pose is rigid, `mass` the mas
 whether M and Q of the user are those of the Lagrangian, `functions` NaN, missing derivatives, and
 what has no effect, `integrability` constraints on velocities, and `short_run` gradients.
 `structure` runs all of them into `findings`, which `report` prints. In folders of their own:
-`equilibrium/`, `stability/` (linear equations about a motion) and `symmetry/` (with conserved
-quantities). The derivatives of a motion, from `sensitivity/`, belong to this namespace too.
+`equilibrium/` and `stability/` (linear equations about a motion); both use `symmetries`. The
+derivatives of a motion belong to this namespace too.
 """
 
 from jaxmech.analysis.equilibrium import Equilibria as Equilibria
@@ -32,12 +32,10 @@ from jaxmech.analysis.stability import linearize as linearize
 from jaxmech.analysis.stability import modes as modes
 from jaxmech.analysis.states import State as State
 from jaxmech.analysis.structure import structure as structure
-from jaxmech.analysis.symmetry import Conserved as Conserved
-from jaxmech.analysis.symmetry import Symmetries as Symmetries
-from jaxmech.analysis.symmetry import conserved as conserved
-from jaxmech.analysis.symmetry import symmetries as symmetries
-from jaxmech.analysis.symmetry.symmetries import levels as levels
-from jaxmech.analysis.symmetry.symmetries import smallest_change as smallest_change
+from jaxmech.analysis.symmetries import Symmetries as Symmetries
+from jaxmech.analysis.symmetries import levels as levels
+from jaxmech.analysis.symmetries import smallest_change as smallest_change
+from jaxmech.analysis.symmetries import symmetries as symmetries
 from jaxmech.integrate import choose_steps as choose_steps
 from jaxmech.run import GradientCheck as GradientCheck
 from jaxmech.run import Sensitivities as Sensitivities
@@ -45,7 +43,6 @@ from jaxmech.run import check_gradients as check_gradients
 from jaxmech.run import sensitivities as sensitivities
 
 __all__ = [
-    "Conserved",
     "Dependence",
     "Equilibria",
     "Equilibrium",
@@ -64,7 +61,6 @@ __all__ = [
     "Symmetries",
     "check_gradients",
     "choose_steps",
-    "conserved",
     "equilibria",
     "equilibrium",
     "floquet",

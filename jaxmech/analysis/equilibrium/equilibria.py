@@ -11,7 +11,7 @@ import numpy as np
 from jaxmech.analysis.equilibrium.equilibrium import equilibrium, solve
 from jaxmech.analysis.equilibrium.problem import prepared
 from jaxmech.analysis.equilibrium.result import Equilibrium, EquilibriumStatus, Stability
-from jaxmech.analysis.symmetry.symmetries import Symmetries
+from jaxmech.analysis.symmetries import Symmetries
 from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.checks import (
     require_finite,

@@ -28,7 +28,7 @@ from jaxmech.analysis.stability.balance import Freedom, freedom_at, require_regu
 from jaxmech.analysis.stability.linearization import is_negligible
 from jaxmech.analysis.stability.linearize import NOTHING, linearized
 from jaxmech.analysis.states import State
-from jaxmech.analysis.symmetry.symmetries import Symmetries
+from jaxmech.analysis.symmetries import Symmetries
 from jaxmech.compiler import jacobian, native_call
 from jaxmech.system import Params, Subject, violations, with_params
 from jaxmech.utils.checks import (

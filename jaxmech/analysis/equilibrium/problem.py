@@ -23,8 +23,8 @@ from jaxmech.analysis.stability.balance import (
     parameter_reach,
     row_order,
 )
-from jaxmech.analysis.symmetry.symmetries import Symmetries
-from jaxmech.analysis.symmetry.symmetries import symmetries as find
+from jaxmech.analysis.symmetries import Symmetries
+from jaxmech.analysis.symmetries import symmetries as find
 from jaxmech.linalg import column_space_projector, matvec, unit_rows
 from jaxmech.system import (
     Holonomic,

@@ -33,8 +33,8 @@ from jaxmech.analysis.stability.reduction import (
     unsteadiness,
 )
 from jaxmech.analysis.states import State, checked_in_rates
-from jaxmech.analysis.symmetry.symmetries import Symmetries
-from jaxmech.analysis.symmetry.symmetries import symmetries as find
+from jaxmech.analysis.symmetries import Symmetries
+from jaxmech.analysis.symmetries import symmetries as find
 from jaxmech.compiler import native_call
 from jaxmech.system import Params, Subject, System, require_no_gaps
 from jaxmech.utils.checks import is_known
