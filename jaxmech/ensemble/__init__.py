@@ -3,9 +3,8 @@
 `study` is the configuration, and `draws/` make initial states and parameters of its members.
 `members/` holds one motion as a function of its draws, and `statistics/` reduce many of them.
 `blocks/` compute a block of members after the other, `run` all of them, in this process or on the
-workers of a `cluster/`, and `store/` writes and reads the run folder. `finished/` summarizes,
-replays and compares runs. `failure/` computes probabilities too small for all of this, and
-`multilevel` means with steps of several sizes.
+workers of a `cluster/`, and `store/` writes and reads the run folder. `finished/` summarizes and
+replays runs. `failure/` computes probabilities too small for all of this.
 """
 
 from jaxmech.config import FolderError as FolderError
@@ -38,7 +37,6 @@ from jaxmech.ensemble.failure.result import DesignPoint as DesignPoint
 from jaxmech.ensemble.failure.result import FailureEstimate as FailureEstimate
 from jaxmech.ensemble.failure.result import FailureProbability as FailureProbability
 from jaxmech.ensemble.failure.result import Sensitivity as Sensitivity
-from jaxmech.ensemble.finished.comparison import compare_runs as compare_runs
 from jaxmech.ensemble.finished.dataset import open as open  # noqa: A004
 from jaxmech.ensemble.finished.dataset import run as run
 from jaxmech.ensemble.finished.replay import ReplayedTrajectory as ReplayedTrajectory
@@ -52,8 +50,6 @@ from jaxmech.ensemble.finished.summary import summarize as summarize
 from jaxmech.ensemble.members.observed import SERIES as SERIES
 from jaxmech.ensemble.members.observed import Observed as Observed
 from jaxmech.ensemble.members.observed import StudyEvent as StudyEvent
-from jaxmech.ensemble.multilevel import MultilevelMean as MultilevelMean
-from jaxmech.ensemble.multilevel import multilevel_mean as multilevel_mean
 from jaxmech.ensemble.run import BlockRange as BlockRange
 from jaxmech.ensemble.run import run_study as run_study
 from jaxmech.ensemble.statistics import Covariance as Covariance
@@ -105,7 +101,6 @@ __all__ = [
     "Histogram",
     "LogNormal",
     "Moments",
-    "MultilevelMean",
     "Normal",
     "Observed",
     "Probability",
@@ -130,12 +125,10 @@ __all__ = [
     "WhiteNoise",
     "Worst",
     "cluster_tasks",
-    "compare_runs",
     "design_point_motion",
     "draw",
     "failure_probability",
     "load",
-    "multilevel_mean",
     "open",
     "open_results",
     "plain",

@@ -1,1 +1,1 @@
-"""Finished runs: their `summary`, one member again by `replay`, a `comparison`, a `dataset`."""
+"""Finished runs: their `summary`, one member again by `replay`, a `dataset`."""
