@@ -58,6 +58,7 @@ def test_a_sledge_by_its_speeds_is_as_stable_as_with_a_blade() -> None:
     np.testing.assert_allclose(np.sort(values.real), [decay, 0, 0, 0, 0], atol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_sledge_straight_ahead_forgets_its_turning() -> None:
     duration = 0.8
     found = jm.analysis.floquet(
@@ -71,6 +72,7 @@ def test_a_sledge_straight_ahead_forgets_its_turning() -> None:
     np.testing.assert_allclose(np.sort(values.real), [kept, 1, 1, 1, 1], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_structure_and_equilibrium_take_speeds() -> None:
     state = [0.1, 0.2, 0.3], [SPEED, 0.4]
     ranks = jm.analysis.structure(BY_SPEEDS, *state, 0.0, PARAMS, run=None).ranks
@@ -93,6 +95,7 @@ def test_inverse_dynamics_takes_speeds() -> None:
     np.testing.assert_allclose(found.u[:, 2], turning, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("states", [(), ("warmth",)])
 def test_states_of_first_order_stay_the_last(states: tuple[str, ...]) -> None:
     rates = {"states": states, "rates": lambda q, v, t, p: -v[-1:]} if states else {}

@@ -68,12 +68,12 @@ def test_values(even: bool) -> None:
 @pytest.mark.parametrize("interpolation", ["hold", "linear"])
 def test_an_oscillator_under_a_recorded_force(interpolation: Any) -> None:
     """Steps end at the samples, whose rate has nothing to do with that of the saves."""
-    tu, ts = np.linspace(-0.3, 2.2, 401), np.linspace(0.0, 2.0, 21)
-    rows = np.random.default_rng(0).normal(size=(2, 401))
+    tu, ts = np.linspace(-0.3, 2.2, 101), np.linspace(0.0, 2.0, 21)
+    rows = np.random.default_rng(0).normal(size=(2, 101))
 
     def motion(u: Any) -> Any:
         params = {"u": jm.Signal(tu, u, interpolation)}
-        steps = jm.FixedSteps(2)
+        steps = jm.FixedSteps(8)
         return jm.simulate(OSCILLATOR, jnp.zeros(1), jnp.zeros(1), ts, params, steps=steps).q[:, 0]
 
     expected = [exact(jm.Signal(tu, u, interpolation), ts) for u in rows]
@@ -137,7 +137,7 @@ def test_single_precision() -> None:
 @pytest.mark.parametrize("interpolation", ["linear", "hold"])
 def test_adaptive_steps_end_at_many_samples_in_native_code(interpolation: Any) -> None:
     """Without it a `NativeCodeWarning` is an error here."""
-    tu, ts = np.linspace(0.0, 2.0, 401), np.linspace(0.0, 2.0, 33)
+    tu, ts = np.linspace(0.0, 2.0, 101), np.linspace(0.0, 2.0, 33)
     values = np.random.default_rng(0).normal(size=tu.size)
     signal = jm.Signal(tu, values, interpolation)
 
@@ -187,13 +187,13 @@ def test_a_row_of_several_signals_has_their_bits(interpolation: Any, power: int)
 def test_rows_are_read_in_native_code() -> None:
     """However many samples there are, and steps end at those of the row."""
     draw = np.random.default_rng(6)
-    signals = [jm.Signal(np.linspace(0.0, 1.0, n), draw.normal(size=n)) for n in (700, 900)]
+    signals = [jm.Signal(np.linspace(0.0, 1.0, n), draw.normal(size=n)) for n in (70, 90)]
     stack = signal_rows(signals)
     ts = jnp.linspace(0.0, 1.0, 3)
 
     def motion(row: Any) -> Any:
         params = {"u": stack.of_row(row)}
-        return jm.simulate(OSCILLATOR, *[jnp.zeros(1)] * 2, ts, params, steps=jm.FixedSteps(1)).q[
+        return jm.simulate(OSCILLATOR, *[jnp.zeros(1)] * 2, ts, params, steps=jm.FixedSteps(10)).q[
             :, 0
         ]
 

@@ -104,7 +104,13 @@ SUBJECTS = {
 }
 
 
-@pytest.mark.parametrize("kind", SUBJECTS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        kind if kind == "mechanism" else pytest.param(kind, marks=pytest.mark.slow)
+        for kind in SUBJECTS
+    ],
+)
 def test_every_kind_of_model_is_taken_everywhere(
     kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +153,7 @@ def test_a_mechanism_is_the_model_of_a_study(folder: Path) -> None:
         start={"hinge.angle": je.Fixed(0.3)},
         parameters={"m": je.Normal(sd=0.1, relative=True)},
     )
-    assert je.run_study(object_study, folder / "object")["model"] == "Mechanism"
+    assert je.run_study(object_study, folder / "object")["model"] == "object"
     assert np.array_equal(arrays(folder / "object")["q"], found["q"])
     with pytest.raises(je.StudyError, match="it was passed as an object; put it into a file"):
         je.replay(folder / "object", 0)
@@ -198,6 +204,7 @@ def test_every_kind_of_model_is_the_model_of_a_fit(kind: str, folder: Path) -> N
         assert found.system.coordinates == ("hinge.angle",)
 
 
+@pytest.mark.slow
 def test_a_mechanism_is_fitted_as_an_object(folder: Path) -> None:
     sol = jm.simulate(SWING, [0.3], [0.0], TS, {"m": 2.0}, steps=jm.FixedSteps(8))
     columns = zip(TS.tolist(), sol.q[:, 0].tolist(), sol.v[:, 0].tolist(), strict=True)
