@@ -157,7 +157,11 @@ VERBS: dict[str, tuple[Callable[[jm.System], Any], Any, float]] = {
 
 
 BY_SPEED_ALONE = {"equilibrium", "steady motion"}
-CASES = [(v, k) for v in VERBS for k in SYSTEMS if k == "speed" or v not in BY_SPEED_ALONE]
+BOTH = [(verb, "velocities and a state") for verb in VERBS if verb not in BY_SPEED_ALONE]
+CASES = [
+    *((verb, "speed") for verb in VERBS),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in BOTH),
+]
 
 
 @pytest.mark.parametrize(("verb", "kind"), CASES)

@@ -73,6 +73,7 @@ def test_a_tolerance_below_round_off_is_named_with_its_remedy(float32: None) -> 
     np.testing.assert_allclose(sol.q[-1], swing(jm.FixedSteps(200), seconds=5.0).q[-1], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_events_at_times_far_from_zero_are_reported() -> None:
     """In float32 neighbouring times at a million seconds are 0.06 s apart."""
     free = jm.System(lambda q, v, t, p: 0.5 * v @ v, coordinates=("x",))

@@ -90,6 +90,7 @@ def test_a_linearization_in_a_notebook() -> None:
     assert "<td>0</td><td>5.787</td><td>0.9211</td>" in lin._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_structure_in_a_notebook() -> None:
     model = jm.models.pendulum()
     doubled = jm.System(

@@ -46,7 +46,9 @@ def test_it_has_the_order_of_the_method() -> None:
     assert (fine < 2e-5).all()
 
 
-@pytest.mark.parametrize("steps", [FixedSteps(64), Adaptive(rtol=1e-10)], ids=repr)
+@pytest.mark.parametrize(
+    "steps", [FixedSteps(64), pytest.param(Adaptive(rtol=1e-10), marks=pytest.mark.slow)], ids=repr
+)
 def test_states_are_those_of_a_run_that_saves_them(steps: Any) -> None:
     sol, saved = swung(steps), swung(steps, BETWEEN)
     states = sol.at(BETWEEN)
@@ -90,6 +92,7 @@ def fallen(events: Any, ts: Any = (0.0, 0.2, 2.0), **more: Any) -> jm.Solution:
     return simulate(BALL, *DROPPED, np.array(ts), BALL_PARAMS, steps=steps, events=events, **more)
 
 
+@pytest.mark.slow
 def test_impacts_between_saves_are_those_of_the_run() -> None:
     first = np.sqrt(2 / G)
     second = first + 2 * 0.9 * first
@@ -106,6 +109,7 @@ def test_impacts_between_saves_are_those_of_the_run() -> None:
         few.at(t)
 
 
+@pytest.mark.slow
 def test_derivatives_after_an_impact() -> None:
     t = jnp.array([0.1, 1.0])
 
@@ -153,7 +157,9 @@ def test_constraints_are_on_as_in_the_run() -> None:
     np.testing.assert_allclose(off, q + 0.1 * v - np.array([0, 0.005 * G]), atol=1e-9)
 
 
-@pytest.mark.parametrize("steps", [FixedSteps(40), Adaptive(rtol=1e-9)], ids=repr)
+@pytest.mark.parametrize(
+    "steps", [FixedSteps(40), pytest.param(Adaptive(rtol=1e-9), marks=pytest.mark.slow)], ids=repr
+)
 def test_steps_end_at_given_times_and_states_of_first_order_follow(steps: Any) -> None:
     """A motor that is switched on at a time between two saves, and a run backwards in time."""
     steps = type(steps)(**{**vars(steps), "times": (0.7,)})
@@ -169,6 +175,7 @@ def test_steps_end_at_given_times_and_states_of_first_order_follow(steps: Any) -
     np.testing.assert_allclose(back.at(t)["current"], current, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_quasi_velocities() -> None:
     q, v, p = np.array([0.5, 0.5, -0.5, 0.5]), np.array([0.3, 0.0, 0.9]), np.array([1.0, 2.0, 2.5])
     p = {"J": p, "mgl": 0.0}

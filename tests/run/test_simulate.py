@@ -145,6 +145,7 @@ class Spring:
         return -self.k * q
 
 
+@pytest.mark.slow
 def test_a_changed_attribute_is_compiled_again() -> None:
     """For a new and for the same system: alone, as a batch, under `jit` and in a derivative."""
     spring, ts = Spring(1.0), np.linspace(0.0, 1.0, 3)

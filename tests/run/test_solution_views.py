@@ -69,6 +69,7 @@ def test_names_with_states_of_first_order() -> None:
     np.testing.assert_allclose(sol["current"], 2.0 * np.exp(-np.asarray(TS)), rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_name_works_in_a_gradient() -> None:
     slope = jax.grad(lambda theta: swing(theta)["x2.rate"][-1])(0.4)
     both = [swing(0.4 + h)["x2.rate"][-1] for h in (1e-5, -1e-5)]
@@ -103,12 +104,14 @@ def test_the_card_of_a_notebook(batch: jm.Solution) -> None:
     assert "without values" in jax.eval_shape(swing, 0.3)._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_solution_of_many_coordinates_prints_some_of_their_names() -> None:
     model = jm.models.chain(6)
     sol = jm.simulate(model.system, *model.initial(), TS[:2], model.params, steps=jm.FixedSteps(50))
     assert repr(sol).splitlines()[0].endswith("y4 and 4 more")
 
 
+@pytest.mark.slow
 def test_of_many_events_those_that_occurred_are_printed_with_whole_names() -> None:
     slide = jm.System(lambda q, v, t, p: v @ v, coordinates=("position",))
     events = [

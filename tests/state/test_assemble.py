@@ -240,6 +240,7 @@ def test_single_precision() -> None:
     assert np.abs(levels(PENDULUM, q, v)).max() < 3e-6
 
 
+@pytest.mark.slow
 def test_the_double_pendulum_of_the_readme_goes_to_the_nearest_pose() -> None:
     """A guess from which Newton's method on the optimality conditions ends in a saddle."""
     guess = np.array([1.0, 0.0, 1.324, -0.0825])

@@ -311,6 +311,7 @@ def test_equations_of_all_kinds_have_the_same_accelerations() -> None:
     )
 
 
+@pytest.mark.slow
 def test_states_of_first_order_go_with_quasi_velocities() -> None:
     def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
         return (v[0] ** 2 + v[1] ** 2) / 2 - q[0] * q[1]
@@ -336,6 +337,7 @@ def test_states_of_first_order_go_with_quasi_velocities() -> None:
     np.testing.assert_allclose(sol.v[:, 2], expected.v[:, 2], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_assemble_keeps_invariants_and_closes_loops() -> None:
     holder = jm.Holonomic(lambda q, t, p: axis(q)[0] - 0.3, name="holder")
     system = jm.System(

@@ -134,7 +134,7 @@ def test_single_precision() -> None:
     np.testing.assert_allclose(sol.q[:, 0], exact(signal, np.asarray(ts)), atol=2e-5)
 
 
-@pytest.mark.parametrize("interpolation", ["linear", "hold"])
+@pytest.mark.parametrize("interpolation", ["linear", pytest.param("hold", marks=pytest.mark.slow)])
 def test_adaptive_steps_end_at_many_samples_in_native_code(interpolation: Any) -> None:
     """Without it a `NativeCodeWarning` is an error here."""
     tu, ts = np.linspace(0.0, 2.0, 101), np.linspace(0.0, 2.0, 33)

@@ -66,6 +66,7 @@ def test_saved_times_do_not_change_the_steps(pair: AbstractPair) -> None:
     np.testing.assert_allclose(few.q[-1], many.q[-1], rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_thousands_of_saves_are_made_by_native_code() -> None:
     """Without it a `NativeCodeWarning` is an error here."""
     ts, v = np.linspace(0.0, 1.0, 3001), jnp.outer(jnp.array([1.0, 1.1]), DOUBLE.v)

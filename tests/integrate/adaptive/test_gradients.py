@@ -43,7 +43,7 @@ def motion(flat: Any, pair: Any) -> Any:
     return (WEIGHTS * jnp.concatenate([sol.q, sol.v], axis=1)).sum()
 
 
-@pytest.fixture(scope="module", params=PAIRS)
+@pytest.fixture(scope="module", params=["5", pytest.param("8", marks=pytest.mark.slow)])
 def loss(request: pytest.FixtureRequest) -> Any:
     return lambda flat: motion(flat, PAIRS[request.param])
 

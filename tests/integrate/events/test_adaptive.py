@@ -35,6 +35,7 @@ def bouncing(height: jax.Array) -> jm.Solution:
     )
 
 
+@pytest.mark.slow
 def test_bounces_in_long_steps_and_the_same_bits_in_a_batch() -> None:
     heights = jnp.array([0.5, 1.0, 1.7])
     batch = jax.jit(jax.vmap(bouncing))(heights)

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxmech import Adaptive, Event, FixedSteps, System, Transition, compiler, simulate
 from jaxmech import parts as jp
@@ -27,6 +28,7 @@ def test_no_loop_of_a_gradient_is_left_to_xla() -> None:
     np.testing.assert_allclose(gradient.compile()(2.0), -1 / (4 * (15 / 16) ** 0.5 * 2), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_step_without_an_event_has_the_derivative_of_a_plain_one() -> None:
     """Of an arm in space, most products of a derivative are with zeros of axes and offsets."""
     bodies = [jp.spatial_body(name, **jp.slender_rod(1.0, 1.0)) for name in ("upper", "lower")]

@@ -70,9 +70,9 @@ def exact(times: np.ndarray, ts: np.ndarray) -> tuple[np.ndarray, np.ndarray, li
     "policies",
     [
         {},
-        {"steps": jm.FixedSteps(1)},
+        pytest.param({"steps": jm.FixedSteps(1)}, marks=pytest.mark.slow),
         {"steps": jm.FixedSteps(5)},
-        {"steps": jm.Adaptive()},
+        pytest.param({"steps": jm.Adaptive()}, marks=pytest.mark.slow),
         pytest.param({"steps": jm.Adaptive(), "method": jm.Rodas5P()}, marks=pytest.mark.slow),
     ],
     ids=["default", "one step", "fixed", "adaptive", "Rodas5P"],

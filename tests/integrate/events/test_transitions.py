@@ -196,6 +196,7 @@ def test_a_wheel_slips_where_friction_would_exceed_its_limit() -> None:
     np.testing.assert_allclose(sol.v[-1, 0], at.v[0, 0] + fall, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [-np.pi, -np.pi + 0.01])
 def test_a_constraint_without_a_gradient_where_it_is_inactive(start: float) -> None:
     """A Geneva drive whose crank points away from the wheel: the slot has no gradient there."""
@@ -230,6 +231,7 @@ def test_a_constraint_without_a_gradient_where_it_is_inactive(start: float) -> N
     np.testing.assert_allclose(energy, 0.005 * speed**2, rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_coordinate_without_mass_that_one_of_two_constraints_holds() -> None:
     """A mass on a cord that unwinds from a post: the point of contact has no mass, and is freed."""
 

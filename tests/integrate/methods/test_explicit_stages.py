@@ -36,6 +36,7 @@ def kept_arrays(jaxpr: Any) -> Iterator[int]:
                 yield from kept_arrays(inner)
 
 
+@pytest.mark.slow
 def test_backward_pass_of_a_large_system_keeps_sums_of_stages_only() -> None:
     kept = {}
     for links in (2, 12):

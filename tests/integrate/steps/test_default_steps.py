@@ -27,7 +27,7 @@ def per_save(sol: jm.Solution) -> np.ndarray:
     return np.round(0.1 / np.asarray(sol.step))
 
 
-@pytest.mark.parametrize("method", [RK4(), DormandPrince5()])
+@pytest.mark.parametrize("method", [RK4(), pytest.param(DormandPrince5(), marks=pytest.mark.slow)])
 def test_a_pendulum_with_few_saves(method: Any) -> None:
     run = partial(simulate, PENDULUM.system, PENDULUM.q, PENDULUM.v, TS, PENDULUM.params)
     sol, fine = run(method=method), run(method=DormandPrince5(), steps=FixedSteps(200))
@@ -141,7 +141,9 @@ def test_a_force_with_jumps_does_not_take_forever() -> None:
     assert 10 < steps.per_save < 100_000
 
 
-@pytest.mark.parametrize("steps", [None, jm.Adaptive()], ids=repr)
+@pytest.mark.parametrize(
+    "steps", [None, pytest.param(jm.Adaptive(), marks=pytest.mark.slow)], ids=repr
+)
 def test_a_mechanism_at_rest_has_no_error(steps: Any) -> None:
     """An inverted pendulum whose mass is at the origin, where all motion is round-off."""
     up = np.array([np.sin(0.7), np.cos(0.7)])
@@ -187,6 +189,7 @@ def test_a_block_that_sticks_before_it_slides() -> None:
     assert sol.integration_error < 1e-6
 
 
+@pytest.mark.slow
 def test_a_constraint_whose_release_has_no_end_keeps_the_steps_of_the_motion() -> None:
     """Without its support this body falls into a pole of its potential."""
 
