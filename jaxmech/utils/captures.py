@@ -73,8 +73,6 @@ _ABSENT = object()
 _OPEN = {"__dict__", "attrgetter", "copy", "deepcopy", "eval", "exec", "getattr", "tree"}
 _OPEN |= {"tree_flatten", "tree_leaves", "tree_map", "vars"}
 
-_TEXTS = {"__repr__", "__str__", "__format__"}
-
 Read = Callable[[], tuple[Any, ...]]
 
 

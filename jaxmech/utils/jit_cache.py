@@ -10,7 +10,6 @@ A program belongs to an object and to what its functions read besides their argu
 
 import gc
 import inspect
-import re
 from collections.abc import Callable, Hashable
 from contextvars import ContextVar
 from functools import cache, lru_cache, partial, wraps
@@ -191,22 +190,16 @@ def traced_once(method: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-# A sixth of the time of XLA's default.
-_FUSED = {"xla_backend_optimization_level": 0}
+_BRIEF: dict[str, Any] = {"xla_backend_optimization_level": 0}  # a sixth of the time of compiling
 if HAS_OLDER_EMITTERS:
-    _FUSED["xla_cpu_use_fusion_emitters"] = False
+    _BRIEF["xla_cpu_use_fusion_emitters"] = False
+# Fused operations compute an intermediate number once for each of its uses. Without optimization
+# the product in a * b + c is rounded for one use and not for another, so that the largest of
+# several numbers equals none of them, and its gradient is NaN. Without fusion, but with the
+# algebraic simplifier, the compiler of jaxlib 0.9 takes the transposed factor of a product of
+# matrices for the factor itself.
+UNOPTIMIZED = {**_BRIEF, "xla_disable_hlo_passes": "fusion,algsimp"}
 
-# For programs that compute. Fused operations compute an intermediate number once for each of its
-# uses. Without optimization the product in a * b + c is rounded for one use and not for another, so
-# that the largest of several numbers equals none of them, and its gradient is NaN.
-_UNFUSED: dict[str, Any] = {**_FUSED, "xla_disable_hlo_passes": "fusion"}
-# The same for programs with products of matrices: without fusion, but with its algebraic
-# simplifier, the CPU compiler of jaxlib 0.9 takes the transposed factor of a product for the factor
-# itself. Divisions by constants are rounded differently than in optimized programs.
-UNOPTIMIZED: dict[str, Any] = {**_FUSED, "xla_disable_hlo_passes": "fusion,algsimp"}
-
-_LOOP_OR_MATRIX_PRODUCT = re.compile(r"stablehlo\.(while|dot_general)\b")
-_PRODUCT = re.compile(r"stablehlo\.multiply\b.*f(16|32|64)>")
 _LONGEST_FRAME = 500  # lines of a program
 _FRAMES = WeakSet["_Frame"]()
 
@@ -219,42 +212,37 @@ class _Frame:
         # Another object, since JAX lowers a function once for all its uses.
         self.of_any = _Frame(partial(fn), False, is_brief) if is_finite else None
         self.optimized = jax.jit(fn)
-        self.unoptimized = jax.jit(fn, compiler_options=_UNFUSED)
-        self.fused = jax.jit(fn, compiler_options=_FUSED)
+        self.unoptimized = jax.jit(fn, compiler_options=_BRIEF if is_brief else UNOPTIMIZED)
         self.chosen: dict[Any, Callable[..., Any]] = {}  # by the kinds of the arguments
         _FRAMES.add(self)
 
     def __call__(self, **arguments: Any) -> Any:
+        # JAX accepts options of compilation for the outermost program only.
         if not is_known(arguments) or is_inside_a_program():
             return self.optimized(**arguments)
         if self.of_any is not None and not has_finite_numbers(arguments):
             return self.of_any(**arguments)
         token = FINITE_ARGUMENTS.set(self.is_finite)
         try:
-            return self._program(arguments)(**arguments)
+            leaves, structure = jax.tree.flatten(arguments)
+            kinds = structure, *map(jax.typeof, leaves)
+            if kinds not in self.chosen:
+                self.chosen[kinds] = self._choice(arguments)
+            return self.chosen[kinds](**arguments)
         finally:
             FINITE_ARGUMENTS.reset(token)
 
-    def _program(self, arguments: dict[str, Any]) -> Callable[..., Any]:
-        # JAX accepts options of compilation for the outermost program only.
+    def _choice(self, arguments: dict[str, Any]) -> Callable[..., Any]:
+        """Optimized if it is long, or has a loop or constants that are traced, else not."""
         if jax.default_backend() != "cpu":
             return self.optimized
         if self.is_brief:
-            return self.fused
-        leaves, structure = jax.tree.flatten(arguments)
-        kinds = structure, *map(jax.typeof, leaves)
-        if kinds not in self.chosen:
-            self.chosen[kinds] = self._choice(arguments)
-        return self.chosen[kinds]
-
-    def _choice(self, arguments: dict[str, Any]) -> Callable[..., Any]:
-        """Optimized if it is long or has loops, matrix products or traced constants, else not."""
+            return self.unoptimized
         if not is_known(jax.make_jaxpr(self.optimized)(**arguments).consts):
             return self.optimized
-        program = self.fused.lower(**arguments).as_text()  # used by the call that follows
-        if _LOOP_OR_MATRIX_PRODUCT.search(program) or program.count("\n") >= _LONGEST_FRAME:
-            return self.optimized
-        return self.unoptimized if _PRODUCT.search(program) else self.fused
+        text = self.unoptimized.lower(**arguments).as_text()  # used by the call that follows
+        is_long = "stablehlo.while" in text or text.count("\n") >= _LONGEST_FRAME
+        return self.optimized if is_long else self.unoptimized
 
 
 def is_inside_a_program() -> bool:
