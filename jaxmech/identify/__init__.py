@@ -51,15 +51,6 @@ from jaxmech.identify.inference.uncertainty import counted as counted
 from jaxmech.identify.optimize.gradient_descent import Descent as Descent
 from jaxmech.identify.optimize.loop import MultiStart as MultiStart
 from jaxmech.identify.optimize.trust_region import TrustRegion as TrustRegion
-from jaxmech.identify.planning.criterion import AOptimal as AOptimal
-from jaxmech.identify.planning.criterion import COptimal as COptimal
-from jaxmech.identify.planning.criterion import DOptimal as DOptimal
-from jaxmech.identify.planning.criterion import Energy as Energy
-from jaxmech.identify.planning.criterion import Peak as Peak
-from jaxmech.identify.planning.design import Design as Design
-from jaxmech.identify.planning.design import MeasurementChoice as MeasurementChoice
-from jaxmech.identify.planning.design import choose_measurements as choose_measurements
-from jaxmech.identify.planning.design import design as design
 from jaxmech.identify.posterior import Posterior as Posterior
 from jaxmech.identify.posterior import posterior as posterior
 from jaxmech.identify.problem.body_inertia import bodies_of as bodies_of
@@ -77,19 +68,14 @@ from jaxmech.identify.storage import save_fit as save_fit
 
 __all__ = [
     "AR1",
-    "AOptimal",
     "BaseParameters",
-    "COptimal",
     "Cauchy",
     "Combination",
     "Combinations",
     "CrossValidation",
-    "DOptimal",
     "Density",
     "Descent",
-    "Design",
     "Direction",
-    "Energy",
     "Estimate",
     "Fit",
     "FitComparison",
@@ -98,11 +84,9 @@ __all__ = [
     "Huber",
     "Identifiability",
     "Identifiable",
-    "MeasurementChoice",
     "MultiStart",
     "Outlier",
     "Outliers",
-    "Peak",
     "PhysicalInertia",
     "Posterior",
     "Recording",
@@ -114,10 +98,8 @@ __all__ = [
     "TrustRegion",
     "Uncertainty",
     "base_parameters",
-    "choose_measurements",
     "compare",
     "cross_validate",
-    "design",
     "fit",
     "friction_laws",
     "identifiability",
