@@ -51,8 +51,6 @@ from jaxmech.identify.inference.uncertainty import counted as counted
 from jaxmech.identify.optimize.gradient_descent import Descent as Descent
 from jaxmech.identify.optimize.loop import MultiStart as MultiStart
 from jaxmech.identify.optimize.trust_region import TrustRegion as TrustRegion
-from jaxmech.identify.posterior import Posterior as Posterior
-from jaxmech.identify.posterior import posterior as posterior
 from jaxmech.identify.problem.body_inertia import bodies_of as bodies_of
 from jaxmech.identify.problem.noise import AR1 as AR1
 from jaxmech.identify.problem.noise import NORMAL as NORMAL
@@ -88,7 +86,6 @@ __all__ = [
     "Outlier",
     "Outliers",
     "PhysicalInertia",
-    "Posterior",
     "Recording",
     "Settings",
     "Shooting",
@@ -104,7 +101,6 @@ __all__ = [
     "friction_laws",
     "identifiability",
     "load_fit",
-    "posterior",
     "read_frame",
     "read_table",
     "save_fit",
