@@ -11,7 +11,7 @@ import numpy as np
 
 import jaxmech as jm
 from experiments.recovery.mechanisms import Case
-from jaxmech.identify import AR1, Huber, Table, read_table
+from jaxmech.identify import Huber, Table, read_table
 
 FINER = 8  # steps of the simulated recording per step of the fit
 OUTLIERS = 0.01  # share of the samples
@@ -23,7 +23,7 @@ Kind = Literal["white", "outliers", "correlated"]
 OPTIONS: dict[Kind, dict[str, Any]] = {
     "white": {},
     "outliers": {"loss": Huber()},
-    "correlated": {"noise": AR1()},
+    "correlated": {},
 }
 WORDS: dict[Kind, str] = {
     "white": "",

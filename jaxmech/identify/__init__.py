@@ -52,7 +52,6 @@ from jaxmech.identify.optimize.gradient_descent import Descent as Descent
 from jaxmech.identify.optimize.loop import MultiStart as MultiStart
 from jaxmech.identify.optimize.trust_region import TrustRegion as TrustRegion
 from jaxmech.identify.problem.body_inertia import bodies_of as bodies_of
-from jaxmech.identify.problem.noise import AR1 as AR1
 from jaxmech.identify.problem.noise import NORMAL as NORMAL
 from jaxmech.identify.problem.noise import Cauchy as Cauchy
 from jaxmech.identify.problem.noise import Huber as Huber
@@ -65,7 +64,6 @@ from jaxmech.identify.storage import load_fit as load_fit
 from jaxmech.identify.storage import save_fit as save_fit
 
 __all__ = [
-    "AR1",
     "BaseParameters",
     "Cauchy",
     "Combination",

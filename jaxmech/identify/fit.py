@@ -24,7 +24,7 @@ from jaxmech.identify.problem.least_squares import (
     half_square,
     mean_square,
 )
-from jaxmech.identify.problem.noise import AR1, AbstractLoss
+from jaxmech.identify.problem.noise import AbstractLoss
 from jaxmech.identify.problem.rows import Task
 from jaxmech.identify.problem.sensor_noise import log_likelihood
 from jaxmech.identify.problem.setup import prepare
@@ -52,7 +52,6 @@ def fit(
     validation: Any = (),
     multistart: MultiStart | None = None,
     loss: AbstractLoss | None = None,
-    noise: AR1 | None = None,
     method: AbstractMethod | None = None,
     steps: AbstractSteps | None = None,
     projection: AbstractStabilization | None = Projection(),
@@ -95,7 +94,6 @@ def fit(
         multistart: random starting points, of which the best are fitted.
         loss: a robust loss, `Huber()`, `Cauchy()` or `StudentT()`, for recordings with outliers; by
             default squares.
-        noise: `AR1()` for noise that is correlated in time; by default it is independent.
         method: the integration method, as for `simulate`.
         steps: the step size policy. `per_save` of `FixedSteps` is the number of steps per interval
             between samples, by default chosen from the motion at the start, and again at the end if
@@ -135,7 +133,7 @@ def fit(
     subject = Identifiable(system, params0, observe, start, free, bounds or {}, prior or {})
     settings = Settings(
         optimizer, initial_states, horizon, multistart, method, steps, projection, formulation,
-        loss, noise,
+        loss,
     )  # fmt: skip
     return fit_identifiable(
         subject,
@@ -167,9 +165,9 @@ def fit_identifiable(
             "Argument `optimizer` must be TrustRegion(), Descent(...) or an optax "
             f"transformation, but is {settings.optimizer!r}."
         )
-    if isinstance(policy, Descent) and (settings.loss or settings.noise):
+    if isinstance(policy, Descent) and settings.loss:
         raise ValueError(
-            "Arguments `loss` and `noise` need the optimizer TrustRegion(), but it is a descent."
+            "Argument `loss` needs the optimizer TrustRegion(), but it is a descent."
         )
     _require_joints(policy, settings)
     task = prepare(subject, recordings, settings)
@@ -203,12 +201,6 @@ def _require_joints(policy: Any, settings: Settings) -> None:
             "Argument `horizon` must have a `continuity` for a descent, such as "
             f"Shooting({horizon.length:g}, continuity=1e-3): jumps vanish by TrustRegion() alone."
         )
-    if settings.noise is not None:
-        raise ValueError(
-            "Argument `noise` must be left out with `horizon`: AR1() would take the noise of "
-            "different segments for independent. Fit without `horizon` from the parameters of "
-            "a fit with it."
-        )
 
 
 def _final_loss(task: Task, solved: Solved, policy: Any, validation: Data | None) -> float:
@@ -217,7 +209,7 @@ def _final_loss(task: Task, solved: Solved, policy: Any, validation: Data | None
         return float(mean_square(task.problem, solved.y, validation))
     if isinstance(policy, Descent):  # its last loss is that of a batch, before the last step
         return float(half_square(task.problem, jnp.asarray(solved.y), task.data, solved.conditions))
-    if task.loss is not None or task.noise is not None:
+    if task.loss is not None:
         return -log_likelihood(task, solved.y, solved.conditions)
     if solved.noise is not None:  # the weights differ from fit to fit
         counts = (np.asarray(task.data.segments.weights) > 0).sum((0, 1))

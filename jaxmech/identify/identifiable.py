@@ -15,7 +15,7 @@ from jaxmech.identify.data.segments import Shooting
 from jaxmech.identify.optimize.loop import MultiStart
 from jaxmech.identify.optimize.trust_region import TrustRegion
 from jaxmech.identify.problem.least_squares import Observe
-from jaxmech.identify.problem.noise import AR1, AbstractLoss
+from jaxmech.identify.problem.noise import AbstractLoss
 from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_and_steps
 from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
 from jaxmech.state import AbstractStabilization, Projection, Start
@@ -109,13 +109,10 @@ class Settings:
     formulation: AbstractFormulation = setting(UdwadiaKalaba(), "law of motion")
 
     loss: AbstractLoss | None = setting(None, "a robust loss, against outliers")
-    noise: AR1 | None = setting(None, "noise that is correlated in time")
 
     def __post_init__(self) -> None:
         if self.loss is not None:
             require_kind("loss", self.loss, AbstractLoss, "Huber() or Cauchy()")
-        if self.noise is not None:
-            require_kind("noise", self.noise, AR1, "AR1()")
         if self.initial_states not in ("fixed", "free"):
             raise ValueError(
                 'Argument `initial_states` must be "fixed" or "free", but is '

@@ -78,7 +78,6 @@ def _noise(
         sensors=None if task.weighted else estimated(task, y, conditions).sd,
         stated=task.weighted,
         correlated=correlated,
-        correlation_times=None if task.noise is None else np.asarray(conditions.correlation_time),
         residuals=residuals,
         law=description(task),
         parameters=noise_parameters(task),

@@ -142,10 +142,8 @@ class Noise:
         sensors: estimated noise of each sensor in its unit, (d,); None with stated weights.
         correlated: whether residuals are correlated with their neighbours in time; intervals by
             recording or by block are then shown first.
-        correlation_times: correlation time of the noise of each sensor [s], (d,), with `AR1()`;
-            otherwise None.
-        residuals: residuals in units of the noise, whitened if it is `AR1()`, (T, d) for each
-            recording; NaN where nothing was measured.
+        residuals: residuals in units of the noise, (T, d) for each recording; NaN where nothing
+            was measured.
         parameters: number of estimated parameters of the noise.
         log_likelihood: logarithm of the likelihood of the measurements under this noise.
     """
@@ -154,7 +152,6 @@ class Noise:
     sensors: HostArray | None
     stated: bool
     correlated: bool = False
-    correlation_times: HostArray | None = None
     residuals: tuple[HostArray, ...] = ()
     law: str = "normal, independent"
     parameters: int = 0
@@ -171,9 +168,6 @@ class Noise:
         if self.sensors is not None:
             each = ", one for each sensor" if len(self.sensors) > 1 else ""
             words = f"{', '.join(f'{sd:.3g}' for sd in self.sensors)} (estimated{each})"
-        if self.correlation_times is not None:
-            times = ", ".join(f"{time:.3g}" for time in self.correlation_times)
-            words += f"; correlated over {times} s"
         return words
 
 
@@ -262,7 +256,7 @@ class Fit:
             self.noise.unit, np.inf if self.noise.stated else self.count - self.unknowns,
             informations=self.information.by_recording, prior=self.information.prior,
             correlated=self.noise.correlated, block_covariance=self.information.block_covariance,
-            blocks=self.information.blocks, whitened=self.noise.correlation_times is not None,
+            blocks=self.information.blocks,
         )  # fmt: skip
 
     @cached_property

@@ -10,7 +10,6 @@ import pytest
 
 from jaxmech import FixedSteps, simulate
 from jaxmech.identify import (
-    AR1,
     Density,
     Fit,
     Huber,
@@ -73,7 +72,7 @@ def test_the_density_of_stated_noise(found: Fit) -> None:
 
 def test_estimated_noise_and_other_noise_in_the_density() -> None:
     light = [replace(one, weights=None) for one in PAIR]
-    for options in ({}, {"noise": AR1()}, {"loss": Huber()}, {"loss": StudentT()}):
+    for options in ({}, {"loss": Huber()}, {"loss": StudentT()}):
         one = fitted(recordings=light, **options)
         assert one.density is not None
         y = one.density.best

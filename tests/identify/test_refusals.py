@@ -14,7 +14,7 @@ import optax
 import pytest
 
 from jaxmech import FixedSteps, System
-from jaxmech.identify import AR1, Descent, Recording, Shooting, fit
+from jaxmech.identify import Descent, Recording, Shooting, fit
 from tests.identify.swings import (
     BEGIN,
     CARTESIAN,
@@ -106,10 +106,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "descent of segments": (
         {"horizon": Shooting(0.5), "optimizer": Descent(optax.adam(1e-2))},
         "`horizon` must have a `continuity` for a descent",
-    ),
-    "correlated noise of segments": (
-        {"horizon": Shooting(0.5), "noise": AR1()},
-        "`noise` must be left out with `horizon`",
     ),
     "other validation": (
         {"validation": [replace(FIRST, observed=np.ones((61, 2)) * TIMES[:, None])]},

@@ -15,7 +15,6 @@ from jaxmech.config import InFile, OneOf
 from jaxmech.config.errors import Problem, out_of_range, refuse_all
 from jaxmech.ensemble import Cluster
 from jaxmech.identify import (
-    AR1,
     Cauchy,
     Descent,
     Huber,
@@ -110,7 +109,6 @@ Optimizer = Annotated[TrustRegion | Adam, OneOf({"trust-region": TrustRegion, "a
 Loss = Annotated[
     Huber | Cauchy | StudentT, OneOf({"huber": Huber, "cauchy": Cauchy, "student-t": StudentT})
 ]
-Noise = Annotated[AR1, OneOf({"ar1": AR1}, tag=None)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +171,6 @@ class FitStudy(Settings):
         (), 'controllers of the system, each a `Controller` in a Python file, "file.py:name"'
     )
     loss: Loss | None = setting(None, "a robust loss, against outliers")
-    noise: Noise | None = setting(None, "noise that is correlated in time")
     candidates: tuple[Candidate, ...] = setting(
         (), "models to choose from, by cross-validation on the recordings to fit"
     )

@@ -98,8 +98,7 @@ def _determined(fit: Fit) -> Iterator[str]:
 
 def _parameters(fit: Fit) -> PageTable:
     uncertainty = fit.uncertainty
-    law = "AR(1) noise" if uncertainty.whitened else "independent residuals"
-    columns = [(law, uncertainty.interval())]
+    columns = [("independent residuals", uncertainty.interval())]
     for title, interval in (
         ("by recording", uncertainty.interval_by_recording()),
         ("by block", uncertainty.interval_by_block()),
@@ -125,9 +124,6 @@ def _facts(fit: Fit) -> PageTable:
     ]
     if fit.noise.sensors is not None:
         rows.insert(1, ("size of the noise", ", ".join(f"{sd:.3g}" for sd in fit.noise.sensors)))
-    if fit.noise.correlation_times is not None:
-        times = ", ".join(f"{time:.3g} s" for time in fit.noise.correlation_times)
-        rows.append(("correlation time", times))
     rows += [
         (f"{name} at its bound", f"multiplier {x:.3g}")
         for name, x in fit.optimization.at_bound.items()

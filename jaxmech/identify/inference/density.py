@@ -7,7 +7,7 @@ bounds unless one is given, is that of y divided by |det dx/dy|.
 
 A noise sigma that is not stated has the prior 1 / sigma and is integrated out, which leaves
 (sum r^2)^(-n/2) of the n residuals r of a sensor (Box and Tiao, "Bayesian inference in statistical
-analysis", 1973, section 2.7). Correlation times, and the scale of a robust loss, are the estimates.
+analysis", 1973, section 2.7). The scale of a robust loss is the estimate.
 """
 
 from typing import Any
@@ -67,11 +67,6 @@ class Density:
         task = self._task
         seen = np.asarray(task.data.segments.weights) > 0
         r = residual * np.asarray(self._conditions.sensor_weight)[None, None]
-        if task.noise is not None:
-            neighbours = task.evaluator.neighbours
-            a = neighbours.correlation(np.asarray(self._conditions.correlation_time, float))
-            before = jnp.take_along_axis(r, neighbours.previous, axis=1)
-            r = (r - a * before) / np.sqrt(1 - a**2)
         r = jnp.where(seen, r, 0.0)
         if task.loss is not None:
             return task.loss.value(r).sum()

@@ -201,8 +201,7 @@ def misfit(
     left = share(task, made)
     return (
         f"Misfit: the residuals, {percent(left)} of the motion, are not noise: {_alike(alike)}"
-        f". {_CAUSE} Intervals that assume independent residuals are too short"
-        f"{_remedy(task)}."
+        f". {_CAUSE} Intervals that assume independent residuals are too short."
     )
 
 
@@ -272,10 +271,6 @@ def _squares(task: Task, y: np.ndarray, residuals: Sequence[HostArray]) -> tuple
     if task.loss is not None:
         squares = r.size * (NORMAL * float(np.median(np.abs(r)))) ** 2
     return squares + float((outer**2).sum()), count
-
-
-def _remedy(task: Task) -> str:
-    return "" if task.noise else "; if the model is right, fit with noise=AR1()"
 
 
 def _alike(correlated: Autocorrelation) -> str:

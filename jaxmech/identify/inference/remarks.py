@@ -223,24 +223,13 @@ def _is_motion(task: Task, solved: Solved, made: SegmentRun, unknowns: int) -> b
             * weights[mine]
             * (mean - np.asarray(s.observed)[mine])
         )
-    fitted, constant = (
-        (x**2).sum()
-        for x in (_white(task, solved, scale * made.residual), _white(task, solved, constant))
-    )
+    fitted, constant = ((x**2).sum() for x in (scale * made.residual, constant))
     count = int((weights > 0).sum())
     variance = 1.0 if task.weighted else fitted / max(count - unknowns, 1)
     if not variance > 0:
         return True
     fall = (constant - fitted) / variance
     return bool(fall > 0 and count * chdtrc(unknowns, fall) < _FALSE_ALARM)
-
-
-def _white(task: Task, solved: Solved, values: np.ndarray) -> np.ndarray:
-    times = np.asarray(solved.conditions.correlation_time, float)
-    if not times.any():
-        return values
-    neighbours = task.evaluator.neighbours
-    return neighbours.whitened(values, neighbours.correlation(times))
 
 
 def _spread(task: Task, solved: Solved, unknowns: int) -> HostArray:

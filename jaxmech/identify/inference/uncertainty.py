@@ -55,7 +55,6 @@ class Uncertainty:
     correlated: bool = False  # whether the residuals are not independent; the first comes last
     covariance_by_block: HostArray | None = None  # as if only blocks of the recordings were, (p, p)
     blocks: int = 0  # their number B; this one has B - 1 degrees of freedom
-    whitened: bool = False  # whether the first is for noise of the estimated correlation
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -190,8 +189,6 @@ class Uncertainty:
         width = max([14, *(len(name) + 2 for name in self.names)])
         white, (title, robust, note) = self.interval(), self._robust()
         law, meaning = "white noise", f"as if all residuals were independent; {self._doubt()}"
-        if self.whitened:
-            law, meaning = "AR(1) noise", "with the estimated correlation of the residuals"
         head = f"Uncertainty: {counted(count, 'parameter')}, {determined} of them determined"
         lines = [
             f"{head}; {counted(self.recordings, 'recording')}; 95 % intervals",
@@ -227,7 +224,6 @@ def uncertainty(
     correlated: bool = False,
     block_covariance: HostArray | None = None,  # without that of the prior
     blocks: int = 0,
-    whitened: bool = False,
 ) -> Uncertainty:
     """The uncertainty of a fit of p parameters to R recordings."""
     spanned = directions(names, values, information, scales=scales, tolerance=tolerance)
@@ -249,7 +245,6 @@ def uncertainty(
     by_block = None if block_covariance is None else block_covariance + covariance
     return Uncertainty(
         spanned, white, by_recording, float(degrees), len(g), correlated, by_block, blocks,
-        whitened,
     )  # fmt: skip
 
 

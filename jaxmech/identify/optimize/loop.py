@@ -129,7 +129,6 @@ def _digests(task: Task, policy: Any, validation: Any) -> dict[str, str]:
         "optimizer": (policy.batch, policy.patience, policy.seed) if descends else policy.tolerance,
         "horizon": task.hard,
         "loss": task.loss,
-        "noise": task.noise,
     }
     digests |= {name: sha256(repr(value)) for name, value in plain.items()}
     numbers = {"recordings": s, "params0": task.data.leaves, "initial_states": task.data.along,

@@ -93,8 +93,7 @@ class Conditions(eqx.Module):
     start_weight: Float[Known, "S kl"]  # of the start variables and their rates
     jump_weight: Float[Known, " nm"]  # of the jumps between segments
     sensor_weight: Float[Known, " d"]  # factors on the weights of the samples; 1 if these are given
-    sample_weight: Float[Known, "#S #T #d"]  # factors on whitened residuals, of a robust loss
-    correlation_time: Float[Known, " d"]  # of the noise of each sensor [s], 0 if it is white
+    sample_weight: Float[Known, "#S #T #d"]  # factors on residuals, of a robust loss
 
 
 class SegmentRun(eqx.Module):

@@ -21,7 +21,6 @@ chaotic motion, which is as stable backwards in some directions as forwards in o
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -36,7 +35,7 @@ from jaxmech.identify.problem.least_squares import (
     jumps,
     linearized,
 )
-from jaxmech.identify.problem.noise import AR1, AbstractLoss, Neighbours
+from jaxmech.identify.problem.noise import AbstractLoss
 
 _RANK = 1e-8  # share of the largest singular value at which a direction counts as dependent
 _EXPLODED = 1e100  # numbers above it belong to motions that have exploded
@@ -239,23 +238,14 @@ class Evaluator:
             return np.stack([one @ by_y for one, by_y in zip(by_segment, maps, strict=True)])
 
     def samples(self, y: np.ndarray, conditions: Conditions) -> tuple[np.ndarray, np.ndarray]:
-        """Residuals (S, T, d) of single samples, independent of each other, and their derivatives.
+        """Residuals (S, T, d) of single samples, and their derivatives.
 
         The latter are by what each segment depends on, (S, p + i, T, d).
         """
         made, weight = self.at(y), np.asarray(conditions.sensor_weight, float)
         values, slopes = weight * made.run.residual, weight * made.slopes.residual
-        if np.any(conditions.correlation_time):
-            a = self.neighbours.correlation(np.asarray(conditions.correlation_time, float))
-            values, slopes = (self.neighbours.whitened(x, a) for x in (values, slopes))
         root = np.asarray(conditions.sample_weight, float)
         return root * values, root[:, None] * slopes
-
-    @cached_property
-    def neighbours(self) -> Neighbours:
-        """The sample before each sample that counts."""
-        s = self.data.segments
-        return Neighbours.of(np.asarray(s.ts, float), np.asarray(s.weights, float))
 
     def outer(self, y: np.ndarray, conditions: Conditions) -> np.ndarray:
         """The residuals of the priors of parameters and initial states."""
@@ -308,13 +298,12 @@ class Task:
     evaluator: Evaluator
     chooses_steps: bool = False  # whether their number follows from the motion
     loss: AbstractLoss | None = None  # in place of the squares
-    noise: AR1 | None = None  # None if it is white
 
     @property
     def estimates_noise(self) -> bool:
         """Whether weights follow from residuals, in turns with the fit."""
         several = not self.weighted and self.data.segments.observed.shape[2] > 1
-        return several or self.loss is not None or self.noise is not None
+        return several or self.loss is not None
 
 
 def _checked(values: np.ndarray, jacobian: np.ndarray, recording: np.ndarray) -> ResidualRows:

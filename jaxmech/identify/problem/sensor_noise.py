@@ -4,13 +4,11 @@ Of n_j residuals r of a sensor j the fit takes away the trace h_j of its block o
 J (J^T J)^-1 J^T, so that sigma_j^2 = sum r^2 / (n_j - h_j) has no bias; fits with weights
 1 / sigma_j and estimates follow each other until both agree (Foerstner 1979; Koch, "Parameter
 estimation and hypothesis testing in linear models", 1999, section 3.6). With a robust loss the
-median of |r| takes the place of the sum, and each sample gets its weight; correlated noise gets its
-correlation time. All of it is estimated in the same turns.
+median of |r| takes the place of the sum, and each sample gets its weight, in the same turns.
 
-For AIC and BIC: with independent combinations r of the residuals, in units of the noise sigma, the
-likelihood is the product of exp(-rho(r)) / C / sigma, C the integral of exp(-rho), times 1 / sqrt(1
-- a^2) where these are correlated by a. A sigma that is not stated is that of the greatest
-likelihood, or the robust one.
+For AIC and BIC: with the residuals r in units of the noise sigma, the likelihood is the product of
+exp(-rho(r)) / C / sigma, C the integral of exp(-rho). A sigma that is not stated is that of the
+greatest likelihood, or the robust one.
 """
 
 from dataclasses import replace
@@ -19,15 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxmech.identify.problem.least_squares import Conditions
-from jaxmech.identify.problem.noise import NORMAL, AbstractLoss, correlation_time
+from jaxmech.identify.problem.noise import NORMAL, AbstractLoss
 from jaxmech.identify.problem.rows import Evaluator, Task
 
 _SAME = 3e-3  # relative change of a weight that makes no difference to an interval
-_SAME_TIME = 1e-2  # the same of a correlation time
 _FEWEST = 3.0  # degrees of freedom of a sensor with a noise of its own
 _EXACT = 1e-6  # share of the motion below which residuals are numerical errors
-_RIDGE = 1e-12  # of the information, where something is not determined
-_CLIPPED = 3.0  # residual, in units of the noise, to which an outlier counts in correlations
 
 
 class SensorNoise(NamedTuple):
@@ -35,7 +30,6 @@ class SensorNoise(NamedTuple):
 
     weight: np.ndarray  # factors on the weights of the samples with which it is the same, (d,)
     sd: np.ndarray  # standard deviations in the units of the sensors, (d,)
-    correlation_time: np.ndarray  # of correlated noise [s], (d,)
     sample_weight: np.ndarray  # roots of the weights of a robust loss, (S, T, d) or (1, 1, 1)
 
 
@@ -60,13 +54,9 @@ def estimated(task: Task, y: np.ndarray, conditions: Conditions) -> SensorNoise:
     s = task.data.segments
     weights, observed = np.asarray(s.weights, float), np.asarray(s.observed, float)
     degrees = (weights > 0).sum((0, 1)) - _traces(task.evaluator, y, conditions)
-    times = np.asarray(conditions.correlation_time, float)
-    if task.noise is not None:
-        times = _correlation_times(task, y, conditions, degrees)
     alone = replace(
-        conditions, correlation_time=times, sample_weight=np.ones((1, 1, 1)),
-        sensor_weight=np.ones(times.size),
-    )  # fmt: skip
+        conditions, sample_weight=np.ones((1, 1, 1)), sensor_weight=np.ones(degrees.size)
+    )
     values, _ = task.evaluator.samples(y, alone)
     sd = _sizes(task, values, degrees, motion(weights, observed))
     weight = np.asarray(conditions.sensor_weight, float)
@@ -76,11 +66,11 @@ def estimated(task: Task, y: np.ndarray, conditions: Conditions) -> SensorNoise:
     samples = np.asarray(conditions.sample_weight, float)
     if task.loss is not None:
         samples = np.sqrt(task.loss.weight(weight * values))
-    return SensorNoise(weight, sd, times, samples)
+    return SensorNoise(weight, sd, samples)
 
 
 def _sizes(task: Task, values: np.ndarray, degrees: np.ndarray, moved: np.ndarray) -> np.ndarray:
-    """The standard deviations (d,) of independent residuals (S, T, d)."""
+    """The standard deviations (d,) of residuals (S, T, d)."""
     seen = np.asarray(task.data.segments.weights) > 0
     squares = (np.where(seen, values, 0.0) ** 2).sum((0, 1))
     if task.loss is not None:
@@ -90,42 +80,6 @@ def _sizes(task: Task, values: np.ndarray, degrees: np.ndarray, moved: np.ndarra
     alone = degrees > _FEWEST
     pooled = np.sqrt((squares / moved**2).sum() / max(degrees.sum(), 1.0))
     return np.where(alone, np.sqrt(squares / np.where(alone, degrees, 1.0)), pooled * moved)
-
-
-def _correlation_times(
-    task: Task, y: np.ndarray, conditions: Conditions, degrees: np.ndarray
-) -> np.ndarray:
-    """The correlation times of the sensors [s], (d,)."""
-    evaluator, seen = task.evaluator, np.asarray(task.data.segments.weights) > 0
-    raw = replace(
-        conditions, correlation_time=np.zeros(degrees.size), sample_weight=np.ones((1, 1, 1))
-    )
-    values, slopes = evaluator.samples(y, raw)
-    now = replace(raw, correlation_time=conditions.correlation_time)
-    _, white = evaluator.samples(y, now)
-    J = evaluator.rows(y, now).jacobian
-    whole, times = J.T @ J, np.zeros(degrees.size)
-    sizes = np.sqrt(np.where(np.diag(whole) > 0, np.diag(whole), 1.0))
-    scale = sizes * sizes[:, None]
-    for j in np.flatnonzero(degrees > _FEWEST):
-        e, by_y = values[..., [j]], slopes[..., [j]]
-        if task.loss is not None:
-            limit = _CLIPPED * NORMAL * np.median(np.abs(e[seen[..., j]]))
-            e = np.clip(e, -limit, limit)
-        others = (whole - _information(evaluator, y, white[..., [j]])) / scale
-        times[j] = correlation_time(
-            evaluator.neighbours.of_sensor(int(j)), e, by_y, task.weighted,
-            others + _RIDGE * np.eye(sizes.size),
-            lambda x: _information(evaluator, y, x) / scale,
-        )  # fmt: skip
-    return times
-
-
-def _information(evaluator: Evaluator, y: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-    """J^T J by the unknowns, of derivatives (S, p + i, T, d) by what each segment depends on."""
-    flat = slopes.reshape(*slopes.shape[:2], -1)
-    parts = [(evaluator.map_of(y, k), one @ one.T) for k, one in enumerate(flat)]
-    return np.asarray(sum(by_y.T @ square @ by_y for by_y, square in parts))
 
 
 def _traces(evaluator: Evaluator, y: np.ndarray, conditions: Conditions) -> np.ndarray:
@@ -147,19 +101,16 @@ def _traces(evaluator: Evaluator, y: np.ndarray, conditions: Conditions) -> np.n
 
 def reweighted(conditions: Conditions, noise: SensorNoise) -> tuple[Conditions, bool]:
     """The conditions with the weights of estimated noise, and whether these are as before."""
-    times = np.asarray(conditions.correlation_time, float)
     before = np.asarray(conditions.sensor_weight, float), np.asarray(conditions.sample_weight)
     same = (
         np.abs(np.log(noise.weight / before[0])).max() < _SAME,
         np.abs(noise.sample_weight - before[1]).max() < _SAME,
-        np.all(np.abs(noise.correlation_time - times) <= _SAME_TIME * times),
     )
     if all(same):
         return conditions, True
     changed = replace(
-        conditions, sensor_weight=noise.weight, sample_weight=noise.sample_weight,
-        correlation_time=noise.correlation_time,
-    )  # fmt: skip
+        conditions, sensor_weight=noise.weight, sample_weight=noise.sample_weight
+    )
     return changed, False
 
 
@@ -175,17 +126,15 @@ def log_likelihood(task: Task, y: np.ndarray, conditions: Conditions) -> float:
         with np.errstate(divide="ignore", invalid="ignore"):
             sizes = np.sqrt((np.where(seen, r, 0.0) ** 2).sum((0, 1)) / counts)
             r, units = np.where(seen, r / sizes, 0.0), units / sizes
-    a = task.evaluator.neighbours.correlation(np.asarray(conditions.correlation_time, float))
     with np.errstate(divide="ignore"):
         scales = np.log(weights[seen]).sum() + counts @ np.log(units)
     losses = _value(task.loss, r[seen]).sum() + counts.sum() * _log_scale(task.loss)
-    return float(scales - losses - 0.5 * np.log1p(-(a[seen] ** 2)).sum())
+    return float(scales - losses)
 
 
 def noise_parameters(task: Task) -> int:
     """The number of parameters of the noise that are estimated."""
-    sensors = task.data.segments.observed.shape[2]
-    return sensors * ((not task.weighted) + (task.noise is not None))
+    return 0 if task.weighted else task.data.segments.observed.shape[2]
 
 
 def description(task: Task) -> str:
@@ -194,8 +143,7 @@ def description(task: Task) -> str:
     For the print of a fit, such as "normal, independent, estimated".
     """
     law = "normal" if task.loss is None else repr(task.loss)
-    times = "independent" if task.noise is None else "AR(1)"
-    return f"{law}, {times}, {'stated' if task.weighted else 'estimated'}"
+    return f"{law}, independent, {'stated' if task.weighted else 'estimated'}"
 
 
 def _value(loss: AbstractLoss | None, r: np.ndarray) -> np.ndarray:

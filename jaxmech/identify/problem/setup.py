@@ -92,7 +92,7 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     chooses = isinstance(scheme.steps, FixedSteps) and scheme.steps.per_save is None
     return Task(
         problem, data, conditions, origin, y, longest, hard, weighted, evaluator, chooses,
-        settings.loss, settings.noise,
+        settings.loss,
     )  # fmt: skip
 
 
@@ -276,7 +276,6 @@ def _conditions(
         jump_weight=_jump_weight(data.segments, states, settings.horizon, sensor_weight),
         sensor_weight=sensor_weight,
         sample_weight=np.ones((1, 1, 1) if settings.loss is None else data.segments.weights.shape),
-        correlation_time=np.zeros(sensor_weight.size),
     )
 
 
