@@ -11,8 +11,6 @@ the masses and inertias of a mechanism, by the `regressor` of its forces.
 """
 
 from jaxmech.config import TableError as TableError
-from jaxmech.identify.base_parameters import BaseParameters as BaseParameters
-from jaxmech.identify.base_parameters import base_parameters as base_parameters
 from jaxmech.identify.comparison import FitComparison as FitComparison
 from jaxmech.identify.comparison import compare as compare
 from jaxmech.identify.comparison import friction_laws as friction_laws
@@ -35,10 +33,7 @@ from jaxmech.identify.fit import fit_identifiable as fit_identifiable
 from jaxmech.identify.identifiable import Identifiable as Identifiable
 from jaxmech.identify.identifiable import Settings as Settings
 from jaxmech.identify.identifiable import subject_digests as subject_digests
-from jaxmech.identify.inference.combinations import Combination as Combination
-from jaxmech.identify.inference.combinations import Combinations as Combinations
 from jaxmech.identify.inference.density import Density as Density
-from jaxmech.identify.inference.formulas import Formula as Formula
 from jaxmech.identify.inference.identifiability import Direction as Direction
 from jaxmech.identify.inference.identifiability import FixedParameter as FixedParameter
 from jaxmech.identify.inference.identifiability import Identifiability as Identifiability
@@ -64,10 +59,7 @@ from jaxmech.identify.storage import load_fit as load_fit
 from jaxmech.identify.storage import save_fit as save_fit
 
 __all__ = [
-    "BaseParameters",
     "Cauchy",
-    "Combination",
-    "Combinations",
     "CrossValidation",
     "Density",
     "Descent",
@@ -76,7 +68,6 @@ __all__ = [
     "Fit",
     "FitComparison",
     "FixedParameter",
-    "Formula",
     "Huber",
     "Identifiability",
     "Identifiable",
@@ -92,7 +83,6 @@ __all__ = [
     "TableError",
     "TrustRegion",
     "Uncertainty",
-    "base_parameters",
     "compare",
     "cross_validate",
     "fit",

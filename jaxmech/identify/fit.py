@@ -166,9 +166,7 @@ def fit_identifiable(
             f"transformation, but is {settings.optimizer!r}."
         )
     if isinstance(policy, Descent) and settings.loss:
-        raise ValueError(
-            "Argument `loss` needs the optimizer TrustRegion(), but it is a descent."
-        )
+        raise ValueError("Argument `loss` needs the optimizer TrustRegion(), but it is a descent.")
     _require_joints(policy, settings)
     task = prepare(subject, recordings, settings)
     params = jax.tree.unflatten(task.problem.layout.structure, task.data.leaves)

@@ -5,12 +5,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.identify.base_parameters import BaseParameters, base_of
-from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import SegmentOrigin, segments
 from jaxmech.identify.inference.density import Density
@@ -43,7 +40,6 @@ def result_of(task: Task, solved: Solved, others: Sequence[Recording], params0: 
     size, standard = _standard(task, solved, count - unknowns)
     related = correlated(task, made, standard) is not None
     values, information = _information(task, solved, unknowns, correlated=related)
-    nearby, base = partial(_nearby, task, solved), partial(_base, task, made, params)
     grows = may_grow(task, task.evaluator.at(solved.y))
     return Fit(
         params=params,
@@ -62,7 +58,7 @@ def result_of(task: Task, solved: Solved, others: Sequence[Recording], params0: 
         integration_error=solved.integration_error,
         notes=tuple(remarks(task, solved, made, standard, unknowns)),
         horizon=partial(horizon_warning, task, made, params) if grows else None,
-        point=Point(problem.layout, z, data.leaves, nearby, base),
+        point=Point(problem.layout, z, data.leaves),
         density=Density(task, solved),
         bounds=problem.layout.bounds(data.leaves),
         priors=_priors(solved),
@@ -137,27 +133,6 @@ def _from_start(task: Task, z: np.ndarray, u: np.ndarray, train: Predicted) -> P
     # of the same shape as in the fit, so that nothing is compiled anew
     made = task.evaluator.at(np.concatenate([z, np.zeros(u.size)])).run
     return replace(train, values=task.origin.gathered(made.predicted))
-
-
-def _nearby(task: Task, solved: Solved) -> tuple[Any, Any]:
-    """Values and information at parameters a few percent away, which are not round."""
-    size = task.problem.layout.size
-    moved = np.random.default_rng(0).uniform(-0.03, 0.03, size)
-    moved = np.concatenate([solved.y[:size] + moved, solved.y[size:]])
-    found = normal(task, moved, solved.conditions)
-    return found["values"], found["information"]
-
-
-def _base(task: Task, made: SegmentRun, params: Params) -> BaseParameters | None:
-    """The base parameters of a mechanism, near the start of the first recording."""
-    if not jax.config.read("jax_enable_x64"):
-        return None
-    system, first = task.problem.system, task.origin.recordings[0]
-    q = np.asarray(made.begin)[0, : system.n]
-    try:
-        return base_of(system, q, float(first.ts[0]), with_inputs(params, first.inputs))
-    except ValueError:  # a start from which loops cannot be moved
-        return None
 
 
 def _starts(task: Task, u: np.ndarray, made: SegmentRun) -> tuple[Any, ...]:

@@ -11,12 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.identify.base_parameters import BaseParameters
 from jaxmech.identify.card import fit_as_html, fit_as_text
 from jaxmech.identify.data.recording import Recording
-from jaxmech.identify.inference.combinations import Combination
 from jaxmech.identify.inference.density import Density
-from jaxmech.identify.inference.identifiability import Identifiability, identifiability, with_groups
+from jaxmech.identify.inference.identifiability import Identifiability, identifiability
 from jaxmech.identify.inference.misfit import Outliers, outliers
 from jaxmech.identify.inference.uncertainty import Uncertainty, uncertainty
 from jaxmech.identify.problem.parameters import ParameterLayout
@@ -42,8 +40,6 @@ class Point(NamedTuple):
     layout: ParameterLayout
     z: Array | np.ndarray  # free numbers, (p,)
     leaves: tuple[Array, ...]  # of the parameters that the fit began with
-    nearby: Callable[[], tuple[HostArray, HostArray]]  # values and information a few percent away
-    base: Callable[[], BaseParameters | None] = lambda: None  # those of a mechanism
 
     def slope(self, fn: Callable[[Params], Any]) -> tuple[HostArray, HostArray]:
         """The value (...) of fn(params), and its derivatives by the fitted numbers, (..., p)."""
@@ -55,14 +51,6 @@ class Point(NamedTuple):
         by_z, values = jax.jacrev(value, has_aux=True)(jnp.asarray(self.z))
         T = np.asarray(jax.jacfwd(self.layout.numbers)(self.z, self.leaves))
         return np.asarray(values), np.linalg.solve(T.T, np.asarray(by_z).T).T
-
-    def groups(self) -> list[Combination]:
-        """The base parameters of a mechanism; empty for other systems."""
-        base = self.base()
-        if base is None:
-            return []
-        values, slopes = self.slope(base.values)
-        return list(map(Combination, base.formulas, values.tolist(), slopes, base.units))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -277,15 +265,8 @@ class Fit:
 
     @cached_property
     def identifiability(self) -> Identifiability:
-        """Find the numbers, and combinations of them, that the recordings determine."""
-        known = self.names, self.values, self.information.total, self.noise.unit
-        result = identifiability(*known)
-        if not result.undetermined or self.point is None:
-            return result
-        # at a second point formulas that hold by accident of round values are found out
-        also = (self.point.nearby(),)
-        result = identifiability(*known, also=also)
-        return with_groups(result, self.point.groups())
+        """Which numbers the recordings determine, and which changes leave all residuals alike."""
+        return identifiability(self.names, self.values, self.information.total, self.noise.unit)
 
     def log_density(self, unknowns: Any) -> Array:
         """The logarithm of the posterior density, but for a constant: that of `density`.

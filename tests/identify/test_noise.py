@@ -22,7 +22,7 @@ from jaxmech.identify import (
     load_fit,
     save_fit,
 )
-from jaxmech.identify.inference.normal_equations import block_times, correlation_length
+from jaxmech.identify.inference.normal_equations import block_times
 from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, swings
 
 LOSSES = (Huber(), Cauchy(), StudentT())

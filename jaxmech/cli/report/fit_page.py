@@ -77,9 +77,7 @@ def _determined(fit: Fit) -> Iterator[str]:
     result = fit.identifiability
     if not known.all():
         yield f"The recordings do not determine {', '.join(compress(fit.names, ~known))}."
-        if result.undetermined:
-            listed = str(result.combinations)
-            yield f"{listed[:1].upper()}{listed[1:]}."
+        yield from (f"{direction}." for direction in result.exact)
         if result.to_fix:
             yield f"All are determined once {', '.join(result.to_fix)} come from elsewhere."
     else:

@@ -6,19 +6,13 @@ the noise: only the latter are cured by more data of the same kind.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import compress
+from dataclasses import dataclass
+from itertools import combinations, compress
+from math import comb
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from jaxmech.identify.inference.combinations import (
-    Combination,
-    Combinations,
-    combinations,
-    sharpened,
-)
-from jaxmech.identify.inference.formulas import circuits, independent, is_simple, tidy
 from jaxmech.identify.inference.information import (
     Directions,
     directions,
@@ -82,8 +76,6 @@ class Identifiability:
     noise: float  # standard deviation of the weighted residuals
     exact: tuple[Direction, ...]  # changes without effect on the residuals, of few parameters each
     weak: tuple[Direction, ...]  # changes with a relative standard error above `weak_above`
-    combinations: Combinations  # formulas that are determined though their parameters are not
-    groups: tuple[Combination, ...] = ()  # base parameters of a mechanism that are, or their ratios
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -148,7 +140,6 @@ class Identifiability:
         lines = [("not determined", ", ".join(self.undetermined) or "none")]
         lines += [("no effect", line) for line in _without_effect(self.exact)]
         lines += [("weak", str(direction)) for direction in self.weak]
-        lines += [("determined", line) for line in _formulas(self)]
         lines += [("fixing", line) for line in _gains(self)]
         lines += [("remedy", line) for line in _remedies(self)]
         head += f", condition {self.condition:.2g}"
@@ -162,7 +153,6 @@ def identifiability(
     noise: float | int,
     *,
     weak_above: float | int = 1.0,  # relative standard error from which a direction is weak
-    also: Sequence[tuple[ArrayLike, ArrayLike]] = (),  # values, information at other points
     scales: ArrayLike | None = None,
     tolerance: float | None = None,
 ) -> Identifiability:
@@ -171,24 +161,17 @@ def identifiability(
     Example:
         >>> m, a, I = 1.7, 0.3, 0.05  # a pendulum on a balance determines m a and m a^2 + I only
         >>> J = np.array([[a, m, 0.0], [a**2, 2 * m * a, 1.0]])
-        >>> print(identifiability(["m", "a", "I"], [m, a, I], J.T @ J, noise=1e-3).combinations)
-        of m, a, I only m a and m a^2 + I are determined
+        >>> print(identifiability(["m", "a", "I"], [m, a, I], J.T @ J, noise=1e-3).exact[0])
+        m +0.327 %, a -0.327 %, I +1 % leaves every residual unchanged
     """
-    points = ((values, information), *also)
-    center, *nearby = (
-        directions(names, v, H, scales=scales, tolerance=tolerance) for v, H in points
-    )
+    center = directions(names, values, information, scales=scales, tolerance=tolerance)
     require_noise(noise)
-    elsewhere = [(neighbor.values, neighbor.null_space) for neighbor in nearby]
-    formulas = combinations(center.names, center.values, center.null_space, also=elsewhere)
     relative = center.null_space / center.scales[:, None]
-    best = sharpened(formulas.formulas, center.values, lambda g: _determined(center, 1.0, g)[1])
     return Identifiability(
         directions=center,
         noise=float(noise),
-        exact=tuple(Direction(center.names, _readable(z), np.inf) for z in circuits(relative).T),
+        exact=tuple(Direction(center.names, _readable(z), np.inf) for z in _circuits(relative).T),
         weak=tuple(_weak_directions(center, noise, weak_above)),
-        combinations=replace(formulas, formulas=best),
     )
 
 
@@ -204,13 +187,13 @@ def _weak_directions(
     errors = noise / np.sqrt(np.maximum(eigenvalues, np.finfo(H.dtype).tiny))
     for error, z in zip(errors, (basis @ vectors).T, strict=True):
         if error > threshold:
-            changes = _readable(tidy(z, 1e-12))
+            changes = _readable(_tidy(z, 1e-12))
             yield Direction(directions.names, changes, float(error / np.linalg.norm(changes)))
 
 
 def _readable(z: HostArray) -> HostArray:
     """A `tidy` vector in multiples of its smallest component, where these are small integers."""
-    return z / np.abs(z[z != 0]).min() if is_simple(z) else z
+    return z / np.abs(z[z != 0]).min() if _is_simple(z) else z
 
 
 def _determined(directions: Directions, noise: float, gradient: HostArray) -> tuple[bool, float]:
@@ -229,18 +212,6 @@ def _without_effect(exact: Sequence[Direction]) -> Iterator[str]:
     for direction in exact:
         if len(alone) < 2 or direction not in alone:
             yield str(direction)
-
-
-def _formulas(result: Identifiability) -> Iterator[str]:
-    values, determined = result.directions.values, result.combinations
-    for group in result.groups:
-        _, error = result.determined(group.gradient)
-        yield f"{group.formula} = {group.value:.5g} +- {error:.2g} {group.unit}".rstrip()
-    for formula in determined.formulas:
-        _, error = result.determined(formula.gradient(values))
-        yield f"{formula} = {formula(values):.5g} +- {error:.2g}"
-    if determined.missing and (determined.formulas or result.groups):
-        yield f"{determined.missing} more without a short formula"
 
 
 def _gains(result: Identifiability) -> Iterator[str]:
@@ -273,43 +244,74 @@ def _remedies(result: Identifiability) -> Iterator[str]:
         yield f"{advice}, or give it a prior: prior={{{fix[0]!r}: (mean, sd)}}"
     elif fix:
         advice = f"{len(fix)} numbers must come from elsewhere: fix for instance {', '.join(fix)}"
-        yield f"{advice}, or give them priors, or fit the combinations above instead"
+        yield f"{advice}, or give them priors"
     elif result.weak:
         yield "recordings with more motion, less noise, or a prior on one parameter of each"
 
 
-_NEW = 1e-5  # share of a gradient that must be new for a combination to be shown
+_NEGLIGIBLE = 1e-9  # share of a null vector up to which a component counts as round-off
+_MOST = 5000  # subsets to be tried
 
 
-def with_groups(result: Identifiability, groups: Sequence[Combination]) -> Identifiability:
-    """The same result, with those groups that are determined, and further formulas after them.
+def _circuits(null_space: HostArray) -> HostArray:
+    """A basis (p, r) of the space of independent columns (p, r), each vector as sparse as possible.
 
     Example:
-        >>> from jaxmech.identify.inference.identifiability import identifiability
-        >>> J = np.array([[2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-        >>> result = identifiability(["m", "I", "c"], [1.0, 3.0, 2.0], J.T @ J, noise=1e-3)
-        >>> whole = Combination("I + 2 m", 5.0, J[0], "kg m^2")
-        >>> [group.formula for group in with_groups(result, [whole]).groups]
-        ['I + 2 m']
+        >>> _circuits(np.array([[1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])) + 0.0
+        array([[0., 1.],
+               [1., 0.],
+               [0., 1.]])
     """
-    affected, values = ~result.directions.determined, result.directions.values
+    p, r = null_space.shape
+    if not r:
+        return null_space
+    basis = np.linalg.qr(null_space / np.linalg.norm(null_space, axis=0))[0]
+    rows = [k for k in range(p) if np.abs(basis[k]).max() > _NEGLIGIBLE]
+    vectors = []
+    # A vector of an r-dimensional space that is zero in r - 1 given entries is unique in general,
+    # so all choices of entries are tried (the vectors are the circuits of the matroid of the rows;
+    # Oxley, Matroid Theory, 2011, section 1.1). Where they are too many, one elimination serves.
+    if comb(len(rows), r - 1) <= _MOST:
+        for zero in combinations(rows, r - 1):
+            _, s, vt = np.linalg.svd(basis[list(zero)])
+            if np.all(s > 1e-6):
+                vectors.append(_tidy(basis @ vt[-1]))
+    else:
+        from scipy.linalg import qr  # slow to import, and seldom needed
 
-    def relative(group: Combination) -> HostArray:
-        return (group.gradient * result.directions.scales)[affected]
+        pivots = qr(basis.T, pivoting=True, mode="economic")[2][:r]
+        vectors = [_tidy(z) for z in (basis @ np.linalg.inv(basis[pivots])).T]
+    # few parameters first, then simple ratios, then the first parameters
+    vectors.sort(key=lambda z: (np.count_nonzero(z), not _is_simple(z), (z == 0).tolist()))
+    return np.transpose(_independent(vectors, r))
 
-    def determined(candidates: Sequence[Combination]) -> list[Combination]:
-        return [group for group in candidates if result.determined(group.gradient)[0]]
 
-    concerned = [group for group in groups if np.any(relative(group) != 0)]
-    known = determined(concerned)
-    sized = [group for group in concerned if group.value]
-    if sized and not known:
-        known = determined([group.over(sized[0]) for group in concerned if group is not sized[0]])
-    search = result.combinations
-    formulas = [Combination(str(f), f(values), f.gradient(values), "") for f in search.formulas]
-    count = len(formulas) + search.missing
-    chosen = independent([*known, *formulas], relative, count, least=_NEW)
-    rest = [f for f, group in zip(search.formulas, formulas, strict=True) if group in chosen]
-    search = replace(search, formulas=tuple(rest), missing=count - len(chosen))
-    shown = tuple(group for group in known if group in chosen)
-    return replace(result, combinations=search, groups=shown)
+def _is_simple(z: HostArray) -> bool:
+    """Whether the nonzero numbers are multiples of the smallest by integers up to 9."""
+    z = z / np.abs(z[z != 0]).min()
+    return bool(np.all(np.abs(z - z.round()) < 1e-6) and np.abs(z).max() < 9.5)
+
+
+def _tidy(z: HostArray, negligible: float = _NEGLIGIBLE) -> HostArray:
+    """The vector without round-off, its largest component 1 or -1, its first positive."""
+    z = np.where(np.abs(z) > negligible * np.abs(z).max(), z, 0.0)
+    z = z / np.abs(z).max()
+    return z * np.sign(z[np.flatnonzero(z)[0]])
+
+
+def _independent(candidates: Sequence[HostArray], count: int) -> list[HostArray]:
+    """The first `count` that have a share of 1e-6 beyond the span of those before."""
+    chosen: list[HostArray] = []
+    span: list[HostArray] = []
+    for z in candidates if count else ():
+        unit = z / np.linalg.norm(z)
+        rows = np.reshape(span, (-1, unit.size))
+        residue = unit - rows.T @ (rows @ unit)
+        # twice is enough for orthogonality to round-off
+        residue = residue - rows.T @ (rows @ residue)
+        if (length := np.linalg.norm(residue)) > 1e-6:
+            chosen.append(z)
+            span.append(residue / length)
+        if len(chosen) == count:
+            break
+    return chosen

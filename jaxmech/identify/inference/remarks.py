@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.identify.base_parameters import impossible
 from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import Segments
@@ -28,6 +27,7 @@ from jaxmech.identify.inference.misfit import (
 )
 from jaxmech.identify.inference.normal_equations import normal
 from jaxmech.identify.optimize.loop import Solved
+from jaxmech.identify.problem.body_inertia import impossible
 from jaxmech.identify.problem.least_squares import Linearized, SegmentRun
 from jaxmech.identify.problem.rows import Task
 from jaxmech.identify.problem.steps import is_too_coarse, largest_shift, needed_steps

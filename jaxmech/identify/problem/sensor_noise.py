@@ -108,9 +108,7 @@ def reweighted(conditions: Conditions, noise: SensorNoise) -> tuple[Conditions, 
     )
     if all(same):
         return conditions, True
-    changed = replace(
-        conditions, sensor_weight=noise.weight, sample_weight=noise.sample_weight
-    )
+    changed = replace(conditions, sensor_weight=noise.weight, sample_weight=noise.sample_weight)
     return changed, False
 
 
