@@ -14,11 +14,10 @@ import jaxmech as jm
 from experiments.measured_pendulum import double, single, triple
 from experiments.measured_pendulum.__main__ import main
 from experiments.measured_pendulum.convergence import ends
-from experiments.measured_pendulum.study import PENDULUMS, of_authors
-from jaxmech.cli.fit.build import subjects
+from experiments.measured_pendulum.study import LAWS, PENDULUMS, of_authors
+from jaxmech.cli.fit.build import model
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.config.toml import read
-from jaxmech.identify import Settings
 from jaxmech.identify.data.table import read_table
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
@@ -33,6 +32,7 @@ PUBLISHED = {
 
 SHORT = """
 model = "{model}:single"
+model_options = {{ law = "viscous" }}
 initial_states = "fixed"
 
 [data]
@@ -46,18 +46,6 @@ stride = 2
 [steps]
 per_save = 1
 max_step = 5e-3
-
-[choice]
-folds = 2
-rule = "minimum"
-
-[[candidates]]
-name = "viscous"
-model_options = {{ law = "viscous" }}
-
-[[candidates]]
-name = "coulomb+drag"
-model_options = {{ law = "coulomb+drag" }}
 """
 
 
@@ -93,7 +81,7 @@ def config(tmp_path: Path) -> Path:
 def test_the_study_finds_the_law_and_compares_both_coordinates(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(config, tmp_path / "run")
+    main(config, tmp_path / "run", laws=("viscous", "coulomb+drag"), folds=2)
     errors = json.loads((tmp_path / "run" / "errors.json").read_text(encoding="utf-8"))
     for part, count in (("train", 4), ("validation", 1)):
         found = {who: np.array(errors[who][part]) for who in ("published", "angles", "bodies")}
@@ -116,7 +104,7 @@ def test_measured_laws_converge() -> None:
         pytest.skip(f"the recordings {data.file} are missing")
     laws = {law: single.rig(law).subject for law in ("viscous", "lifting+drag", "stribeck+drag")}
     recordings = read_table(replace(data, start_sd=None), CONFIGS).train
-    settings = Settings(steps=jm.FixedSteps(1, max_step=4e-3))
+    settings = {"steps": jm.FixedSteps(1, max_step=4e-3)}
     found = {(end.law, end.initial_states): end for end in ends(laws, recordings, settings)}
     assert all(end.converged for end in found.values())
     # the smallest errors in all runs so far
@@ -127,14 +115,14 @@ def test_measured_laws_converge() -> None:
 @pytest.mark.parametrize("name", PENDULUMS)
 def test_the_configurations_are_in_order(name: str) -> None:
     file = CONFIGS / f"measured_pendulum_{name}.toml"
-    found = subjects(read(file, FitStudy), CONFIGS)
-    rig = PENDULUMS[name].rig
-    assert list(found.by_name) == [one.name for one in read(file, FitStudy).candidates]
-    for law, subject in found.by_name.items():
-        assert tuple(subject.free) == tuple(rig(law).subject.free)
-        assert subject.bounds == rig(law).subject.bounds
-        low = [subject.bounds[one][0] for one in subject.free if one in subject.bounds]
-        assert low == pytest.approx([max(bound, 0.0) for bound in low])
+    study = read(file, FitStudy)
+    assert study.model_options["law"] in LAWS[name]
+    subject = model(study, CONFIGS).subject
+    expected = PENDULUMS[name].rig(study.model_options["law"]).subject
+    assert tuple(subject.free) == tuple(expected.free)
+    assert subject.bounds == expected.bounds
+    low = [subject.bounds[one][0] for one in subject.free if one in subject.bounds]
+    assert low == pytest.approx([max(bound, 0.0) for bound in low])
 
 
 @ALL

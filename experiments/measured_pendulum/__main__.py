@@ -6,11 +6,12 @@ For example configs/measured_pendulum_double.toml, which is a configuration of `
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 
 from experiments.measured_pendulum import charts
-from experiments.measured_pendulum.study import Comparison, run, table
+from experiments.measured_pendulum.study import Comparison, laws, run, table
 from jaxmech.cli.fit.run import FitError, as_text
 from jaxmech.config.errors import StudyError
 from jaxmech.config.frames import TableError
@@ -19,15 +20,15 @@ from jaxmech.config.toml import ConfigError, located
 from jaxmech.plot.panels import styled
 
 
-def main(config: Path, out: Path | None = None) -> None:
+def main(config: Path, out: Path | None = None, **options: Any) -> None:
     """Run the study of a configuration file and write the run folder."""
     out = Path("runs") / config.stem if out is None else out
     out.mkdir(parents=True, exist_ok=True)
     try:
-        found = run(config, out, progress=sys.stderr.isatty())
+        found = run(config, out, progress=sys.stderr.isatty(), **options)
     except StudyError as error:
         raise located(error, config) from error
-    print(as_text(found.outcomes["angles"]), table(found), sep="\n\n")
+    print(laws(found), as_text(found.outcomes["angles"]), table(found), sep="\n\n")
     print(f"\nWritten to {out}/: angles/, bodies/, {', '.join(write(found, out))}")
 
 
@@ -40,7 +41,7 @@ def write(found: Comparison, out: Path) -> list[str]:
     (out / "errors.json").write_text(json.dumps(errors, indent=1) + "\n", encoding="utf-8")
     (out / "errors.md").write_text(table(found) + "\n", encoding="utf-8")
     with styled():
-        charts.laws(found.laws).figure.savefig(out / "laws.png")
+        charts.laws(found).figure.savefig(out / "laws.png")
         charts.errors(found).figure.savefig(out / "errors.png")
     return ["errors.json", "errors.md", "laws.png", "errors.png"]
 

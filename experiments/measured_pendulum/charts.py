@@ -4,22 +4,20 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.measured_pendulum.study import MRAD, Comparison
-from jaxmech.identify.cross_validation import CrossValidation
+from experiments.measured_pendulum.study import MRAD, Comparison, rms
 from jaxmech.plot.panels import BLUE, GREY, ORANGE
 
 
-def laws(found: CrossValidation, ax: Axes | None = None) -> Axes:
+def laws(found: Comparison, ax: Axes | None = None) -> Axes:
     """Plot the held-out error of every fold by law, and their mean; the selected law in colour."""
     if ax is None:
-        size = (8, 0.4 * len(found.names) + 1.4)
+        size = (8, 0.4 * len(found.held_out) + 1.4)
         ax = plt.subplots(figsize=size, layout="constrained")[1]
-    rows = zip(found.names, found.by_fold, found.scores, strict=True)
-    for row, (name, folds, mean) in enumerate(rows):
+    for row, (name, folds) in enumerate(found.held_out.items()):
         color = ORANGE if name == found.chosen else BLUE
         ax.plot(MRAD * folds, np.full(len(folds), row), "o", color=color, alpha=0.4)
-        ax.plot(MRAD * mean, row, "|", color=color, markersize=18, markeredgewidth=2.5)
-    ax.set_yticks(range(len(found.names)), found.names)
+        ax.plot(MRAD * rms(folds), row, "|", color=color, markersize=18, markeredgewidth=2.5)
+    ax.set_yticks(range(len(found.held_out)), list(found.held_out))
     ax.set_xscale("log")
     ax.invert_yaxis()
     ax.set(xlabel="RMS error of held-out segments from their first sample [mrad]")

@@ -9,15 +9,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import jax
 
-from experiments.measured_pendulum.study import MRAD, PENDULUMS
+from experiments.measured_pendulum.study import LAWS, MRAD, PENDULUMS
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.config.frames import TableError
 from jaxmech.config.toml import ConfigError, read
-from jaxmech.identify import Fit, Identifiable, Recording, Settings, read_table
-from jaxmech.identify.fit import fit_identifiable
+from jaxmech.identify import Fit, Identifiable, Recording, fit, read_table
 from jaxmech.identify.identifiable import InitialStates
 
 STATES: tuple[InitialStates, ...] = ("fixed", "free")
@@ -37,13 +37,13 @@ class End:
 
 
 def ends(
-    laws: Mapping[str, Identifiable], recordings: tuple[Recording, ...], settings: Settings
+    laws: Mapping[str, Identifiable], recordings: tuple[Recording, ...], settings: Mapping[str, Any]
 ) -> Iterator[End]:
     """Fit the laws one after the other, with the settings, but each kind of initial states."""
     for name, subject in laws.items():
         for states in STATES:
-            options = replace(settings, initial_states=states)
-            yield _end(name, states, fit_identifiable(subject, recordings, options))
+            found = fit(subject, recordings, initial_states=states, **settings)
+            yield _end(name, states, found)
 
 
 def _end(law: str, states: InitialStates, found: Fit) -> End:
@@ -64,9 +64,9 @@ def row(end: End) -> str:
 def main(config: Path) -> int:
     """Print the table, and return the exit code."""
     study = read(config, FitStudy)
-    pendulum = PENDULUMS[study.model.rpartition(":")[2]]
-    laws = {one.name: pendulum.rig(one.model_options["law"]).subject for one in study.candidates}
-    settings = Settings(optimizer=study.optimizer, steps=study.steps)
+    name = study.model.rpartition(":")[2]
+    laws = {law: PENDULUMS[name].rig(law).subject for law in LAWS[name]}
+    settings = {"optimizer": study.optimizer, "steps": study.steps}
     # recorded starts get no weight beside samples of unknown noise
     recordings = read_table(replace(study.data, start_sd=None), config.parent).train
     print("| law | initial states | unknowns | RMS error [mrad] | evaluations | converged |")

@@ -25,11 +25,11 @@ import numpy as np
 import jaxmech as jm
 from experiments.measured_pendulum import double, single, triple
 from experiments.measured_pendulum.rig import COORDINATES, Coordinates
+from jaxmech.cli.fit.build import settings
 from jaxmech.cli.fit.run import Outcome, run_fit
-from jaxmech.cli.fit.study import Candidate, FitStudy
+from jaxmech.cli.fit.study import FitStudy
 from jaxmech.config.toml import read
 from jaxmech.identify import Recording
-from jaxmech.identify.cross_validation import CrossValidation
 from jaxmech.identify.data.table import Recordings, read_table
 from jaxmech.identify.identifiable import Identifiable
 
@@ -40,45 +40,79 @@ MRAD = 1e3
 Errors = Mapping[str, np.ndarray]  # RMS error of each segment [rad], by "train" and "validation"
 
 
+FOLDS = 5
+_MORE = ("coulomb+air+drag", "lifting+air+drag")
+_ALL = (
+    "viscous", "viscous+drag", "coulomb+viscous", "coulomb+drag", "coulomb+viscous+drag",
+    "lifting+viscous", "lifting+drag", "lifting+viscous+drag", "stribeck+viscous", "stribeck+drag",
+)  # fmt: skip
+LAWS = {"single": _ALL, "double": _ALL + _MORE, "triple": (*_ALL[:4], *_MORE)}
+
+
 @dataclass(frozen=True, eq=False)
 class Comparison:
     """The results of the study."""
 
     pendulum: str  # "single", "double" or "triple"
-    laws: CrossValidation
+    held_out: Mapping[str, np.ndarray]  # RMS error of each fold by law, of segments not fitted
     outcomes: Mapping[Coordinates, Outcome]  # of the fits with the chosen law
     errors: Mapping[str, Errors]  # of the "published" estimate and of the fits, from all samples
 
+    @property
+    def chosen(self) -> str:
+        """The law with the smallest error."""
+        return chosen_of(self.held_out)
 
-def run(config: Path, out: Path, progress: bool = False) -> Comparison:
+
+def chosen_of(held_out: Mapping[str, np.ndarray]) -> str:
+    return min(held_out, key=lambda law: rms(held_out[law]))
+
+
+def run(
+    config: Path, out: Path, progress: bool = False, laws: Sequence[str] = (), folds: int = FOLDS
+) -> Comparison:
     """Choose a law, fit it in both coordinates, and compare with the published estimate.
 
-    `config` is a configuration of `jaxmech fit` with the friction laws as candidates; the run
-    folders of the fits are made in `out`.
+    `config` is a configuration of `jaxmech fit`; the run folders of the fits are made in `out`.
     """
     study = read(config, FitStudy)
     pendulum = study.model.rpartition(":")[2]
-    whole = read_table(replace(study.data, stride=1), config.parent)
-    found = run_fit(study, out / "angles", folder=config.parent, progress=progress)
-    assert found.comparison is not None
-    chosen = next(one for one in study.candidates if one.name == found.comparison.chosen)
-    bodies = in_bodies(study, chosen)
-    outcomes: dict[Coordinates, Outcome] = {
-        "angles": found,
-        "bodies": run_fit(bodies, out / "bodies", folder=config.parent, progress=progress),
+    recordings = read_table(study.data, config.parent).train
+    held_out = {
+        law: cross_validated(PENDULUMS[pendulum].rig(law).subject, recordings, study, folds)
+        for law in laws or LAWS[pendulum]
     }
+    law, outcomes = chosen_of(held_out), dict[Coordinates, Outcome]()
+    for kind in COORDINATES:
+        options = {**study.model_options, "law": law, "coordinates": kind}
+        outcomes[kind] = run_fit(
+            replace(study, model_options=options), out / kind, folder=config.parent,
+            progress=progress,
+        )  # fmt: skip
+    whole = read_table(replace(study.data, stride=1), config.parent)
     with np.load(config.parent / study.data.file) as file:
         errors = {"published": of_authors(pendulum, file["published_estimate"], whole)}
     for kind in COORDINATES:
-        subject = PENDULUMS[pendulum].rig(chosen.model_options["law"], kind).subject
+        subject = PENDULUMS[pendulum].rig(law, kind).subject
         errors[kind] = errors_of(subject, outcomes[kind].fit.params, whole)
-    return Comparison(pendulum, found.comparison, outcomes, errors)
+    return Comparison(pendulum, held_out, outcomes, errors)
 
 
-def in_bodies(study: FitStudy, law: Candidate) -> FitStudy:
-    """Make the study with one law, in Cartesian coordinates."""
-    options = {**study.model_options, **law.model_options, "coordinates": "bodies"}
-    return replace(study, candidates=(), choice=None, model_options=options)
+def cross_validated(
+    subject: Identifiable, recordings: Sequence[Recording], study: FitStudy, folds: int = FOLDS
+) -> np.ndarray:
+    """The RMS error of segments that were not fitted, for each fold of neighbours in time."""
+    fold_of = np.sort(np.arange(len(recordings)) % folds)
+    errors = []
+    for fold in range(folds):
+        found = jm.fit(
+            subject,
+            [one for one, k in zip(recordings, fold_of, strict=True) if k != fold],
+            validation=[one for one, k in zip(recordings, fold_of, strict=True) if k == fold],
+            **vars(settings(study)),
+        )
+        errors.append(rms(found.validation_errors))
+    return np.array(errors)
 
 
 def of_authors(pendulum: str, estimate: np.ndarray, recordings: Recordings) -> Errors:
@@ -90,7 +124,7 @@ def of_authors(pendulum: str, estimate: np.ndarray, recordings: Recordings) -> E
 
 def errors_of(subject: Identifiable, params: Any, recordings: Recordings) -> Errors:
     return {
-        part: np.array([_rms(p - one.observed) for p, one in zip(made, segments, strict=True)])
+        part: np.array([rms(p - one.observed) for p, one in zip(made, segments, strict=True)])
         for part, segments in recordings._asdict().items()
         for made in [predicted(subject, params, segments)]
     }
@@ -113,6 +147,14 @@ def predicted(
     return [values[: len(one.ts)] for values, one in zip(made, segments, strict=True)]
 
 
+def laws(comparison: Comparison) -> str:
+    """Format the errors of the held-out segments by law, in Markdown."""
+    lines = ["| law | error of the held-out segments [mrad] |", "|---|---|"]
+    for law, errors in comparison.held_out.items():
+        lines.append(f"| {law} | {MRAD * rms(errors):.2f} |")
+    return "\n".join([*lines, "", f"{comparison.chosen} has the smallest error"])
+
+
 def table(comparison: Comparison) -> str:
     """Format the RMS error of every segment from its first sample, in Markdown."""
     return "\n".join(_table(comparison))
@@ -131,5 +173,5 @@ def _cell(values: np.ndarray) -> str:
     return f"{MRAD * values.mean():.2f} ({each})"
 
 
-def _rms(residuals: np.ndarray) -> float:
+def rms(residuals: np.ndarray) -> float:
     return float(np.sqrt(np.nanmean(residuals**2)))

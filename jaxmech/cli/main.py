@@ -274,14 +274,12 @@ def failure(
 
 
 @app.command
-def fit(
-    config: Config, /, *, out: Out = None, data: Path | None = None, cluster: Where = None
-) -> int:
-    """Fit the parameters of a model to recordings in a .npz or .csv file.
+def fit(config: Config, /, *, out: Out = None, data: Path | None = None) -> int:
+    """Fit the parameters of a model to recordings in a .npz, .csv or .parquet file.
 
-    With candidates, cross-validation within the fitted recordings chooses one of them; the
-    validation recordings are used for the report alone. The run folder holds `report.md`,
-    `report.txt`, `fit.npz`, `config.toml`, `environment.json` and `pictures/`.
+    The validation recordings are used for the report alone. The run folder holds `report.md`,
+    `report.txt`, `fit.npz`, `config.toml`, `environment.json` and `pictures/`; a finished fit is
+    only shown again.
 
     An example of a configuration:
 
@@ -313,13 +311,10 @@ def fit(
     study = read(config, FitStudy, lambda table: name_problems(table, config.parent))
     if data:
         study = replace(study, data=replace(study.data, file=str(data.resolve())))
-    study = replace(study, cluster=_cluster_of(study.cluster, cluster))
     out, start = out or Path("runs") / config.stem, time.perf_counter()
     try:
         with _located(config):
-            outcome = run_fit(
-                study, out, folder=config.parent, progress=sys.stderr.isatty(), tell=tell
-            )
+            outcome = run_fit(study, out, folder=config.parent, progress=sys.stderr.isatty())
     except FitError as error:
         raise InputError(f"{config}: {error}") from error
     print(as_text(outcome))

@@ -225,6 +225,7 @@ def _functions(
 _TOLD = {
     "jaxmech_sha256": "the source files of jaxmech differ",
     "data_sha256": "the measurements differ",
+    "model_sha256": "the model file has changed",
 }
 
 

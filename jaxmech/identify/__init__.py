@@ -11,13 +11,6 @@ the masses and inertias of a mechanism, by the `regressor` of its forces.
 """
 
 from jaxmech.config import TableError as TableError
-from jaxmech.identify.comparison import FitComparison as FitComparison
-from jaxmech.identify.comparison import compare as compare
-from jaxmech.identify.comparison import friction_laws as friction_laws
-from jaxmech.identify.cross_validation import CrossValidation as CrossValidation
-from jaxmech.identify.cross_validation import Rule as Rule
-from jaxmech.identify.cross_validation import Score as Score
-from jaxmech.identify.cross_validation import cross_validate as cross_validate
 from jaxmech.identify.data.inputs import signal_rows as signal_rows
 from jaxmech.identify.data.recording import Recording as Recording
 from jaxmech.identify.data.segments import Shooting as Shooting
@@ -29,10 +22,8 @@ from jaxmech.identify.data.table import Table as Table
 from jaxmech.identify.data.table import read_frame as read_frame
 from jaxmech.identify.data.table import read_table as read_table
 from jaxmech.identify.fit import fit as fit
-from jaxmech.identify.fit import fit_identifiable as fit_identifiable
 from jaxmech.identify.identifiable import Identifiable as Identifiable
 from jaxmech.identify.identifiable import Settings as Settings
-from jaxmech.identify.identifiable import subject_digests as subject_digests
 from jaxmech.identify.inference.density import Density as Density
 from jaxmech.identify.inference.identifiability import Direction as Direction
 from jaxmech.identify.inference.identifiability import FixedParameter as FixedParameter
@@ -60,13 +51,11 @@ from jaxmech.identify.storage import save_fit as save_fit
 
 __all__ = [
     "Cauchy",
-    "CrossValidation",
     "Density",
     "Descent",
     "Direction",
     "Estimate",
     "Fit",
-    "FitComparison",
     "FixedParameter",
     "Huber",
     "Identifiability",
@@ -83,10 +72,7 @@ __all__ = [
     "TableError",
     "TrustRegion",
     "Uncertainty",
-    "compare",
-    "cross_validate",
     "fit",
-    "friction_laws",
     "identifiability",
     "load_fit",
     "read_frame",

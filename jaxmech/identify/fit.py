@@ -1,8 +1,6 @@
 """`fit`: parameters of a system from recordings of its motion."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,7 +10,7 @@ import optax
 
 from jaxmech.identify.data.recording import Recording, named, require_same_sensors
 from jaxmech.identify.data.segments import Shooting
-from jaxmech.identify.identifiable import Identifiable, InitialStates, MapLike, Optimizer, Settings
+from jaxmech.identify.identifiable import Identifiable, InitialStates, Optimizer, Settings
 from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.optimize.loop import MultiStart, Solved, solve, starting_points
 from jaxmech.identify.optimize.trust_region import TrustRegion
@@ -37,7 +35,7 @@ from jaxmech.system import Params, Subject
 
 
 def fit(
-    system: Subject,
+    system: Subject | Identifiable,
     recordings: Any,
     params0: Params = None,
     *,
@@ -56,9 +54,7 @@ def fit(
     steps: AbstractSteps | None = None,
     projection: AbstractStabilization | None = Projection(),
     formulation: AbstractFormulation = UdwadiaKalaba(),
-    folder: Any = None,
     progress: bool = False,
-    workers: MapLike = map,
 ) -> Fit:
     """Fit parameters so that the simulated motion matches the recorded one as closely as possible.
 
@@ -66,7 +62,9 @@ def fit(
     derivatives through the whole simulation, constraints and projection included.
 
     Args:
-        system: the system, with n coordinates; or a model, a mechanism or a robot.
+        system: the system, with n coordinates; or a model, a mechanism or a robot; or an
+            `Identifiable`, in which it stands together with `params0`, `observe`, `start`, `free`,
+            `bounds` and `prior`.
         recordings: a `Recording`, or a sequence of recordings of any lengths with the same sensors.
         params0: initial values of the parameters, a pytree of numbers such as a dictionary; by
             default those of the model, mechanism or robot.
@@ -101,12 +99,7 @@ def fit(
             `max_steps` of `Adaptive` applies to each recording, or segment with a `horizon`.
         projection: stabilization against drift, as for `simulate`.
         formulation: law of motion.
-        folder: a folder in which the state of the fit is saved after each step, so that the same
-            call resumes it.
         progress: whether to show the loss.
-        workers: a function like `map` with which the fits from the points of `multistart` are
-            computed, such as the `map` of `jaxmech.ensemble.cluster_tasks`; by default they run one
-            after the other in this process.
 
     Returns:
         A `Fit`.
@@ -130,33 +123,13 @@ def fit(
         >>> print(found.params["g"].round(6))
         9.81
     """
-    subject = Identifiable(system, params0, observe, start, free, bounds or {}, prior or {})
+    subject = system
+    if not isinstance(system, Identifiable):
+        subject = Identifiable(system, params0, observe, start, free, bounds or {}, prior or {})
     settings = Settings(
         optimizer, initial_states, horizon, multistart, method, steps, projection, formulation,
         loss,
     )  # fmt: skip
-    return fit_identifiable(
-        subject,
-        recordings,
-        settings,
-        validation=validation,
-        folder=folder,
-        progress=progress,
-        workers=workers,
-    )
-
-
-def fit_identifiable(
-    subject: Identifiable,
-    recordings: Any,
-    settings: Settings = Settings(),
-    *,
-    validation: Any = (),
-    folder: Any = None,
-    progress: bool = False,
-    workers: MapLike = map,
-) -> Fit:
-    """Run `fit` with its subject in one object and its settings in another."""
     policy = settings.optimizer
     if isinstance(policy, optax.GradientTransformation):
         policy = Descent(policy)
@@ -175,16 +148,13 @@ def fit_identifiable(
         require_same_sensors((*task.origin.recordings, *others))
     for recording in others:
         consistent_start(task.problem, params, recording, free=settings.initial_states == "free")
-    validation = _validation(policy, task, others)
-    multistart = settings.multistart
+    deciding = _deciding(policy, task, others)
     tasks = starting_points(task, multistart) if multistart else [task]
-    several = folder is not None and len(tasks) > 1
-    folders = [Path(folder) / f"start-{k}" if several else folder for k in range(len(tasks))]
-    one = partial(solve, policy=policy, validation=validation, progress=progress)
-    solutions = workers(one, list(zip(tasks, folders, strict=True)))
-    pairs = zip(tasks, solutions, strict=True)
-    ends = [(with_steps(task, solved.per_save), solved) for task, solved in pairs]
-    losses = [_final_loss(*end, policy, validation) for end in ends] if len(ends) > 1 else [0.0]
+    ends = []
+    for task in tasks:
+        solved = solve(task, policy, deciding, progress)
+        ends.append((with_steps(task, solved.per_save), solved))
+    losses = [_final_loss(*end, policy, deciding) for end in ends] if len(ends) > 1 else [0.0]
     task, solved = ends[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))]
     return result_of(task, solved, others, subject.params)
 
@@ -215,7 +185,7 @@ def _final_loss(task: Task, solved: Solved, policy: Any, validation: Data | None
     return solved.history[-1]
 
 
-def _validation(policy: Any, task: Task, others: Sequence[Recording]) -> Data | None:
+def _deciding(policy: Any, task: Task, others: Sequence[Recording]) -> Data | None:
     """The validation recordings that decide when a descent stops, if any do."""
     if not isinstance(policy, Descent):
         return None

@@ -1,16 +1,9 @@
 """`Identifiable`, the subject of a fit, and `Settings`, its settings."""
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import jax
-import numpy as np
-
-from jaxmech.config import digest, system_digests
-from jaxmech.identify.data.inputs import with_inputs
-from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import Shooting
 from jaxmech.identify.optimize.loop import MultiStart
 from jaxmech.identify.optimize.trust_region import TrustRegion
@@ -26,12 +19,11 @@ from jaxmech.utils.traces import first_equal
 
 InitialStates = Literal["fixed", "free"]
 Optimizer = TrustRegion | Any  # or Descent, or an optax transformation
-MapLike = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # results in order
 
 
 @dataclass(frozen=True, eq=False)
 class Identifiable:
-    """A system, its unknown parameters, and its sensors: the subject of `jaxmech fit`.
+    """A system, its unknown parameters, and its sensors, in the place of the system in `fit`.
 
     Its arguments are the arguments of `fit` with the same names; `params` are the initial values of
     the parameters, which `fit` calls `params0`.
@@ -66,22 +58,6 @@ class Identifiable:
         if self.observe is not None and system.sampling is not None:
             observe = system.sampling.reading(self.observe)
             object.__setattr__(self, "observe", observe)
-
-
-def subject_digests(subject: Identifiable, recording: Recording) -> dict[str, str]:
-    """Digests of everything in a subject that a fit depends on."""
-    system, params = subject.system, with_inputs(subject.params, recording.inputs)
-    found = system_digests(system, params)
-    if subject.observe is not None:
-        q, v = np.zeros(system.n), np.zeros(system.n_velocities)
-        found["observe"] = digest(subject.observe, q, v, 0.0, params)
-    if subject.start is not None:
-        starts = [np.atleast_2d(x)[0] for x in (recording.q0, recording.v0)]
-        found["start"] = digest(subject.start, *starts, params)
-    leaves = map(np.asarray, jax.tree.leaves(subject.params))
-    values = [(x.shape, x.tolist()) for x in leaves]
-    said = repr((values, subject.free, subject.bounds, subject.prior))
-    return found | {"values, bounds and priors": hashlib.sha256(said.encode()).hexdigest()}
 
 
 @dataclass(frozen=True, eq=False)

@@ -282,15 +282,17 @@ class Fit:
         return self.density.log_density(jnp.asarray(unknowns))
 
     @cached_property
-    def _beyond(self) -> str:
-        return self.horizon() if self.horizon else ""
+    def of_horizon(self) -> tuple[str, ...]:
+        """The warning that the horizon is too long for gradients, or none; needs a simulation."""
+        text = self.horizon() if self.horizon else ""
+        return (text,) if text else ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Reasons to distrust the fit, each with a remedy."""
         open_ = ", ".join(compress(self.names, ~self.uncertainty.determined))
         message = f"The recordings do not determine {open_}: `identifiability` says what they do."
-        return (*self.notes, *filter(None, (open_ and message, self._beyond)))
+        return (*self.notes, *self.of_horizon, *([message] if open_ else []))
 
     @property
     def data_notes(self) -> tuple[str, ...]:

@@ -15,17 +15,16 @@ from matplotlib.figure import Figure
 
 from jaxmech import FixedSteps, Signal, simulate
 from jaxmech.cli.fit import run as fit_run
-from jaxmech.cli.fit.build import settings, subjects
+from jaxmech.cli.fit.build import model, settings
 from jaxmech.cli.fit.run import Outcome, as_markdown
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.cli.main import main
 from jaxmech.config.errors import Problem, StudyError
 from jaxmech.config.load import load
-from jaxmech.config.toml import key_descriptions, key_lines, read
+from jaxmech.config.toml import key_descriptions, key_lines
 from jaxmech.config.validate import structure
 from jaxmech.ensemble import plain
-from jaxmech.identify import Descent, Fit, MultiStart, Recording, Shooting, cross_validation
-from jaxmech.identify.optimize.loop import Checkpoint
+from jaxmech.identify import Descent, Fit, MultiStart, Recording, Shooting
 from jaxmech.identify.result import Information, Predicted
 from jaxmech.identify.storage import load_fit, made_up
 from jaxmech.integrate import DormandPrince5
@@ -116,7 +115,6 @@ def test_the_example_finds_the_truth(done) -> None:
         assert low < TRUTH[name] < high
     assert [one.name for one in fit.validation.recordings] == ["5", "6"]
     assert 0.8 < fit.noise.size < 1.2
-    assert "* viscous and dry" in done.out
     assert "report and pictures in" in done.out
 
 
@@ -167,13 +165,11 @@ def test_a_file_with_an_input(tmp_path) -> None:
 def test_what_is_in_the_run_folder(done) -> None:
     run = done.folder / "run"
     assert {p.name for p in run.iterdir() if p.name[0] != "."} == {
-        "config.toml", "environment.json", "fit.npz", "model.py", "pictures", "progress",
-        "report.md", "report.txt", "seal.json",
+        "config.toml", "environment.json", "fit.npz", "model.py", "pictures", "report.md",
+        "report.txt",
     }  # fmt: skip
     assert done.out.startswith((run / "report.txt").read_text())
     report = (run / "report.md").read_text()
-    assert "| **viscous and dry** | 3 |" in report
-    assert "Rule: one-standard-error; viscous and dry has the smallest error" in report
     fit = load_fit(run / "fit.npz")
     for name, value in zip(fit.names, fit.values, strict=True):
         assert f"| {name} | {value:.6g} | " in report
@@ -189,26 +185,23 @@ def test_the_resolved_configuration_is_a_configuration(done) -> None:
     study = structure(tomllib.loads(text), FitStudy)
     assert plain(study) == tomllib.loads(text)
     assert study.model == "model.py:pendulum"
-    assert study.choice is not None
-    assert study.choice.rule == "one-standard-error"
 
 
 @pytest.mark.slow
 def test_a_finished_run_is_only_shown_again(done, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(cross_validation, "fit_identifiable", None)
-    monkeypatch.setattr(fit_run, "fit_identifiable", None)
+    monkeypatch.setattr(fit_run, "fit", None)
     config = str(done.folder / "fit_pendulum.toml")
     assert main(["fit", config, "--out", str(done.folder / "run")]) == 0
     assert capsys.readouterr().out.startswith((done.folder / "run" / "report.txt").read_text())
 
 
 def test_another_configuration_needs_another_folder(done, tmp_path, capsys) -> None:
-    folder = copied(tmp_path, ("folds = 4", "folds = 2"))
+    folder = copied(tmp_path, ("per_save = 1", "per_save = 2"))
     shutil.copytree(done.folder / "run", folder / "run")
     data = ["--data", str(done.folder / "fit_pendulum.csv")]
     arguments = ["fit", str(folder / "fit_pendulum.toml"), "--out", str(folder / "run"), *data]
     assert main(arguments) == 2
-    assert "`choice.folds` is 4 there and 2 here" in capsys.readouterr().err
+    assert "`steps.per_save` is 1 there and 2 here" in capsys.readouterr().err
     copied(tmp_path)
     csv = done.folder / "fit_pendulum.csv"
     text = csv.read_text()
@@ -220,44 +213,18 @@ def test_another_configuration_needs_another_folder(done, tmp_path, capsys) -> N
     assert "the measurements differ" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_an_interrupted_fit_continues(done, monkeypatch, capsys) -> None:
-    parted = done.folder / "parted"
-    shutil.copytree(done.folder / "run", parted)
-    shutil.rmtree(parted / "progress" / "fit")
-    (parted / "fit.npz").unlink()
-    save = Checkpoint.save
-
-    def stopped(self, kept) -> None:
-        save(self, kept)
-        if len(kept.history) == 2:
-            raise KeyboardInterrupt
-
-    config = done.folder / "fit_pendulum.toml"
-    arguments = ["fit", str(config), "--out", str(parted)]
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "save", stopped)
-        assert main(arguments) == 130
-    assert not (parted / "fit.npz").exists()
-    assert main(arguments) == 0
-    whole, again = (load_fit(folder / "fit.npz") for folder in (done.folder / "run", parted))
-    np.testing.assert_allclose(again.values, whole.values, rtol=1e-12)
-    assert again.optimization.history[:2] == whole.optimization.history[:2]
-    assert len(again.optimization.history) == len(whole.optimization.history)
-
-
 def test_the_report_says_what_was_converted() -> None:
     fit = made_up()
     recordings = tuple(
         replace(one, notes=["x [mm] was converted to m"]) for one in fit.train.recordings
     )
     fit = replace(fit, train=replace(fit.train, recordings=recordings))
-    shown = as_markdown(Outcome("a fit", fit, None, ()), ())
+    shown = as_markdown(Outcome("a fit", fit, ()), ())
     assert "\nx [mm] was converted to m.\n" in shown
 
 
 def test_what_counts_as_success() -> None:
-    outcome = Outcome("a fit", made_up(), None, ())
+    outcome = Outcome("a fit", made_up(), ())
     assert outcome.succeeded
     early = replace(made_up().optimization, converged=False)
     assert not replace(outcome, fit=replace(made_up(), optimization=early)).succeeded
@@ -273,19 +240,14 @@ def test_what_counts_as_success() -> None:
         ('["5", "6"]', '["5", "7"]', "toml:15: data.validation names '7', which is not a record"),
         ('time = "t [s]"\n', "", "fit_pendulum.csv:1: when were the samples taken? Name the col"),
         ("noise_sd = 0.002", "noise_sd = 0", "toml:16: data.noise_sd must be positive"),
-        ('{ law = "viscous" }', "{ lew = 1 }", "toml:25: candidates[0].model_options.lew is not"),
-        ('name = "viscous"', 'free = ["viscos"]', "toml:23: candidates[0].name must be given"),
-        ('law = "both" }', 'law = "both" }\nfree = ["grav"]', "toml:30: candidates[1].free names"),
-        ("pendulum.py:pendulum", "pendulum.py:pend", "toml:6: model is not an attribute in"),
-        ("pendulum.py:pendulum", "pendulum.py:LAWS", "toml:6: model must name an Identifiable"),
-        ("folds = 4", "folds = 1", "toml:32: choice.folds must be at least 2, but is 1"),
-        ("folds = 4", "folds = 9", "toml: Argument `folds` must lie between 2 and the number of"),
-        ("[choice]", "[parameters.bounds]\ngravity = [9, inf]\n[choice]", "toml: Candidate visc"),
-        ("folds = 4", "[optimizer]\nname = 'adm'", "toml:33: optimizer.name is not a known name"),
-        ("[choice]", "[parameters]\nfree = ['dri']\n[choice]", "toml:32: parameters.free names"),
-        ("[choice]", "[parameters.start]\ndri = 1\n[choice]", "toml:32: parameters.start.dri is"),
-        ("[choice]", "[parameters.start]\ndry = [1, 2]\n[choice]", "dry must be a number, but is"),
-        ("[choice]", 'start = { dri = "a" }\n[choice]', "toml:31: candidates[1].start.dri is not"),
+        ('{ law = "both" }', "{ lew = 1 }", "toml:6: model_options.lew is not"),
+        ("pendulum.py:pendulum", "pendulum.py:pend", "toml:5: model is not an attribute in"),
+        ("pendulum.py:pendulum", "pendulum.py:LAWS", "toml:5: model must name an Identifiable"),
+        ("[steps]", "[parameters.bounds]\ngravity = [9, inf]\n[steps]", "toml: Argument `params0`"),
+        ("[steps]", "[optimizer]\nname = 'adm'\n[steps]", "toml:20: optimizer.name is not a known"),
+        ("[steps]", "[parameters]\nfree = ['dri']\n[steps]", "toml:20: parameters.free names"),
+        ("[steps]", "[parameters.start]\ndri = 1\n[steps]", "toml:20: parameters.start.dri is"),
+        ("[steps]", "[parameters.start]\ndry = [1, 2]\n[steps]", "dry must be a number, but is"),
         ("max_step = 0.02", "max_step = -1", "toml:21: steps.max_step must be a positive time"),
         ("max_step = 0.02", "max_stepp = 1", "toml:21: steps.max_stepp is not a known key"),
         ("per_save = 1", "steps = {}", "toml:20: steps.steps is not a known key"),
@@ -307,7 +269,7 @@ def test_bad_input_is_one_line(tmp_path, capsys, old, new, message) -> None:
 
 def test_all_problems_at_once(tmp_path, capsys) -> None:
     more = "[horizon]\nlength = 0\n[parameters.start]\ndri = 1"
-    folder = copied(tmp_path, ("noise_sd = 0.002", "noise = 1"), ("folds = 4", more))
+    folder = copied(tmp_path, ("noise_sd = 0.002", "noise = 1"), ("max_step = 0.02", more))
     assert main(["fit", str(folder / "fit_pendulum.toml")]) == 2
     lines = capsys.readouterr().err.splitlines()
     said = "data.noise is not", "horizon.length must", "start.dri is not a parameter of the model"
@@ -352,8 +314,6 @@ def test_a_configuration_with_everything() -> None:
         ("refine = 2", "refine = 9", ("multistart.refine", "must be at most `count`")),
         ("rate = 0.1", "rate = 0", ("optimizer.rate", "must be positive")),
         ("rate = 0.1", "speed = 0", ("optimizer.speed", "is not a known key")),
-        ("refine = 2", "[choice]\nfolds = 3", ("choice", "without [[candidates]]")),
-        ("refine = 2", "[[candidates]]\nname='a'", ("candidates", "must be several")),
     ],
 )
 def test_invalid_configurations(old, new, problem) -> None:
@@ -374,7 +334,6 @@ def test_every_key_is_explained() -> None:
                     explained(inside)
 
     explained(FitStudy)
-    assert "[[candidates]]" in text
 
 
 def test_lines_of_tables_in_a_list() -> None:
@@ -389,34 +348,22 @@ def test_help_shows_the_schema(capsys) -> None:
         main(["fit", "--help"])
     assert exit_.value.code == 0
     shown = capsys.readouterr().out
-    assert "continue" in shown or "go on" in shown
-    assert "[[candidates]]" in shown
+    assert "only shown again" in shown
     assert "trust-region" in shown
 
 
 def test_a_model_of_the_catalogue_needs_no_file(tmp_path) -> None:
     text = 'model = "pendulum"\n[data]\nfile = "d.npz"\nobserved = [0, 1]\n[parameters]\nfree = '
     study = structure(tomllib.loads(f'{text}["g"]\nstart = {{ g = 9.0 }}'), FitStudy)
-    (subject,) = subjects(study, tmp_path).by_name.values()
+    subject = model(study, tmp_path).subject
     assert subject.free == ("g",)
     assert float(subject.params["g"]) == 9.0
     with pytest.raises(StudyError) as caught:
-        subjects(structure(tomllib.loads(f'{text}["G"]'), FitStudy), tmp_path)
+        model(structure(tomllib.loads(f'{text}["G"]'), FitStudy), tmp_path)
     (problem,) = caught.value.problems
     assert problem == Problem(
         ("parameters", "free"), "names 'G', which is not a parameter; Known: g, l, m"
     )
-
-
-def test_settings_of_another_candidate_are_accepted(tmp_path) -> None:
-    said = "[parameters]\nfree = ['dry', 'gravity']\nbounds.dry = [0, 5]\nstart.dry = 2\n[choice]"
-    folder = copied(tmp_path, ("[choice]", said))
-    study = read(folder / "fit_pendulum.toml", FitStudy)
-    viscous, both = subjects(study, folder).by_name.values()
-    assert (viscous.free, viscous.bounds) == (("gravity",), {"gravity": (0, None)})
-    assert both.free == ("dry", "gravity")
-    assert both.bounds["dry"] == (0, 5)
-    assert both.params["dry"] == 2.0
 
 
 def test_pictures_show_what_they_should() -> None:
@@ -486,42 +433,31 @@ def test_correlations_as_numbers_and_what_is_not_determined() -> None:
     assert "-0.50" in [text.get_text() for text in ax.texts]
 
 
-@pytest.mark.slow
-def test_damage_to_a_fit_is_reported_and_repaired(done, tmp_path, capsys) -> None:
-    out = done.folder / "damaged"
+def test_pictures_that_cannot_be_drawn() -> None:
+    with pytest.raises(ValueError, match="`recording` must be a number from 0 to 0, but is 1"):
+        fit_over_data(made_up(), 1)
+    with pytest.raises(ValueError, match="`validation` must be False"):
+        residuals(made_up(), validation=True)
+    with pytest.raises(ValueError, match="`by_recording` must be False"):
+        correlation(made_up(), by_recording=True)
+
+
+def test_a_damaged_fit_and_an_edited_model_are_refused(done, tmp_path, capsys) -> None:
+    out, file = tmp_path / "damaged", done.folder / "fit_pendulum.py"
     shutil.copytree(done.folder / "run", out)
     arguments = ["fit", str(done.folder / "fit_pendulum.toml"), "--out", str(out)]
-    whole = load_fit(out / "fit.npz")
+    text = file.read_text()
+    try:
+        file.write_text(text.replace("jnp.cos(q[0])", "jnp.cos(1.01 * q[0])"))
+        assert main([*arguments, "--data", str(done.folder / "fit_pendulum.csv")]) == 2
+    finally:
+        file.write_text(text)
+    assert "the model file has changed" in capsys.readouterr().err
     data = bytearray((out / "fit.npz").read_bytes())
     data[len(data) // 2] ^= 1
     (out / "fit.npz").write_bytes(data)
     assert main(["report", str(out)]) == 2
-    assert "is damaged: fit.npz was changed" in capsys.readouterr().err
-    assert main(arguments) == 0
-    assert f"jaxmech: {out} was damaged: fit.npz; to be computed again" in capsys.readouterr().err
-    np.testing.assert_allclose(load_fit(out / "fit.npz").values, whole.values, rtol=1e-12)
-    config = (out / "config.toml").read_text()
-    (out / "config.toml").write_text(config.replace("folds = 4", "folds = 3"))
-    assert main(arguments) == 2
-    assert "was damaged: config.toml was changed. Restore it" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_an_edited_model_of_a_fit_is_refused(done, capsys) -> None:
-    out, file = done.folder / "run", done.folder / "fit_pendulum.py"
-    arguments = ["fit", str(done.folder / "fit_pendulum.toml"), "--out", str(out)]
-    text = file.read_text()
-    try:
-        file.write_text(text + "\n# a remark\n")
-        assert main(arguments) == 0
-        file.write_text(edited := text.replace("jnp.cos(q[0])", "jnp.cos(1.01 * q[0])"))
-        assert edited != text
-        assert main(arguments) == 2
-    finally:
-        file.write_text(text)
-    assert "the model differs in lagrangian of viscous, lagrangian of viscous and dry" in (
-        capsys.readouterr().err
-    )
+    assert "but is damaged or another file" in capsys.readouterr().err
 
 
 def test_the_page_about_a_fit(done, capsys) -> None:

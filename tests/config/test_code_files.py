@@ -11,7 +11,7 @@ def test_only_named_python_files_are_meant() -> None:
     data = {
         "model": "pendulum",
         "observe": {"y": "a/y.py:y", "z": {"function": "z.py:z"}},
-        "candidates": [{"model": "y.py:y"}],
+        "series": [{"model": "y.py:y"}],
         "text": ["python:y", "no.py", "see y.py: it"],
     }
     found = python_files(data, Path("there"))

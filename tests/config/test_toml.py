@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jaxmech import FixedSteps
-from jaxmech.cli.fit.build import subjects
+from jaxmech.cli.fit.build import model
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.config.load import load
 from jaxmech.config.schema import POLICIES
@@ -260,4 +260,4 @@ def test_the_studies_of_the_project_are_valid(path: Path) -> None:
 @pytest.mark.parametrize("path", FITS, ids=lambda path: path.stem)
 def test_the_fits_of_the_project_are_valid(path: Path) -> None:
     study = read(path, FitStudy)
-    assert len(subjects(study, path.parent).by_name) == max(1, len(study.candidates))
+    assert model(study, path.parent).subject.params

@@ -1,15 +1,13 @@
 """`fit` by the trust region: exact without noise, with correct intervals with noise."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from jaxmech import FixedSteps, System
-from jaxmech.identify import Fit, Recording, TrustRegion, fit
-from jaxmech.identify.optimize.loop import CheckpointError
+from jaxmech import FixedSteps
+from jaxmech.identify import Fit, Recording, fit
 from tests.identify.swings import (
     BEGIN,
     CARTESIAN,
@@ -129,88 +127,6 @@ def test_functions_of_the_parameters(found: Fit) -> None:
     np.testing.assert_allclose(ratio.standard_error, sd, rtol=1e-9)
     total = found.function(lambda p: p["c"] + p["l"])
     np.testing.assert_allclose(total.standard_error, np.sqrt(covariance.sum()), rtol=1e-9)
-
-
-@pytest.mark.slow
-def test_a_fit_continues_where_it_stopped(
-    recordings: list[Recording], found: Fit, tmp_path: Path
-) -> None:
-    begun = swing_fit(recordings, folder=tmp_path, optimizer=TrustRegion(evaluations=2))
-    assert not begun.converged
-    assert any("Not converged" in text for text in begun.warnings)
-    resumed = swing_fit(recordings, folder=tmp_path)
-    assert resumed.converged
-    assert (
-        resumed.optimization.history[: len(begun.optimization.history)]
-        == begun.optimization.history
-    )
-    np.testing.assert_allclose(resumed.values, found.values, rtol=1e-6)
-    again = swing_fit(recordings, folder=tmp_path)
-    np.testing.assert_allclose(again.values, found.values, rtol=1e-7)
-
-
-def test_the_folder_of_another_fit_is_refused(recordings: list[Recording], tmp_path: Path) -> None:
-    swing_fit(recordings, folder=tmp_path)
-    with pytest.raises(CheckpointError, match="holds another fit, which differs in recordings"):
-        swing_fit(recordings[::-1], folder=tmp_path)
-
-
-def _dragged(factor: float, *, heavy: bool = False) -> System:
-    """The pendulum with its friction times a factor, of functions that are new at every call."""
-
-    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
-        whole = SWING.lagrangian(q, v, t, p)
-        return whole + 1e-3 * v[0] ** 2 if heavy else whole
-
-    def force(q: Any, v: Any, t: Any, p: Any) -> Any:
-        return -factor * p["c"] * v
-
-    return System(lagrangian, force=force, coordinates=("theta",))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("changes", "what"),
-    [
-        ({"system": _dragged(2.0)}, "the force of the system"),
-        ({"system": _dragged(1.0, heavy=True)}, "the lagrangian of the system"),
-        ({"observe": lambda q, v, t, p: 1.001 * q}, "observe"),
-        ({"optimizer": TrustRegion(2, 1e-4)}, "optimizer"),
-        ({"steps": FixedSteps(2)}, "steps"),
-    ],
-)
-def test_a_fit_does_not_continue_with_another_system(
-    begun: Path, recordings: list[Recording], changes: Any, what: str
-) -> None:
-    with pytest.raises(CheckpointError, match=f"holds another fit, which differs in {what}; name"):
-        _dragged_fit(recordings, begun, **changes)
-
-
-@pytest.mark.slow
-def test_a_fit_continues_with_an_equal_system(begun: Path, recordings: list[Recording]) -> None:
-    steps = len(_dragged_fit(recordings, begun, optimizer=TrustRegion(2)).optimization.history)
-    assert steps == 2  # the point of the call before, and one more
-
-
-def _angle(q: Any, v: Any, t: Any, p: Any) -> Any:
-    return q
-
-
-def _dragged_fit(recordings: list[Recording], folder: Path, **changes: Any) -> Fit:
-    options = {
-        "observe": _angle,
-        "optimizer": TrustRegion(1),
-        "steps": FixedSteps(1),
-    } | changes
-    system = options.pop("system", None) or _dragged(1.0)
-    return fit(system, recordings, BEGIN, free=FREE, folder=folder, **options)
-
-
-@pytest.fixture(scope="module")
-def begun(recordings: list[Recording], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("begun")
-    _dragged_fit(recordings, folder)
-    return folder
 
 
 def test_bounds_are_kept() -> None:

@@ -17,7 +17,6 @@ from jaxmech.identify import (
     Huber,
     Recording,
     StudentT,
-    compare,
     fit,
     load_fit,
     save_fit,
@@ -91,29 +90,19 @@ def test_outliers_hardly_move_a_robust_fit(weights: float | None) -> None:
     assert "fit with loss=Huber()" in " ".join(moved.notes)
 
 
-def test_laws_are_compared_by_their_likelihood() -> None:
+def test_the_likelihood_and_the_criteria() -> None:
     one = with_noise(np.random.default_rng(6).normal(size=TS.size))
-    fits = {
-        "friction": fitted(one),
-        "none": fit(SWING, one, {**TRUTH, "c": 0.0}, free=["l"], steps=FixedSteps(1)),
-        "outliers": fitted(one, loss=Huber()),
-    }
-    table = compare(fits)
-    assert table.best == "friction"
-    friction = fits["friction"]
-    r = friction.residuals[0]
-    sd = np.sqrt((r**2).mean())
-    expected = multivariate_normal.logpdf(r[:, 0] / sd, np.zeros(241), np.eye(241))
-    np.testing.assert_allclose(
-        friction.noise.log_likelihood, expected - 241 * np.log(sd), rtol=1e-12
-    )
-    np.testing.assert_allclose(table.aic[0], 2 * (5 - friction.noise.log_likelihood))
-    assert repr(table).splitlines()[2].split()[:2] == ["friction", "5"]
-    assert "Huber(scale=1.345), independent, estimated" in repr(table)
-    with pytest.raises(ValueError, match="to the same recordings, but 'other' has others"):
-        compare({**fits, "other": fitted(one.every(2))})
-    with pytest.raises(ValueError, match="but is empty"):
-        compare({})
+    friction = fitted(one)
+    without = fit(SWING, one, {**TRUTH, "c": 0.0}, free=["l"], steps=FixedSteps(1))
+    sd = np.sqrt((friction.residuals[0] ** 2).mean())
+    expected = multivariate_normal.logpdf(
+        friction.residuals[0][:, 0] / sd, np.zeros(241), np.eye(241)
+    ) - 241 * np.log(sd)
+    np.testing.assert_allclose(friction.noise.log_likelihood, expected, rtol=1e-12)
+    np.testing.assert_allclose(friction.aic, 2 * (5 - expected))
+    np.testing.assert_allclose(friction.bic, np.log(241) * 5 - 2 * expected)
+    assert friction.aic < without.aic - 100
+    assert "Huber(scale=1.345), independent, estimated" in repr(fitted(one, loss=Huber()))
 
 
 def test_blocks_come_first_where_residuals_are_correlated(tmp_path: Any) -> None:

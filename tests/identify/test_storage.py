@@ -11,7 +11,6 @@ import jaxmech as jm
 from jaxmech import FixedSteps
 from jaxmech.identify import Recording, TrustRegion
 from jaxmech.identify.fit import fit
-from jaxmech.identify.optimize.loop import Checkpoint, CheckpointError, FitState
 from jaxmech.identify.storage import load_fit, made_up, save_fit
 
 
@@ -107,7 +106,7 @@ def test_what_cannot_be_saved(tmp_path, params) -> None:
 
 
 def test_places_that_cannot_be_written(tmp_path) -> None:
-    with pytest.raises(ValueError, match="cannot be written: No such file"):
+    with pytest.raises(FileNotFoundError):
         save_fit(made_up(), tmp_path / "no" / "fit.npz")
     with pytest.raises(ValueError, match=r"must end in \.npz, but is .*fit\.pkl"):
         save_fit(made_up(), tmp_path / "fit.pkl")
@@ -148,21 +147,6 @@ def test_damage_is_found(tmp_path) -> None:
             load_fit(file)
 
 
-def test_a_damaged_checkpoint_is_refused(tmp_path) -> None:
-    arrays = {"y": np.arange(4.0)}
-    kept = Checkpoint(tmp_path, {"the force of the system": "a1b2", "method": "c3"})
-    kept.save(FitState(0, [3.0, 1.0], arrays))
-    np.testing.assert_array_equal(kept.load(arrays).arrays["y"], arrays["y"])
-    for file in sorted(tmp_path.iterdir()):
-        data = file.read_bytes()
-        for place in range(len(data)):
-            file.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
-            with pytest.raises(CheckpointError, match=r"damaged checkpoint|another|other data"):
-                kept.load(arrays)
-        file.write_bytes(data)
-    assert kept.load(arrays).history == [3.0, 1.0]
-
-
 def test_an_older_fit_is_kept_until_the_new_one_is_complete(tmp_path, monkeypatch) -> None:
     file = save_fit(made_up(), tmp_path / "fit.npz")
     before = file.read_bytes()
@@ -171,7 +155,7 @@ def test_an_older_fit_is_kept_until_the_new_one_is_complete(tmp_path, monkeypatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "savez_compressed", full)
-    with pytest.raises(ValueError, match="cannot be written: No space left on device"):
+    with pytest.raises(OSError, match="No space left on device"):
         save_fit(made_up(), file)
     assert file.read_bytes() == before
 

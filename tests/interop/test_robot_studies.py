@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.cli.fit.build import subjects
+from jaxmech.cli.fit.build import model
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.cli.main import main
 from jaxmech.cli.resolve import load_state
@@ -156,9 +156,9 @@ noise_sd = 0.01
 def test_a_configuration_of_a_fit_names_a_body(folder: Path) -> None:
     """Its mass, centre and inertia are then fitted together."""
     (folder / "fit.toml").write_text(FIT)
-    (subject,) = subjects(read(folder / "fit.toml", FitStudy), folder).by_name.values()
+    subject = model(read(folder / "fit.toml", FitStudy), folder).subject
     assert subject.free == ("fore", "damping.elbow")
     assert list(subject.prior) == ["mass.fore"]
     (folder / "fit.toml").write_text(FIT.replace('"fore",', '"fork",'))
     with pytest.raises(StudyError, match="'fork'"):
-        subjects(read(folder / "fit.toml", FitStudy), folder)
+        model(read(folder / "fit.toml", FitStudy), folder)

@@ -11,7 +11,7 @@ import pytest
 import jaxmech as jm
 import jaxmech.ensemble as je
 from jaxmech import parts as jp
-from jaxmech.cli.fit.build import subjects
+from jaxmech.cli.fit.build import model
 from jaxmech.cli.fit.run import redraw, run_fit
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.cli.main import main
@@ -196,9 +196,9 @@ def test_every_kind_of_model_is_the_model_of_a_fit(kind: str, folder: Path) -> N
     study = FitStudy(model=subject, data=Table(file="x.csv", observed=("hinge.angle",), dt=0.1))
     if kind == "system":
         with pytest.raises(je.StudyError, match=r"python:System is a bare System: .*Identifiable"):
-            subjects(study, folder)
+            model(study, folder)
         return
-    (found,) = subjects(study, folder).by_name.values()
+    found = model(study, folder).subject
     if "m" in found.params:
         assert found.params == {"m": 1.0}
         assert found.system.coordinates == ("hinge.angle",)

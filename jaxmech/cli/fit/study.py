@@ -13,13 +13,10 @@ import optax
 
 from jaxmech.config import InFile, OneOf
 from jaxmech.config.errors import Problem, out_of_range, refuse_all
-from jaxmech.ensemble import Cluster
 from jaxmech.identify import (
     Cauchy,
     Descent,
     Huber,
-    Rule,
-    Score,
     Settings,
     StudentT,
     Table,
@@ -112,37 +109,6 @@ Loss = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """One of several models among which the recordings decide."""
-
-    name: str = field(metadata=doc("name of the candidate"))
-    model_options: Mapping[str, Any] = setting(
-        {}, "options of the model, in addition to `model_options`"
-    )
-    free: tuple[str, ...] | None = setting(None, "parameters to fit, in place of parameters.free")
-    start: Mapping[str, Any] = setting({}, "initial values, in addition to `parameters.start`")
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "start", _flat(self.start))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """The rule by which one of the candidates is chosen."""
-
-    folds: int = setting(5, "number of folds, each of which is left out once", least=2)
-    score: Score = setting(
-        "recorded", "initial states of the recordings left out: as recorded, or fitted"
-    )
-    rule: Rule = setting(
-        "one-standard-error", "the simplest within one standard error of the best, or the best"
-    )
-
-    def __post_init__(self) -> None:
-        refuse_all(out_of_range(self))
-
-
-@dataclass(frozen=True, kw_only=True)
 class FitStudy(Settings):
     """A fit: a model, its unknown parameters, recordings, and the settings of `fit`.
 
@@ -171,13 +137,6 @@ class FitStudy(Settings):
         (), 'controllers of the system, each a `Controller` in a Python file, "file.py:name"'
     )
     loss: Loss | None = setting(None, "a robust loss, against outliers")
-    candidates: tuple[Candidate, ...] = setting(
-        (), "models to choose from, by cross-validation on the recordings to fit"
-    )
-    choice: Choice | None = setting(None, "rule of the cross-validation")
-    cluster: Cluster | None = setting(
-        None, "workers that fit candidates and starting points; does not change results"
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -185,23 +144,10 @@ class FitStudy(Settings):
 
 
 def _problems(study: FitStudy) -> Iterator[Problem]:
-    steps, names = study.optimizer, [one.name for one in study.candidates]
-    patient = isinstance(steps, Adam) and steps.patience is not None
-    if patient and not study.data.validation:
+    steps = study.optimizer
+    if isinstance(steps, Adam) and steps.patience is not None and not study.data.validation:
         text = "needs data.validation, the recordings that it monitors"
         yield Problem(("optimizer", "patience"), text)
-    if patient and study.candidates:
-        text = "must be left out where candidates are compared: it would use held-out recordings"
-        yield Problem(("optimizer", "patience"), text)
-    if study.choice is not None and not study.candidates:
-        yield Problem(("choice",), "must be left out without [[candidates]]")
-    if len(names) == 1:
-        yield Problem(("candidates",), "must be several to choose from, but there is one")
-    for k, name in enumerate(names):
-        if not name:
-            yield Problem((f"candidates[{k}]", "name"), "must not be empty")
-        if name in names[:k]:
-            yield Problem((f"candidates[{k}]", "name"), f"must be unique, but {name!r} is not")
     yield from _unweighed(study)
 
 

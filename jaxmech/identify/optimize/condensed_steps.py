@@ -20,7 +20,6 @@ from jaxmech.identify.optimize.trust_region import (
     PER_UNKNOWN,
     ROUND_OFF,
     End,
-    Progress,
     TrustRegion,
     Unknowns,
     minimize,
@@ -71,9 +70,9 @@ class _Region(NamedTuple):
 
 def minimize_continuous(
     policy: TrustRegion, task: Task, y: Any, conditions: Conditions,
-    record: Callable[[Progress], None], used: int = 0,
+    record: Callable[[float], None], used: int = 0,
 ) -> End:  # fmt: skip
-    """Minimize from y, such that no jump is left, with `record` called at each accepted point.
+    """Minimize from y, such that no jump is left; `record` gets the loss of each accepted point.
 
     Of the evaluations that the policy allows so many are `used` already.
     """
@@ -99,7 +98,7 @@ def minimize_continuous(
             count += 1
             if accepted:
                 here = there
-                record(Progress(unknowns.unknowns(here.x), here.rows.loss))
+                record(here.rows.loss)
             elif region.radius < _LEAST * np.linalg.norm(here.rows.values):
                 reason = "no step lowers the loss" if joined else _apart(here)
         best = min(best, here, key=lambda one: one.misfit)
@@ -141,7 +140,7 @@ def _first_radius(unknowns: Unknowns, here: _Iterate) -> float:
 
 def _softly(
     policy: TrustRegion, unknowns: Unknowns, here: _Iterate, most: int, phases: int,
-    record: Callable[[Progress], None],
+    record: Callable[[float], None],
 ) -> End:  # fmt: skip
     """The end of a fit with jumps among the residuals, which weigh more in every phase."""
     task, conditions = unknowns.task, unknowns.conditions

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
-from jaxmech.identify.optimize.trust_region import End, Progress, at_rest
+from jaxmech.identify.optimize.trust_region import End, at_rest
 from jaxmech.identify.problem.least_squares import (
     Conditions,
     Data,
@@ -68,61 +68,37 @@ class Descent:
         require_seed(self.seed)
 
 
-class _DescentState(NamedTuple):
-    optimizer: Any
-    best: Array
-    best_loss: Array
-    since: Array
-    step: Array
-    first_loss: Array  # of the recordings that decide
-
-
-def first_state(policy: Descent, y: Any) -> Any:
-    """The state of a descent before its first step."""
-    zero, unlimited, y = jnp.zeros((), int), jnp.asarray(jnp.inf), jnp.asarray(y)
-    return _DescentState(policy.optimizer.init(y), y, unlimited, zero, zero, unlimited)
-
-
 def descend(
     policy: Descent, validation: Data | None, task: Task, y: Any, conditions: Conditions,
-    record: Callable[[Progress], None], state: Any = None,
+    record: Callable[[float], None],
 ) -> End:  # fmt: skip
-    """Descend from y, or from an earlier `state`, with `record` called after each step."""
+    """Descend from y, with `record` called with the loss before each step."""
     problem, data = task.problem, task.data
-    step = _program(problem, policy.optimizer)
-    y = jnp.asarray(y)
-    state = first_state(policy, y) if state is None else state
-    ended, score = False, jnp.inf
-    for count in range(int(state.step), policy.iterations):
+    step, y = _program(problem, policy.optimizer), jnp.asarray(y)
+    state, best, least, first, since, ended = policy.optimizer.init(y), y, np.inf, np.inf, 0, False
+    for count in range(policy.iterations):
         chosen = _drawn(policy, len(data.segments.last), count)
-        loss, new, optimizer_state = step(y, state.optimizer, data, conditions, chosen)
+        loss, new, state = step(y, state, data, conditions, chosen)
         if not np.isfinite(float(loss)):
             raise FloatingPointError(
                 f"The loss is {float(loss)} in step {count + 1}: the steps are too long for the "
                 "motion; take a smaller learning rate."
             )
-        score = loss if validation is None else mean_square(problem, y, validation)
-        better = score < state.best_loss
-        best = jnp.where(better, y, state.best)
-        since = jnp.where(better, 0, state.since + 1)
-        least = jnp.minimum(score, state.best_loss)
-        first = jnp.where(count == 0, score, state.first_loss)
-        state = _DescentState(optimizer_state, best, least, since, jnp.asarray(count + 1), first)
+        score = float(loss if validation is None else mean_square(problem, y, validation))
+        first = score if count == 0 else first
+        best, least, since = (y, score, 0) if score < least else (best, least, since + 1)
         y = new
-        ended = policy.patience is not None and int(since) >= policy.patience
-        is_last = ended or count + 1 >= policy.iterations
-        record(Progress(np.asarray(y), float(loss), state))
-        if is_last:
+        record(float(loss))
+        ended = policy.patience is not None and since >= policy.patience
+        if ended:
             break
-    best = state.best
     if validation is None:
         best = _better(policy, task, conditions, best, y)
-    settled = at_rest(task, np.asarray(best), conditions)
-    settled |= ended and float(state.best_loss) < _GAINED * float(state.first_loss)
+    settled = at_rest(task, np.asarray(best), conditions) or (ended and least < _GAINED * first)
     reason = f"the {policy.iterations} steps are used up"
     if ended:
         reason = f"{policy.patience} steps without a better validation loss"
-    return End(np.asarray(best), bool(settled), reason, not ended, int(state.step))
+    return End(np.asarray(best), bool(settled), reason, not ended, count + 1)
 
 
 def _better(policy: Descent, task: Task, conditions: Conditions, best: Array, last: Array) -> Array:
@@ -135,7 +111,6 @@ def _better(policy: Descent, task: Task, conditions: Conditions, best: Array, la
 
 
 def _drawn(policy: Descent, segments: int, count: int) -> Array:
-    # seeded with the number of the step, so that a continued fit draws the same
     draw = np.random.default_rng([policy.seed, count])
     size = min(policy.batch or segments, segments)
     return jnp.asarray(np.sort(draw.choice(segments, size, replace=False)))

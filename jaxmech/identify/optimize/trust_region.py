@@ -103,14 +103,6 @@ class TrustRegion:
         require_positive("tolerance", self.tolerance)
 
 
-class Progress(NamedTuple):
-    """The state of an optimizer after a step."""
-
-    y: np.ndarray  # the unknowns
-    loss: float  # half the sum of squared residuals
-    state: Any = None  # state of the optimizer, a pytree of arrays
-
-
 class End(NamedTuple):
     """The end of an optimization."""
 
@@ -124,9 +116,9 @@ class End(NamedTuple):
 
 def minimize(
     policy: TrustRegion, task: Task, y: Any, conditions: Conditions,
-    record: Callable[[Progress], None], used: int = 0,
+    record: Callable[[float], None], used: int = 0,
 ) -> End:  # fmt: skip
-    """Minimize from y, with `record` called at each accepted point.
+    """Minimize from y, with `record` called with the loss of each accepted point.
 
     Of the evaluations that the policy allows so many are `used` already.
     """
@@ -162,9 +154,7 @@ def minimize(
 class _Points(Unknowns):
     """The problem in the unknowns of the trust region, with a record of its points."""
 
-    def __init__(
-        self, task: Task, conditions: Conditions, record: Callable[[Progress], None]
-    ) -> None:
+    def __init__(self, task: Task, conditions: Conditions, record: Callable[[float], None]) -> None:
         super().__init__(task, conditions)
         self.record = record
         self.losses: list[float] = []
@@ -180,7 +170,7 @@ class _Points(Unknowns):
         rows = self.rows(x)
         if not self.losses or rows.loss < self.losses[-1]:
             self.losses.append(rows.loss)
-            self.record(Progress(self.unknowns(x), rows.loss))
+            self.record(rows.loss)
         sizes = np.linalg.norm(rows.jacobian, axis=0)
         return np.concatenate([rows.jacobian, np.diag(_RANK * np.where(sizes > _NONE, sizes, 1.0))])
 
