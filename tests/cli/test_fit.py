@@ -453,9 +453,8 @@ def test_a_damaged_fit_and_an_edited_model_are_refused(done, tmp_path, capsys) -
     finally:
         file.write_text(text)
     assert "the model file has changed" in capsys.readouterr().err
-    data = bytearray((out / "fit.npz").read_bytes())
-    data[len(data) // 2] ^= 1
-    (out / "fit.npz").write_bytes(data)
+    data = (out / "fit.npz").read_bytes()
+    (out / "fit.npz").write_bytes(data[: len(data) // 2])
     assert main(["report", str(out)]) == 2
     assert "but is damaged or another file" in capsys.readouterr().err
 
