@@ -4,10 +4,6 @@ In the order in which a fit goes through them: `identifiable` holds its argument
 recordings; `problem/` makes residuals of them, `optimize/` minimizes these, `inference/` assesses
 the end, `outcome` makes the `result` of it, and `fit` puts all of this together. `card` is how a
 fit prints itself, `storage` how it is saved.
-
-What goes on from a fit: `comparison` puts several side by side, `cross_validation` chooses among
-models, `posterior` samples, `planning/` designs the next experiment, and `base_parameters` groups
-the masses and inertias of a mechanism, by the `regressor` of its forces.
 """
 
 from jaxmech.config import TableError as TableError

@@ -12,7 +12,7 @@ import jaxmech as jm
 import jaxmech.ensemble as je
 from jaxmech import parts as jp
 from jaxmech.cli.fit.build import model
-from jaxmech.cli.fit.run import redraw, run_fit
+from jaxmech.cli.fit.run import run_fit
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.cli.main import main
 from jaxmech.cli.resolve import load_state
@@ -215,4 +215,3 @@ def test_a_mechanism_is_fitted_as_an_object(folder: Path) -> None:
     fit = run_fit(study, folder / "out", folder=folder).fit
     assert fit.values == pytest.approx([2.0], rel=1e-6)
     assert run_fit(study, folder / "out", folder=folder).fit.values == fit.values
-    assert redraw(folder / "out")
