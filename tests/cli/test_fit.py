@@ -431,15 +431,6 @@ def test_correlations_as_numbers_and_what_is_not_determined() -> None:
     assert "-0.50" in [text.get_text() for text in ax.texts]
 
 
-def test_pictures_that_cannot_be_drawn() -> None:
-    with pytest.raises(ValueError, match="`recording` must be a number from 0 to 0, but is 1"):
-        fit_over_data(made_up(), 1)
-    with pytest.raises(ValueError, match="`validation` must be False"):
-        residuals(made_up(), validation=True)
-    with pytest.raises(ValueError, match="`by_recording` must be False"):
-        correlation(made_up(), by_recording=True)
-
-
 def test_a_damaged_fit_and_an_edited_model_are_refused(done, tmp_path, capsys) -> None:
     out, file = tmp_path / "damaged", done.folder / "fit_pendulum.py"
     shutil.copytree(done.folder / "run", out)
