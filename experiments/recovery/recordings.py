@@ -28,7 +28,7 @@ OPTIONS: dict[Kind, dict[str, Any]] = {
 WORDS: dict[Kind, str] = {
     "white": "",
     "outliers": f", {100 * OUTLIERS:g} % outliers, Huber",
-    "correlated": f", AR(1) of {CORRELATION:g}",
+    "correlated": f", correlation of {CORRELATION:g}",
 }
 
 

@@ -34,7 +34,6 @@ from experiments.recovery.recordings import (
 from experiments.recovery.vehicles import cart_pole, rolling_disc
 from jaxmech.ensemble import Cluster
 from jaxmech.identify import Fit, Recording, fit
-from jaxmech.identify.identifiable import MapLike
 
 EXACT = 1e-6  # largest relative error without noise
 COVERED = (0.90, 0.99)  # share of the 95 % intervals that contain the truth
@@ -163,7 +162,9 @@ class Result:
         return [f"{self.title}: {text}" for text in found]
 
 
-def run(study: Recovery, *, progress: bool = False, workers: MapLike = map) -> Iterator[Result]:
+def run(
+    study: Recovery, *, progress: bool = False, workers: Callable[..., Any] = map
+) -> Iterator[Result]:
     """Run all series of the study, one after the other, with the fits of each on `workers`."""
     for series in study.series:
         case = MECHANISMS[series.mechanism]()
@@ -189,7 +190,7 @@ def _result(
     case: Case,
     recorded: list[Motion],
     progress: bool,
-    workers: MapLike,
+    workers: Callable[..., Any],
 ) -> Result:
     numbers = range(-study.exact, series.repeats)
     label = f"{series.mechanism}, {series.starts}"
@@ -276,7 +277,7 @@ def _row(case: Case, name: str, exact: list[Fit], noisy: list[Fit]) -> Row:
     truth, place = case.params[name], exact[0].names.index(name)
     values = np.array([one.values[place] for one in noisy])
     stated = np.array([one.uncertainty.standard_errors[place] for one in noisy])
-    low, high = np.array([one.uncertainty.interval(0.95)[place] for one in noisy]).T
+    low, high = np.array([one.uncertainty.reliable_interval(0.95)[place] for one in noisy]).T
     return Row(
         name=name,
         truth=truth,
