@@ -67,7 +67,8 @@ def out_of_range(settings: Any) -> Iterator[Problem]:
         value = getattr(settings, field.name)
         if value is None:
             continue
-        if message := limit_problem(field.metadata, value):
+        limits = {name: x for name, x in field.metadata.items() if name != "le"}
+        if message := limit_problem(limits, value):
             yield Problem((field.name,), message)
 
 
@@ -83,6 +84,9 @@ def limit_problem(limits: Mapping[str, Any], value: Any) -> str:
         return f"must be at least {least}, but is {value}"
     if high is not None and not (low < value < high):
         return f"must be between {low} and {high}, but is {value}"
+    most = limits.get("le")  # of values in a file alone
+    if most is not None and value > most:
+        return f"must be at most {most}, but is {value}"
     if low is not None and not value > low:
         return f"must be positive, but is {value}"
     return ""

@@ -20,7 +20,6 @@ from jaxmech.config.schema import OneOf, choice_of, hints_of, short_field, words
 from jaxmech.config.validate import Config, plain, structure
 
 _WIDTH = 98  # characters per line of help
-_OUTER = 2  # indent of the tables of a file
 _NO_LINE = sys.maxsize
 _PART = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
 _DOTTED = rf"\s*{_PART}(?:\s*\.\s*{_PART})*"
@@ -109,92 +108,63 @@ def key_lines(source: str) -> dict[Key, int]:
 
 def key_descriptions(kind: type) -> str:
     """Every key of a configuration with its meaning, type and default, from the dataclasses."""
-    return "\n".join(_descriptions(kind, indent=2))
+    return "\n".join(_descriptions(kind, set()))
 
 
-def _descriptions(kind: type, indent: int, prefix: str = "") -> Iterator[str]:
+def _descriptions(kind: type, shown: set[int], table: str = "", indent: int = 2) -> Iterator[str]:
+    """The keys of a table, then the tables within it; choices that several share come once."""
     hints = hints_of(kind)
-    tables = [f for f in fields(kind) if _is_table(hints[f.name])]
-    drawn = {f: choice for f in tables if (choice := _values_of(hints[f.name]))}
+    tables = {entry: inner for entry in fields(kind) if (inner := _table(hints[entry.name]))}
     for entry in fields(kind):
         if entry not in tables:
-            yield _row(entry, hints[entry.name], indent)
-    for entry in tables:
-        if entry not in drawn:
-            opening, closing = ("[[", "]]") if get_origin(hints[entry.name]) is tuple else "[]"
-            yield f"\n  {opening}{prefix}{entry.name}{closing}  {entry.metadata['description']}"
-            yield from _inside(hints[entry.name], f"{entry.name}.")
-    for choice in dict.fromkeys(drawn.values()):
-        yield ""
-        for entry in (f for f, its_choice in drawn.items() if its_choice is choice):
-            yield f"{' ' * indent}{f'[{prefix}{entry.name}]':<14}  {entry.metadata['description']}"
-        if indent > _OUTER:  # its choices belong to another table
+            label = f"{' ' * indent}{entry.name}"
+            text = f"{entry.metadata['description']}; {words(hints[entry.name])}"
+            row = f"{label:<17} {text}{_default(entry, hints[entry.name])}"
+            yield fill(row, _WIDTH, subsequent_indent=" " * 18, break_long_words=False)
+    for entry, inner in tables.items():
+        name, of_names = f"{table}{entry.name}", get_origin(hints[entry.name]) is Mapping
+        name = f"[[{name}]]" if get_origin(hints[entry.name]) is tuple else f"[{name}]"
+        yield f"\n{' ' * indent}{name:<14}  {entry.metadata['description']}"
+        if id(inner) in shown:
             continue
-        forms = "a number, which is fixed, or a table" if choice.bare else "a table"
-        yield f"    name = {forms}, one of:"
-        yield from _choices(choice)
-        if choice.other:
-            summary = (choice.other.__doc__ or "").partition("\n")[0]
-            yield fill(
-                f"    {choice.tag} = ...{' ' * 13}{summary}", _WIDTH, subsequent_indent=" " * 34
-            )
+        shown.add(id(inner))
+        if not isinstance(inner, OneOf):
+            if of_names:
+                short = short_field(inner)
+                yield f"    name = {f'its `{short}`, or ' if short else ''}a table:"
+            yield from _descriptions(inner, shown, f"{entry.name}.", 4)
+            continue
+        if of_names:
+            yield f"    name = {'a number, which is fixed, or ' if inner.bare else ''}a table:"
+        before: Any = None
+        others = {"...": inner.other} if inner.other else {}
+        for choice, described in {**inner.kinds, **others}.items():
+            summary = (described.__doc__ or "").partition("\n")[0]
+            label = f"    {inner.tag} = " + (choice if choice == "..." else f'"{choice}"')
+            yield fill(f"{label:<34}{summary}", _WIDTH, subsequent_indent=" " * 34)
+            own = tuple(map(id, fields(described)))
+            if own != before and choice != "...":  # keys common to several are listed once
+                yield from _descriptions(described, shown, indent=6)
+            before = own
 
 
-def _inside(kind: Any, prefix: str = "") -> Iterator[str]:
-    if choice := choice_of(kind):
-        yield from _choices(choice)
-    elif table := _table_of(kind):
-        if get_origin(kind) is Mapping:
-            short = short_field(table)
-            yield f"    name = {f'its `{short}`, or ' if short else ''}a table:"
-        yield from _descriptions(table, indent=4, prefix=prefix)
-
-
-def _choices(choice: OneOf) -> Iterator[str]:
-    kinds = choice.kinds
-    alike = len({tuple(map(id, fields(kind))) for kind in kinds.values()}) == 1
-    for location, (name, kind) in enumerate(kinds.items(), start=1):
-        label = f'    {choice.tag} = "{name}"'
-        row = f"{label:<34}{(kind.__doc__ or '').partition(chr(10))[0]}"
-        yield fill(row, width=_WIDTH, subsequent_indent=" " * 34)
-        if not alike or location == len(kinds):  # keys common to all of them are listed once
-            yield from _descriptions(kind, indent=6)
-
-
-def _row(entry: Field[Any], kind: Any, indent: int) -> str:
-    label = f"{' ' * indent}{entry.name}"
-    row = f"{label:<17} {entry.metadata['description']}; {words(kind)}{_default(entry, kind)}"
-    return fill(row, width=_WIDTH, subsequent_indent=" " * 18, break_long_words=False)
+def _table(kind: Any) -> Any:
+    """The dataclass, or the choice of some, that a table of this type holds; None for a value."""
+    choice = choice_of(get_args(kind)[1] if get_origin(kind) is Mapping else kind)
+    if choice:
+        return choice if choice.tag else None
+    tables = [x for x in (kind, *get_args(kind)) if isinstance(x, type) and is_dataclass(x)]
+    return tables[0] if len(tables) == 1 else None
 
 
 def _default(entry: Field[Any], kind: Any) -> str:
     if entry.default is MISSING and entry.default_factory is MISSING:
         return ", required"
-    value = entry.default
-    if value is MISSING or value is None or value == ():
+    if entry.default in (MISSING, None, ()):
         return ""
-    value = plain(value, kind)
-    formatted = (
-        ", ".join(map(str, value)) if isinstance(value, list) else json.dumps(value).strip('"')
-    )
-    return f" [{formatted}]"
-
-
-def _is_table(kind: Any) -> bool:
-    choice = choice_of(kind)
-    return choice.tag is not None if choice else bool(_table_of(kind) or _values_of(kind))
-
-
-def _table_of(kind: Any) -> type | None:
-    """The dataclass of a key that holds a table, possibly omitted, or a list of tables."""
-    inside = [kind, *get_args(kind)]
-    tables = [part for part in inside if isinstance(part, type) and is_dataclass(part)]
-    return tables[0] if len(tables) == 1 else None
-
-
-def _values_of(kind: Any) -> OneOf | None:
-    """The choices for each entry of a table of distributions."""
-    return choice_of(get_args(kind)[1]) if get_origin(kind) is Mapping else None
+    value = plain(entry.default, kind)
+    listed = isinstance(value, list)
+    return f" [{', '.join(map(str, value)) if listed else json.dumps(value).strip(chr(34))}]"
 
 
 def _line(key: Key, lines: Mapping[Key, int]) -> int:

@@ -8,7 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import Field, dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import date, time
 from functools import cache, partial
 from typing import Any, TypeVar, get_args, get_origin
@@ -187,43 +187,31 @@ def _as_floats(value: Any) -> Any:
     return [_as_floats(entry) for entry in value] if isinstance(value, list) else float(value)
 
 
-@dataclass
-class _Location:
-    """A location in a file, as pydantic states it, and what belongs there."""
-
-    hint: Any  # type of the key
-    key: list[str]
-    field: Field[Any] | None = None  # of the dataclass, if it is known
-    siblings: tuple[str, ...] = ()  # the keys of its table
-
-    def enter(self, part: int | str) -> None:
-        """Go to an entry of a list or a table; the name of an alternative type is no location."""
-        kinds = (schema.required(self.hint), *get_args(schema.required(self.hint)))
-        table = next((x for x in kinds if isinstance(x, type) and is_dataclass(x)), None)
+def _located(kind: Any, location: tuple[int | str, ...]) -> tuple[list[str], Any, Any]:
+    """The key of a location that pydantic states, the type there, and the table around it."""
+    key, hint, table = list[str](), kind, kind
+    for part in location:
+        inner = schema.required(hint)
+        kinds = (inner, *get_args(inner))
+        found = next((x for x in kinds if isinstance(x, type) and is_dataclass(x)), None)
         if isinstance(part, int):
-            self.key[-1] += f"[{part}]"
-            self.hint = next(get_args(x)[0] for x in kinds if get_origin(x) is tuple)
-        elif part in (schema.TEXT, schema.TABLE):
-            return
-        elif get_origin(kinds[0]) is Mapping:
-            self.hint = get_args(kinds[0])[1]
-            self.key.append(part)
-        elif table:
-            known = {entry.name: entry for entry in fields(table)}
-            self.siblings = tuple(known)
-            self.field = known.get(part)
-            self.hint = schema.hints_of(table).get(part, Any)
-            self.key.append(part)
+            key[-1] += f"[{part}]"
+            hint = next(get_args(x)[0] for x in kinds if get_origin(x) is tuple)
+        elif get_origin(inner) is Mapping:
+            key.append(part)
+            hint = get_args(inner)[1]
+        elif found and part not in (schema.TEXT, schema.TABLE):  # nor the name of an alternative
+            key.append(part)
+            table, hint = found, schema.hints_of(found).get(part, Any)
+    return key, hint, table
 
 
 def _problems(error: pydantic.ValidationError, kind: type) -> Iterator[Problem]:
     """The problems that pydantic has found."""
     for details in error.errors(include_url=False):
-        location = _Location(kind, [])
-        for part in details["loc"][1:]:  # the first is the index in the tuple
-            location.enter(part)
-        key, value = tuple(location.key), details["input"]
-        if schema.is_text_or_list(schema.required(location.hint)) and isinstance(value, list):
+        names, hint, table = _located(kind, details["loc"][1:])  # the first is that in the tuple
+        key, value = tuple(names), details["input"]
+        if schema.is_text_or_list(schema.required(hint)) and isinstance(value, list):
             continue  # as a list its entries are wrong, which are reported
         match details["type"]:
             case "value_error":
@@ -231,21 +219,14 @@ def _problems(error: pydantic.ValidationError, kind: type) -> Iterator[Problem]:
             case "missing":
                 yield Problem(key, "must be given, but is missing")
             case "unexpected_keyword_argument":
-                yield Problem(key, not_one_of(key[-1], location.siblings, "a known key"))
+                yield Problem(key, not_one_of(key[-1], schema.hints_of(table), "a known key"))
             case "json_invalid":
                 raise RecursionError
-            case "less_than_equal":
-                assert location.field
-                most, default = location.field.metadata["le"], location.field.default
-                message = f"must be at most {most}, but is {value}; the default is {default}"
-                yield Problem(key, message)
-            case "greater_than" | "greater_than_equal" | "less_than":
-                assert location.field
-                yield Problem(key, limit_problem(location.field.metadata, value))
+            case "less_than_equal" | "greater_than" | "greater_than_equal" | "less_than":
+                (field,) = (x for x in fields(table) if x.name == names[-1])
+                yield Problem(key, limit_problem(field.metadata, value))
             case _:
-                yield from (
-                    _mismatch(f"must be {schema.words(location.hint)}", value).within(*key).problems
-                )
+                yield from _mismatch(f"must be {schema.words(hint)}", value).within(*key).problems
 
 
 def _as_study_error(error: Exception) -> StudyError:
