@@ -23,7 +23,6 @@ import jax
 from experiments import bicycle, front_page, gallery, singular_pose, view_picture
 from experiments.cuda.__main__ import draw as draw_cuda
 from experiments.work_precision.report import draw as draw_precision
-from jaxmech.cli.main import main as audit
 from jaxmech.models import CATALOGUE
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -63,7 +62,6 @@ def sources() -> Iterator[tuple[Path, Draw]]:
     yield PICTURES / "view.png", lambda: view_picture.main(PICTURES / "view.png")
     yield PICTURES / "modes_bicycle.png", lambda: bicycle.main(PICTURES / "modes_bicycle.png")
     yield PICTURES / "singular_pose.png", _singular_pose
-    yield PICTURES / "audit_loops.png", _audit
     for page, files in PAGES.items():
         yield PICTURES / files[0], lambda page=page, files=files: _of_page(page, files)
     for file in sorted((DOCS / "precision").glob("*.png")):
@@ -118,12 +116,6 @@ def _singular_pose() -> None:
     with tempfile.TemporaryDirectory() as folder:
         singular_pose.main(DOCS.parent / "configs" / "singular_pose.toml", Path(folder))
         shutil.copyfile(Path(folder) / "errors.png", PICTURES / "singular_pose.png")
-
-
-def _audit() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        audit(["audit", str(DOCS / "data" / "four_bar.xml"), "--out", folder])
-        shutil.copyfile(Path(folder) / "loops.png", PICTURES / "audit_loops.png")
 
 
 if __name__ == "__main__":

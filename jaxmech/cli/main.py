@@ -452,34 +452,28 @@ def check(
 
 @app.command
 def audit(
-    file: Path, /, *, seconds: Annotated[float, Parameter(validator=Number(gt=0))] = 1.0,
-    out: Path | None = None,
-) -> int:  # fmt: skip
+    file: Path, /, *, seconds: Annotated[float, Parameter(validator=Number(gt=0))] = 1.0
+) -> int:
     """Examine an MJCF or URDF file.
 
-    Print inertias that no body can have, degrees of freedom, redundant loops by name, keyframes
-    that do not close the loops, what has no counterpart in hard constraints, and how far the soft
-    loops, limits and friction of MuJoCo deviate from the rigid motion, from the first keyframe or
-    the reference pose, without contacts. It needs pip install mujoco.
+    Print degrees of freedom, redundant loops by name, what of the file is not used, and how far the
+    soft loops and limits of MuJoCo deviate from the rigid motion, from the first keyframe or the
+    reference pose, without contacts. It needs pip install mujoco.
 
     exit code: 0 nothing serious; 1 something in the file is wrong; 2 bad input
 
     Args:
         file: an .xml or .urdf file.
         seconds: time over which loops are compared.
-        out: a folder for the picture of the deviations.
     """
-    from jaxmech.cli.audit.deviation import draw
-    from jaxmech.cli.audit.report import audit as examined
+    from jaxmech.cli.audit import audit as examined
 
     _use_float64()
     try:
-        found = examined(str(file), seconds)
+        found = examined(file, seconds)
     except (ImportError, ValueError) as error:
         raise InputError(str(error)) from error
     print(found)
-    if out and found.deviation is not None:
-        print(draw(found.deviation, found.name, out))
     return UNSATISFACTORY if found.serious else DONE
 
 

@@ -9,7 +9,7 @@ import pytest
 import jaxmech as jm
 
 pytest.importorskip("mujoco")
-from jaxmech.cli.audit.report import audit
+from jaxmech.cli.audit import audit
 from jaxmech.interop.mujoco import IgnoredElementsWarning, from_mjcf
 
 LIMITED = """

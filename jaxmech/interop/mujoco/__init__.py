@@ -4,18 +4,19 @@
 MuJoCo's qpos and qvel. `source` compiles a file, and explains what is
 wrong with it. `bodies` turns the tree into bodies and joints, fixed bodies joined into those that
 move; `constraints` are equalities, stops and ropes, `forces` what acts on the joints, actuators
-included, and `visuals` what bodies look like. `schema` is the table of what becomes of each
-attribute of MJCF; it gives everything a name, and lists what has no counterpart here.
+included, and `visuals` what bodies look like. `left_out` lists what has no counterpart here, and
+what of a file is not used.
 """
 
+from jaxmech.interop.mujoco.left_out import unused as unused
 from jaxmech.interop.mujoco.read import KINDS as KINDS
 from jaxmech.interop.mujoco.read import IgnoredElementsWarning as IgnoredElementsWarning
 from jaxmech.interop.mujoco.read import from_mjcf as from_mjcf
 from jaxmech.interop.mujoco.robot import BodyPose as BodyPose
 from jaxmech.interop.mujoco.robot import Keyframe as Keyframe
 from jaxmech.interop.mujoco.robot import Robot as Robot
-from jaxmech.interop.mujoco.schema import names_of as names_of
 from jaxmech.interop.mujoco.source import compiled as compiled
+from jaxmech.interop.mujoco.source import names_of as names_of
 from jaxmech.interop.mujoco.source import spec_of as spec_of
 from jaxmech.interop.mujoco.source import text_of as text_of
 from jaxmech.interop.mujoco.source import unknown_elements as unknown_elements

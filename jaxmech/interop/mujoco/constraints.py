@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.interop.mujoco.bodies import Mount, Offset, carrier, tidy
+from jaxmech.interop.mujoco.left_out import LeftOut
 from jaxmech.interop.mujoco.robot import Conversion
-from jaxmech.interop.mujoco.schema import LeftOut, is_on, names_of
-from jaxmech.interop.mujoco.source import is_any, mujoco
+from jaxmech.interop.mujoco.source import is_any, is_on, mujoco, names_of
 from jaxmech.parts import AbstractBody, Joint, conjugate, product, rope, spherical, stop, weld
 from jaxmech.system import Holonomic, Unilateral
 

@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.interop.mujoco.bodies import Floats, Mount, Offset, Values, tidy
+from jaxmech.interop.mujoco.left_out import FIELDS, LeftOut
 from jaxmech.interop.mujoco.robot import Conversion
-from jaxmech.interop.mujoco.schema import LeftOut, fields_of, is_on
-from jaxmech.interop.mujoco.source import is_any, mujoco
+from jaxmech.interop.mujoco.source import is_any, is_on, mujoco
 from jaxmech.parts import (
     AbstractBody,
     AbstractKinematics,
@@ -370,7 +370,7 @@ def _joint(model: Any, k: int) -> int | None:
         and is_any(model.actuator_trntype[k], p.mjtTrn.mjTRN_JOINT, p.mjtTrn.mjTRN_JOINTINPARENT)
         and _is_scalar(model, joint)
         and int(model.actuator_plugin[k]) < 0
-        and not any(_is_set(model, field, k) for field in fields_of("actuator"))
+        and not any(_is_set(model, field, k) for field in FIELDS["actuator"])
     )
     return joint if is_plain else None
 

@@ -4,7 +4,6 @@ from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
-from packaging.version import Version
 
 from jaxmech.interop.mujoco.bodies import (
     Mount,
@@ -24,19 +23,14 @@ from jaxmech.interop.mujoco.forces import (
     terms,
     weights,
 )
+from jaxmech.interop.mujoco.left_out import LeftOut, add_model
 from jaxmech.interop.mujoco.robot import BodyPose, Conversion, Keyframe, Quaternion, Robot, Scalar
-from jaxmech.interop.mujoco.schema import (
-    NEWEST,
-    LeftOut,
-    add_model,
-    inputs_of,
-    names_of,
-    unknown_attributes,
-)
 from jaxmech.interop.mujoco.source import (
     compiled,
+    inputs_of,
     is_any,
     mujoco,
+    names_of,
     spec_of,
     text_of,
     unknown_elements,
@@ -116,9 +110,6 @@ def from_mjcf(
     )
     for element in unknown_elements(text_of(source)):
         assembly.left_out.add("unknown element", element)
-    if Version(mujoco().__version__) > Version(NEWEST):
-        for attribute in unknown_attributes(spec.to_xml()):
-            assembly.left_out.add("unknown attribute", attribute)
     robot = assembly.robot()
     if robot.ignored:
         summary = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in robot.ignored.items())

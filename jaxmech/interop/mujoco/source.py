@@ -1,7 +1,7 @@
 """Files of MuJoCo, read and compiled, with one message for whatever is wrong with them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -212,3 +212,53 @@ def _explained(source_name: str, read: Any) -> Any:
         message = " ".join(str(error).split())
         remedy = next((do for part, do in _REMEDIES if part in message), "correct the file")
         raise ValueError(f"{capital(source_name)} cannot be read: {message}; {remedy}.") from error
+
+
+def names_of(model: Any, kind: str, count: int, taken: Sequence[str] = ()) -> tuple[str, ...]:
+    """The names of all objects of a kind, such as "joint"; new ones where a name is missing.
+
+    Args:
+        model: the compiled model.
+        kind: kind of the objects, as in MuJoCo's `mjtObj`.
+        count: number of objects.
+        taken: names that must not be used; an object with one of them gets a trailing underscore.
+    """
+    number = getattr(mujoco().mjtObj, f"mjOBJ_{kind.upper()}")
+    file_names = [mujoco().mj_id2name(model, number, k) for k in range(count)]
+    reserved = {*taken}
+    names = []
+    for k, name in enumerate(file_names):
+        name = name or _new(f"{kind}{k}", {*file_names, *reserved})
+        while name in reserved:
+            name += "_"
+        reserved.add(name)
+        names.append(name)
+    return tuple(names)
+
+
+def inputs_of(model: Any) -> dict[str, int]:
+    """The names of all actuators, each with the index of its first input in MuJoCo's ctrl."""
+    # Since MuJoCo 4 an actuator may have several inputs.
+    addresses = getattr(model, "actuator_ctrladr", range(model.nu))
+    names = names_of(model, "actuator", len(addresses))
+    return dict(zip(names, map(int, addresses), strict=True))
+
+
+def _new(name: str, reserved: set[str | None]) -> str:
+    while name in reserved:
+        name += "_"
+    return name
+
+
+def is_on(flag: str, model: Any) -> bool:
+    """Whether a model does not disable something, such as "gravity".
+
+    Springs and dampers once were one flag. Without constraints there are no equalities, limits,
+    contacts and friction either.
+    """
+    bits = mujoco().mjtDisableBit
+    passive = getattr(bits, "mjDSBL_PASSIVE", 0)
+    bit = int(getattr(bits, f"mjDSBL_{flag.upper()}", passive))
+    if flag in ("equality", "limit", "contact", "frictionloss"):
+        bit |= int(bits.mjDSBL_CONSTRAINT)
+    return not int(model.opt.disableflags) & bit

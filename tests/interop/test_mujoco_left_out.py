@@ -1,8 +1,9 @@
-"""Every element and attribute of MJCF is taken over, without effect, or listed as ignored."""
+"""What changes the motion of an MJCF file is taken over, or listed as left out."""
 
 import functools
 import re
 import warnings
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -10,16 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from packaging.version import Version
 
 import jaxmech as jm
 from jaxmech.interop.mujoco import IgnoredElementsWarning, from_mjcf
-from jaxmech.interop.mujoco.schema import INERT, NEWEST, ROWS, TABLE, USED, verdicts
+from jaxmech.interop.mujoco.left_out import USED, unused
 
 mujoco = pytest.importorskip("mujoco", reason="MuJoCo is not installed: jaxmech[mujoco]")
 
-OLD = {"option apirate", "flag passive"}  # of earlier versions
-MACROS = ("include", "worldbody", "frame", "replicate", "composite", "distance", "flexvert")
+MACROS = {"include", "worldbody", "frame", "replicate"}  # expanded before the schema counts
+OF_MACROS = {"count", "offset", "sep", "passive"}  # and of earlier versions
 
 BASE = """
 <mujoco><compiler/>
@@ -100,12 +100,6 @@ PATHS = {
     "compiler": "compiler", "option": "option", "flag": "option/flag", "body": "worldbody/body",
     "joint": "worldbody/body/joint", "geom": "worldbody/body/geom", "general": "actuator/general",
 }  # fmt: skip
-# Names, references to other elements, and what this model has no use for.
-NOT_TRIED = (
-    "name class childclass mesh hfield material body joint jointinparent site refsite tendon "
-    "cranklength cranksite slidersite inheritrange mocap contact user ipc settotalmass "
-    "coordinate fitaabb inertiagrouprange assetdir meshdir strippath conflict"
-)
 
 
 @functools.cache
@@ -128,35 +122,23 @@ def schema() -> dict[tuple[str, ...], tuple[str, ...]]:
     return full
 
 
-def test_the_table_has_every_element_and_attribute_of_the_schema() -> None:
-    assert len(schema()) > 100
-    missing = ["/".join(path) for path in schema() if not verdicts(path)]
-    missing += [
-        f"{'/'.join(path)} {name}"
-        for path, names in schema().items()
-        for name in names
-        if not verdicts(path, name)
-    ]
-    assert missing == []
-
-
-@pytest.mark.skipif(Version(mujoco.__version__) < Version(NEWEST), reason="an older schema")
-def test_the_table_has_nothing_else() -> None:
-    known = {f"{path[-1]} {name}" for path, names in schema().items() for name in names} | OLD
+def test_the_list_of_what_is_used_has_nothing_else() -> None:
+    attributes = {name for names in schema().values() for name in names}
+    assert {x for names in USED.values() for x in names.split()} - attributes <= OF_MACROS
     elements = {path[-1] for path in schema()}
-    for row, verdicts_of_row in ROWS.items():
-        names = {*row.rpartition("/")[2].split()} - {*MACROS}
-        assert names <= elements
-        attributes = {name for text in verdicts_of_row.values() for name in text.split()} - {"*"}
-        unknown = [x for x in attributes if not any(f"{name} {x}" in known for name in names)]
-        assert not names or unknown == []
+    assert {key.rpartition("/")[2] for key in USED} - elements <= MACROS
 
 
-def test_every_attribute_is_tried() -> None:
-    for element, values in VALUES.items():
-        path = ("mujoco", *PATHS[element].split("/"))
-        names = {name for name in schema()[path] if verdicts(path, name) != {INERT}}
-        assert names - {*values, *NOT_TRIED.split()} == set(), element
+def test_elements_and_attributes_that_are_not_used_are_listed(tmp_path: Path) -> None:
+    (tmp_path / "more.xml").write_text(
+        '<mujoco><body><geom friction="1" size="1"/></body></mujoco>'
+    )
+    xml = """<mujoco model="m"><option timestep="1"/><default><joint user="1"/></default>
+    <worldbody><include file="more.xml"/><light pos="0 0 1"/></worldbody>
+    <tendon><spatial width="1"><site site="x"/></spatial></tendon></mujoco>"""
+    expected = "option timestep", "joint user", "geom friction", "light", "spatial width"
+    assert unused(xml, tmp_path) == expected
+    assert unused("<robot/>") == ()
 
 
 def changed(element: str, name: str) -> str:
@@ -206,7 +188,7 @@ def cases(is_used: bool) -> list[tuple[str, str]]:
         (element, name)
         for element, values in VALUES.items()
         for name in values
-        if (USED in verdicts(("mujoco", *PATHS[element].split("/")), name)) == is_used
+        if (name in USED[element].split()) == is_used
     ]
 
 
@@ -233,7 +215,7 @@ def test_what_is_taken_over_gives_the_accelerations_of_mujoco(element: str, name
     data = mujoco_state(xml)
     qacc, ignored = accelerations(xml, data)
     if ignored:  # such as a polynomial, of which only the first coefficient is taken over
-        assert {*ignored} <= verdicts(("mujoco", *PATHS[element].split("/")), name)
+        assert {*ignored} <= {"nonlinear spring", "nonlinear damping", "joint limit"}
         return
     np.testing.assert_allclose(qacc, data.qacc, rtol=0, atol=1e-9 * np.abs(data.qacc).max())
 
@@ -313,12 +295,3 @@ def test_actuators_may_have_several_inputs() -> None:
         robot = from_mjcf(xml)
     assert places[1] == 2
     assert robot.keyframes["key0"].ctrl == {"ctrl.m": 3.0}
-
-
-def test_attributes_of_newer_versions_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mujoco, "__version__", "99.0")
-    xml = PAIR % ("", "", MOTOR.format("a"))
-    assert from_mjcf(xml, strict=True).ignored == {}
-    monkeypatch.delitem(TABLE["body/body"], "gravcomp")
-    with pytest.warns(IgnoredElementsWarning, match="unknown attribute: body gravcomp"):
-        from_mjcf(xml)

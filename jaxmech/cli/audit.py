@@ -1,0 +1,228 @@
+"""What `jaxmech audit` says about an MJCF or URDF file.
+
+It names redundant equations and what of the file is not used, and compares MuJoCo's motion, whose
+loops and limits are soft, with the rigid one.
+"""
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmech.analysis import Severity, Structure, structure
+from jaxmech.integrate import FixedSteps, StepWarning
+from jaxmech.interop.mujoco import (
+    IgnoredElementsWarning,
+    Robot,
+    compiled,
+    from_mjcf,
+    names_of,
+    spec_of,
+    text_of,
+    unused,
+)
+from jaxmech.parts import are_numbers
+from jaxmech.run import simulate
+from jaxmech.state import assemble
+from jaxmech.status import Status
+from jaxmech.system import Holonomic, Unilateral
+from jaxmech.utils.text import titled_lines
+
+_SAVES = 100
+_LONGEST_STEP = 1e-3  # of the rigid motion [s]
+_MOST_BODIES = 5  # in the table
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """Both motions from the same state, at times ts (T,).
+
+    Attributes:
+        ts: times [s].
+        gaps: the residual of each loop in MuJoCo's motion, (T,), [m] of a point and [rad] of an
+            attitude.
+        limits: how far MuJoCo's motion is beyond each limit that it passes, (T,), [m or rad].
+        distances: between the centres of mass of each body in both motions [m], (T,).
+        status: how the rigid motion ended.
+        residual: the largest residual of a loop in it.
+        error: the estimated error of its integration, as a share of the motion.
+    """
+
+    ts: np.ndarray
+    gaps: dict[str, np.ndarray]
+    limits: dict[str, np.ndarray]
+    distances: dict[str, np.ndarray]
+    status: Status
+    residual: float
+    error: float
+
+    def lines(self) -> list[str]:
+        """The table of deviations."""
+
+        def row(name: str, values: np.ndarray) -> str:
+            return f"  {name:<30} {values.max():12.2e} {values[-1]:12.2e}"
+
+        lines = [f"MuJoCo's motion against the rigid one over {self.ts[-1]:g} s, without contacts"]
+        if self.status != Status.OK:
+            return [*lines, f"  the rigid motion ends with status {self.status.name}"]
+        if self.gaps:
+            lines.append(f"  {'loop':<30} {'largest gap':>12} {'at the end':>12}   [m, rad]")
+            lines += [row(name, gap) for name, gap in self.gaps.items()]
+        if self.limits:
+            lines.append(f"  {'limit':<30} {'beyond by':>12} {'at the end':>12}   [m, rad]")
+            lines += [row(name, beyond) for name, beyond in self.limits.items()]
+        lines.append(f"  {'body':<30} {'off by':>12} {'at the end':>12}   [m]")
+        largest = sorted(self.distances.items(), key=lambda item: -item[1].max())
+        lines += [row(name, values) for name, values in largest[:_MOST_BODIES]]
+        lines.append(
+            f"  rigid motion: constraints off by at most {self.residual:.1e}, integration error "
+            f"about {self.error:.0e} of the motion"
+        )
+        return lines
+
+
+def deviation(robot: Robot, model: Any, q: Any, v: Any, params: Any, seconds: float) -> Deviation:
+    """Compare the motion of MuJoCo, without contacts, with the rigid one.
+
+    Limits count that are constraints of the robot.
+    """
+    system = robot.mechanism.system
+    bodies = [body for body in robot.mechanism.bodies if body.name in robot.bodies]
+    # The centre of mass of each body; its reference point where that is a parameter.
+    centers = [
+        np.asarray(center) if are_numbers(center) else np.zeros(3)
+        for center in (body.properties.center for body in bodies)
+    ]
+    loops = [
+        c for c in system.constraints if isinstance(c, Holonomic) and not c.name.endswith(".unit")
+    ]
+    stops = [u for u in system.unilateral if isinstance(u, Unilateral)]
+
+    steps_per_save = max(1, round(seconds / _SAVES / model.opt.timestep))
+    interval = steps_per_save * model.opt.timestep
+    ts = np.arange(0.0, seconds + 1e-9, interval)
+    soft = _motion_of_mujoco(robot, model, q, v, params, len(ts), steps_per_save)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StepWarning)  # the table states the error
+        steps = FixedSteps(max(1, int(np.ceil(interval / _LONGEST_STEP))))
+        sol = simulate(system, q, v, ts, params, steps=steps, throw=False)
+
+    @jax.jit
+    @jax.vmap
+    def compared(qpos: Any, rigid: Any) -> Any:
+        q, zero = robot.q(qpos), jnp.zeros(())
+        pairs = [robot.mechanism.kinematics.frames(bodies, x, zero, params) for x in (q, rigid)]
+        return (
+            {c.name: jnp.linalg.norm(c.value(q, zero, params)) for c in loops},
+            {stop.name: stop.constraint.value(q, zero, params) for stop in stops},
+            {
+                body.name: jnp.linalg.norm(a.point(center) - b.point(center))
+                for body, center, a, b in zip(bodies, centers, *pairs, strict=True)
+            },
+        )
+
+    gaps, values, distances = jax.tree.map(np.asarray, compared(soft, sol.q))
+    limits = {}
+    for name, table in values.items():
+        for k, gap in enumerate(table.T):
+            label = name if table.shape[1] == 1 else f"{name}[{k}]"
+            if (gap < 0).any():
+                limits[label] = np.maximum(-gap, 0.0)
+    residual, error = float(jnp.max(sol.position_residual)), float(sol.integration_error)
+    return Deviation(ts, gaps, limits, distances, Status(int(sol.status)), residual, error)
+
+
+def _motion_of_mujoco(
+    robot: Robot, model: Any, q: Any, v: Any, params: Any, count: int, steps_per_save: int
+) -> np.ndarray:
+    """MuJoCo's qpos at all times, (T, nq), without contacts and the limits that are left out."""
+    import mujoco
+
+    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
+    tendons = names_of(model, "tendon", model.ntendon)
+    for limited, names, kind in (
+        (model.jnt_limited, [*robot.joints], "joint limit"),
+        (model.tendon_limited, tendons, "tendon"),
+    ):
+        limited[[name in robot.ignored.get(kind, ()) for name in names]] = 0
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:] = robot.qpos(q), robot.qvel(q, v)
+    for k in range(model.nu):
+        data.ctrl[k] = params.get(f"ctrl.{model.actuator(k).name}", 0.0)
+    rows = [data.qpos.copy()]
+    for _ in range(count - 1):
+        mujoco.mj_step(model, data, steps_per_save)
+        rows.append(data.qpos.copy())
+    return np.array(rows)
+
+
+@dataclass(frozen=True)
+class FileAudit:
+    """What was found in a file; prints itself.
+
+    Attributes:
+        name: name of the file.
+        robot: the mechanism.
+        structure: its structure at the start.
+        unused: the elements and attributes of the file that are not used.
+        deviation: soft loops and limits against rigid ones; None without any.
+    """
+
+    name: str
+    robot: Robot
+    structure: Structure
+    unused: tuple[str, ...]
+    deviation: Deviation | None
+
+    @property
+    def serious(self) -> bool:
+        """Whether something in the file is wrong."""
+        failed = self.deviation is not None and self.deviation.status != Status.OK
+        return failed or self.structure.serious
+
+    def __str__(self) -> str:
+        coordinates, ranks = self.structure.coordinates, self.structure.ranks
+        rows = [("coordinates", f"{len(coordinates)}: {', '.join(coordinates)}")]
+        if ranks is not None:
+            count = sum(c.equations for c in self.structure.constraints)
+            rows.append(("freedoms", f"{ranks.position_freedom}"))
+            rows.append(("equations", f"{count}, of which {ranks.nearby} are independent"))
+            for dependence in ranks.redundant:
+                others = [name for name in dependence.others if name != dependence.name]
+                also = f", given {', '.join(others)}" if others else ""
+                redundant = f"{len(dependence.equations)} of {dependence.name}{also}"
+                rows.append(("redundant", redundant))
+            rows.extend(("redundant", f"1 or more of {x}, across the loop") for x in ranks.silent)
+        rows += [("left out", f"{kind}: {', '.join(x)}") for kind, x in self.robot.ignored.items()]
+        rows += [("not used", ", ".join(self.unused))] if self.unused else []
+        findings = [f for f in self.structure.findings if f.severity == Severity.SERIOUS]
+        lines = [self.name, *titled_lines(rows, 14), *map(str, findings)]
+        return "\n".join(lines + (self.deviation.lines() if self.deviation else []))
+
+
+def audit(file: Path, seconds: float = 1.0) -> FileAudit:
+    """Examine an MJCF or URDF file, from its first keyframe or the reference pose.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is not a model.
+    """
+    spec, source_name = spec_of(file)
+    model = compiled(spec, source_name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IgnoredElementsWarning)  # they are part of the report
+        robot = from_mjcf(file, limits=True)
+    system, params = robot.mechanism.system, dict(robot.mechanism.params)
+    q, v = robot.start
+    for keyframe in [*robot.keyframes.values()][:1]:
+        q, v, params = keyframe.q, keyframe.v, params | keyframe.ctrl
+    q, v = assemble(system, q, v, 0.0, params)
+    at_start = structure(system, q, v, 0.0, params)
+    is_soft = system.unilateral or any(not c.name.endswith(".unit") for c in system.constraints)
+    comparison = deviation(robot, model, q, v, params, seconds) if is_soft else None
+    left = unused(text_of(file), file.parent)
+    return FileAudit(file.name, robot, at_start, left, comparison)
