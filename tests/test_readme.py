@@ -27,16 +27,3 @@ def test_the_links_lead_somewhere() -> None:
     links = re.findall(r"\]\(([^)#]+)", README)
     assert len(links) >= 8
     assert [link for link in links if not (ROOT / link).exists()] == []
-
-
-def test_the_front_page_shows_the_readme() -> None:
-    """Its parts are included by their marks."""
-    page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    marks = re.findall(r"start-after: (<!-- \w+ -->)\n:end-before: (<!-- /\w+ -->)", page)
-    assert len(marks) == 5
-    for start, end in marks:
-        assert 0 < README.index(start) < README.index(end)
-    examples = {file.stem for file in (ROOT / "examples").glob("*.py")}
-    assert set(re.findall(r"\]\(examples/(\w+)\.ipynb\)", page)) == examples
-    thumbnails = re.findall(r"examples/thumbnails/\w+\.png", page)
-    assert [x for x in thumbnails if not (ROOT / "docs" / x).is_file()] == []

@@ -1,7 +1,5 @@
 """Failures of trajectories: status, time and message, without effect on other members."""
 
-import json
-import pickle
 from typing import Any
 
 import jax
@@ -210,15 +208,3 @@ def test_nan_parameters_in_a_batch_are_not_reported_as_inconsistent() -> None:
 def test_under_jit_nothing_is_raised() -> None:
     run = jax.jit(lambda q: simulate(HAZARDS, q, V0, TS, SAFE, steps=STEPS))
     assert run(OFF).status == Status.INCONSISTENT
-
-
-def test_a_status_prints_its_name_and_what_to_do() -> None:
-    """A status also works as an integer."""
-    assert str(Status(0)) == f"{Status.OK}" == "OK"
-    assert str(Status.INCONSISTENT) == f"INCONSISTENT: {Status.INCONSISTENT.message}"
-    assert [f"{code:d}" for code in Status] == [f"{int(code)}" for code in Status]
-    assert json.dumps([*Status]) == str([*range(len(Status))])
-    np.testing.assert_array_equal(np.array([*Status]) == Status.OK, np.arange(len(Status)) == 0)
-    assert jnp.asarray(Status.SINGULAR_MASS).dtype == jnp.asarray(5).dtype
-    assert {5: "a"}[Status.SINGULAR_MASS] == "a"
-    assert pickle.loads(pickle.dumps(Status.OK)) is Status.OK

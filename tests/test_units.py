@@ -46,17 +46,6 @@ def test_units_in_tables() -> None:
     assert sol.to_pandas().attrs["units"]["current"] == "A"
 
 
-def test_a_system_without_units_has_none() -> None:
-    system = jm.System(lambda q, v, t, p: v @ v, coordinates=("x",))
-    assert system.unit("x") == system.unit("x.rate") == ""
-
-
-def test_a_system_in_a_notebook() -> None:
-    shown = spring()._repr_html_()
-    assert "x [m], turn [rad]<" in shown
-    assert "lagrangian, rates" in shown
-
-
 def test_coordinates_of_joints_have_units() -> None:
     from jaxmech.parts import ground, planar_body, revolute
 
@@ -80,24 +69,3 @@ def test_units_in_a_study(tmp_path: Path) -> None:
     assert "theta2 [rad]" in (tmp_path / "summary.txt").read_text()
     assert "4 trajectories of double_pendulum_angles" in repr(results)
     assert results._repr_html_().count("<polyline") == 2
-
-
-def test_a_linearization_in_a_notebook() -> None:
-    model = jm.models.double_pendulum_angles()
-    lin = jm.analysis.linearize(model.system, [0.0, 0.0], [0.0, 0.0], model.params)
-    # sqrt(g (2 -+ sqrt(2)) / l) for equal masses and lengths
-    assert "<td>0</td><td>2.397</td><td>0.3815</td>" in lin._repr_html_()
-    assert "<td>0</td><td>5.787</td><td>0.9211</td>" in lin._repr_html_()
-
-
-@pytest.mark.slow
-def test_a_structure_in_a_notebook() -> None:
-    model = jm.models.pendulum()
-    doubled = jm.System(
-        model.system.lagrangian,
-        [*model.system.constraints, jm.Holonomic(model.system.constraints[0].fn, name="again")],
-        coordinates=("x1", "x2"),
-    )
-    shown = jm.analysis.structure(doubled, *model.initial(), 0.0, model.params)._repr_html_()
-    assert "rod (1), again (1)" in shown
-    assert "<th>remedy</th>" in shown

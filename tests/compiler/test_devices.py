@@ -7,7 +7,7 @@ import jax
 import pytest
 
 from jaxmech.compiler import devices, off
-from jaxmech.compiler.backends.cuda.driver import CudaError, Driver
+from jaxmech.compiler.backends.cuda.driver import Driver
 from jaxmech.compiler.devices import all_devices, backend_of
 from tests.compiler.backends.cuda.fake_driver import FakeDriver
 
@@ -38,15 +38,6 @@ def test_what_runs_batches(monkeypatch: pytest.MonkeyPatch) -> None:
         assert text in backend_of(device)
     with off():
         assert backend_of(jax.devices("cpu")[0]) == "plain vmap, because of `compiler.off()`"
-
-
-def test_a_driver_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    def driver() -> None:
-        raise CudaError("it is too old")
-
-    monkeypatch.setattr(devices, "driver", driver)
-    gpu: Any = Device("gpu")
-    assert backend_of(gpu) == "plain vmap, because it is too old"
 
 
 def test_the_cpu_is_among_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from jax import lax
 
 import jaxmech as jm
-from jaxmech.compiler import NativeCodeWarning, explain, off, vectorize
+from jaxmech.compiler import NativeCodeWarning, explain, vectorize
 from tests.compiler.test_types import TYPES, edges
 
 DRAW = np.random.default_rng(0)
@@ -164,43 +164,6 @@ def test_keys_are_arguments_and_results() -> None:
 
 
 TS = jnp.linspace(0.0, 1.0, 3)
-
-
-def moved(force: Any, params: Any = None, n: int = 3, batch: bool = True) -> np.ndarray:
-    """The end of a motion, which native code and plain `vmap` agree on."""
-
-    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
-        return 0.5 * v @ v
-
-    system = jm.System(lagrangian, force=force, coordinates=tuple("abcdef"[:n]))
-
-    def run(q: Any) -> Any:
-        return jm.simulate(system, q, 0 * q, TS, params, steps=jm.FixedSteps(20)).q[-1]
-
-    q = jnp.asarray(X[:, :n] if batch else X[0, :n])
-    run = jax.vmap(run) if batch else run
-    mine = run(q)
-    with off():
-        plain = run(q)
-    np.testing.assert_allclose(mine, plain, rtol=1e-12, atol=1e-12)
-    return np.asarray(mine)
-
-
-@pytest.mark.slow
-def test_bodies_that_touch() -> None:
-    touches = jnp.array([[1, 1, 0], [0, 1, 1], [1, 1, 1]], bool)
-    moved(lambda q, v, t, p: -5.0 * jnp.where(touches @ (q > -0.5), q, 0.0))
-
-
-@pytest.mark.slow
-def test_a_cubic_spring_whose_exponent_is_a_parameter() -> None:
-    """From rest at 1 it is at 0.5959769923 after one unit of time (elliptic cosine)."""
-
-    def spring(q: Any, v: Any, t: Any, p: Any) -> Any:
-        return -jnp.sign(q) * jnp.abs(q) ** p["n"]
-
-    moved(spring, {"n": 3}, n=1)
-    assert moved(spring, {"n": jnp.array(3)}, n=1, batch=False).shape == (1,)
 
 
 @pytest.mark.slow

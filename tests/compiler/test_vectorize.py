@@ -1,9 +1,6 @@
 """Functions as lanes agree with `jax.vmap`."""
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,10 +10,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-import jaxmech as jm
 from jaxmech.compiler import NativeCodeWarning, batched, explain, vectorize
 from jaxmech.compiler.backends.cpu.program import Program
-from jaxmech.compiler.frontend import from_jaxpr
 from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.compiler.ir import loops as ir_loops
 from jaxmech.compiler.ir.loops import UnsupportedError
@@ -393,20 +388,6 @@ def test_plain_vmap_where_a_back_end_has_no_instruction(
         assert_agrees(FUNCTIONS[name])
 
 
-def test_equations_after_a_loop_where_a_back_end_has_no_instruction(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """They belong to the loop's kernel, and to what stands in for it."""
-
-    def fn(x: Any, A: Any) -> Any:
-        y = loop(lambda y: jnp.tanh(A @ y), 20)(x)
-        return jnp.sin(y).sum(), jnp.sort(x)
-
-    monkeypatch.setattr(Program, "prepare", refused)
-    with pytest.warns(NativeCodeWarning, match="because of no instruction"):
-        assert_agrees(fn)
-
-
 @pytest.mark.parametrize("make", [vectorize, lambda fn: jax.vmap(batched(fn))])
 @pytest.mark.parametrize("name", ["saving", "nested"])
 def test_the_platform_is_chosen_when_a_program_is_lowered(
@@ -437,32 +418,6 @@ def _custom_calls(make: Callable[..., Any]) -> list[str]:
     return re.findall(r"custom_call @(\w+)", text)
 
 
-@pytest.mark.slow
-def test_on_several_devices() -> None:
-    """Each device computes its part of a batch; arrays that are not cut are computed by all."""
-    program = """
-import jax, jax.numpy as jnp
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxmech.compiler import vectorize
-mesh = Mesh(jax.devices(), ("batch",))
-split = PartitionSpec("batch")
-x = jax.device_put(jnp.arange(200.0).reshape(50, 4) / 200, NamedSharding(mesh, split))
-run = vectorize(lambda x: jax.lax.fori_loop(0, 30, lambda k, y: jnp.sin(y) + x, x))
-parts = jax.jit(jax.shard_map(run, mesh=mesh, in_specs=split, out_specs=split, check_vma=False))
-assert len(parts(x).sharding.device_set) == 2
-assert (parts(x) == jax.jit(run)(x)).all()
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "JAX_NUM_CPU_DEVICES": "2"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
 FALLBACKS: dict[str, tuple[Function, str]] = {
     "sort": (lambda x, A: jnp.sort(x) + A[0], "the primitive `sort`"),
     "decomposition": (lambda x, A: jnp.linalg.svd(A)[1] + x, "the primitive `svd`"),
@@ -480,22 +435,6 @@ def test_unsupported_functions_fall_back_with_a_reason(name: str) -> None:
     assert reason in repr(explain(fn, *batch(0, 5)))
     with pytest.warns(NativeCodeWarning, match=reason):
         assert_agrees(fn)
-
-
-def test_a_graph_over_the_limit_is_announced_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By one warning at the user's line, with the limit."""
-    monkeypatch.setattr(from_jaxpr, "LARGEST_GRAPH", 30)
-    x, A = batch(0, 5)
-
-    def long(x: Any, A: Any) -> Any:
-        for _ in range(3):
-            x = jnp.tanh(A @ x)
-        return x
-
-    with pytest.warns(NativeCodeWarning, match="function of over 30 scalars") as warned:
-        found = [jax.jit(vectorize(long))(x, A) for _ in range(2)]
-    assert len(warned) == 1
-    np.testing.assert_allclose(found[1], jax.vmap(long)(x, A), rtol=1e-14)
 
 
 def test_loops_are_native_code_in_functions_that_fall_back() -> None:
@@ -605,28 +544,6 @@ def test_a_loop_knows_the_constants_of_a_function_that_was_compiled_before() -> 
     assert kept[1] < kept[0] / 3
     for table in (full, diagonal, 2 * full):
         assert_agrees(growing(table))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("grad", [False, True])
-def test_a_table_in_a_system(grad: bool) -> None:
-    """A force by `jnp.interp`, alone and in a batch: x'' = -2 x between the rows of its table."""
-
-    def force(q: Any, v: Any, t: Any, p: Any) -> Any:
-        return jnp.interp(q, p * jnp.array([-1.0, 0.0, 2.0]), p * jnp.array([2.0, 0.0, -4.0]))
-
-    system = jm.System(lambda q, v, t, p: v @ v / 2, force=force, coordinates=("x",))
-
-    def end(p: Any) -> Any:
-        ts = jnp.array([0.0, 1.0])
-        start = 0.5 * jnp.ones(1) * p
-        return jm.simulate(system, start, 0 * start, ts, p, steps=jm.FixedSteps(50)).q[-1, 0]
-
-    fn = jax.grad(end) if grad else end
-    scales = jnp.array([1.0, 1.5])
-    expected = (0.5 if grad else 0.5 * scales) * np.cos(np.sqrt(2.0)) * np.ones(2)
-    np.testing.assert_allclose(jax.vmap(fn)(scales), expected, rtol=1e-6)
-    np.testing.assert_allclose(fn(scales[0]), expected[0], rtol=1e-6)
 
 
 def test_a_function_that_a_program_still_uses_is_not_read_again() -> None:

@@ -237,9 +237,3 @@ def test_spans_of_many_times_are_searched(sign: float) -> None:
     np.testing.assert_array_equal(interval.turns, instants == np.array(before))
     ends = (span.low, span.high) if sign > 0 else (-span.high, -span.low)
     np.testing.assert_allclose(ends, [before, after], atol=1e-13)
-
-
-def test_settings_are_shown_where_they_are_set() -> None:
-    assert repr(FixedSteps(2)) == "FixedSteps(per_save=2)"
-    steps = FixedSteps(2, times=np.array([1, 2]))
-    assert repr(steps) == "FixedSteps(per_save=2, times=(1.0, 2.0))"

@@ -119,19 +119,6 @@ def test_the_precision_is_that_of_the_coordinates() -> None:
     np.testing.assert_allclose(qdd, [2.0 * 0.5**2, -2 * 1.0 * 0.5 / 2.0], rtol=1e-6)
 
 
-def test_a_lagrangian_that_is_not_quadratic_is_refused() -> None:
-    fast = System(lambda q, v, t, p: -jnp.sqrt(1 - v @ v / 9), coordinates=("x", "y"))
-    state = [0.0, 0.0], [1.0, 1.0]
-    for ask in (
-        lambda: metric_tensor(fast, state[0]),
-        lambda: christoffel_symbols(fast, state[0]),
-        lambda: acceleration(fast, *state, formulation=Contravariant()),
-    ):
-        with pytest.raises(ValueError, match="quadratic in the velocities"):
-            ask()
-    assert np.isfinite(acceleration(fast, *state).qdd).all()
-
-
 def equations(n: int, m: int, rank: int) -> tuple[np.ndarray, ...]:
     draw = np.random.default_rng(10 * n + m)
     F, A = draw.normal(size=(n, n)), draw.normal(size=(m, rank)) @ draw.normal(size=(rank, n))

@@ -10,7 +10,6 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from jaxmech import (
-    Acceleration,
     DormandPrince5,
     FixedSteps,
     Holonomic,
@@ -19,11 +18,10 @@ from jaxmech import (
     acceleration,
     simulate,
 )
-from jaxmech.compiler import explain
-from jaxmech.laws import CoordinatePartition, UdwadiaKalaba
+from jaxmech.laws import CoordinatePartition
 from jaxmech.linalg import pivots
 from jaxmech.models import make
-from tests.small import DOUBLE, PENDULUM
+from tests.small import PENDULUM
 
 LAW = CoordinatePartition()
 
@@ -197,25 +195,6 @@ def test_without_charts_the_same_run_drifts() -> None:
     assert sol.position_residual.max() > 1e-10
 
 
-def test_constraints_on_accelerations_alone_have_no_chart() -> None:
-    system = System(
-        lambda q, v, t, p: 0.5 * v @ v,
-        [Acceleration(lambda q, v, a, t, p: a[0] - 2.0, "servo")],
-        coordinates=("x", "y"),
-    )
-    state = jnp.zeros(2), jnp.ones(2), jnp.zeros(()), None
-    assert LAW.chart(system, *state) is None
-    assert UdwadiaKalaba().chart(PENDULUM.system, *state) is None
-    sol = simulate(system, *state[:2], [0.0, 1.0], formulation=LAW, steps=FixedSteps(1))
-    np.testing.assert_allclose(sol.q[1], [2.0, 1.0], rtol=1e-14)
-
-
-def test_without_constraints() -> None:
-    fall = System(lambda q, v, t, p: 0.5 * v @ v - p * q[0], coordinates=("height",))
-    sol = simulate(fall, [1.0], [2.0], [0.0, 0.5], 9.81, formulation=LAW, steps=FixedSteps(1))
-    np.testing.assert_allclose(sol.q[1], [2.0 - 9.81 / 8], rtol=1e-14)
-
-
 def differences(fn: Any, x: Any, step: Any) -> Any:
     """h times the slope of fn along a step of length h, fourth order."""
     near, far = (fn(x + k * step) - fn(x - k * step) for k in (1, 2))
@@ -291,52 +270,9 @@ def test_redundant_rows_that_disagree_end_in_a_status() -> None:
     np.testing.assert_allclose(sol.t_failed, 0.43)  # where a step ends, since `grows` jumps
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_disagreement_is_relative_to_the_mechanism(dtype: Any) -> None:
-    """Two rods in one place: far from the origin, and in micrometres."""
-
-    def rod(longer: float) -> Any:
-        def distance(q: Any, t: Any, p: Any) -> Any:
-            length = p["l"] * (1 + jnp.where(t > 0.43, longer * p["more"], 0.0))
-            return ((q[0] - p["x"]) ** 2 + q[1] ** 2 - length**2) / 2
-
-        return distance
-
-    rods = [Holonomic(rod(0.0), "rod"), Holonomic(rod(1.0), "other")]
-    system = System(PENDULUM.system.lagrangian, rods, coordinates=("x", "y"))
-
-    @jax.jit
-    @jax.vmap
-    def status(x: Any, size: Any, more: Any) -> Any:
-        params = {**PENDULUM.params, "x": x, "l": size, "more": more, "g": size}
-        q = jnp.stack([x + 0.6 * size, -0.8 * size])
-        return simulate(
-            system, q, jnp.zeros_like(q), TS.astype(dtype), params,
-            steps=FixedSteps(5, times=(0.43,)), projection=None, formulation=LAW, throw=False,
-        ).status  # fmt: skip
-
-    far, off = (1e6, 1e-4) if dtype == np.float64 else (1e2, 1e-2)
-    cases = [(x, size, more) for x, size in ((0, 1), (far, 1), (0, 1e-6)) for more in (0, off)]
-    found = status(*np.array(cases, dtype).T)
-    assert found.tolist() == [Status.OK, Status.PROJECTION_FAILED] * 3
-
-
 def test_a_step_that_is_too_coarse_has_a_status() -> None:
     q, v = PENDULUM.q, 20 * PENDULUM.v
     options = {"projection": None, "formulation": CoordinatePartition(iterations=1)}
     options["steps"] = FixedSteps(1)
     sol = simulate(PENDULUM.system, q, v, TS, PENDULUM.params, throw=False, **options)
     assert sol.status == Status.PROJECTION_FAILED
-
-
-@pytest.mark.slow
-def test_a_batch_runs_as_lanes() -> None:
-    def run(q: Any, v: Any) -> Any:
-        return simulate(
-            DOUBLE.system, q, v, TS, DOUBLE.params,
-            steps=FixedSteps(5), projection=None, formulation=LAW, throw=False,
-        ).q  # fmt: skip
-
-    q, v = np.stack([DOUBLE.q] * 2), np.stack([DOUBLE.v] * 2)
-    assert "plain vmap" not in repr(explain(run, q, v))

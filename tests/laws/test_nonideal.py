@@ -317,12 +317,3 @@ def test_systems_without_such_forces_are_unchanged() -> None:
     state = jnp.zeros(2), jnp.zeros(2), jnp.zeros(()), params
     assert conserves_energy(ideal, *state)
     assert not conserves_energy(SLIDER, *state)
-
-
-def test_misuse() -> None:
-    wrong = System(
-        lambda q, v, t, p: v @ v, coordinates=("x", "y"), nonideal=lambda q, v, m, t, p: v[:1]
-    )
-    with pytest.raises(ValueError, match=r"The value of `nonideal` must have shape \(2,\)"):
-        acceleration(wrong, [0.0, 0.0], [0.0, 0.0])
-    assert repr(wrong).endswith("constraints=(), nonideal=given)")

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-import jax
-import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -80,18 +78,3 @@ def test_a_mode_without_oscillation_grows(upright: jm.analysis.Equilibrium) -> N
     said = motion.draw(0.0).get_title(loc="left")
     assert "per second" in said
     assert "Hz" not in said
-
-
-def test_misuse_is_named(hanging: jm.analysis.Equilibrium) -> None:
-    with pytest.raises(ValueError, match="`mode` must be the number of a mode from 0 to 1"):
-        jm.animate(MODEL, hanging, mode=2)
-    with pytest.raises(ValueError, match="`amplitude` must be positive"):
-        jm.animate(MODEL, hanging, amplitude=0.0)
-    with pytest.raises(ValueError, match="must be a Model or a Mechanism to show a mode"):
-        jm.animate(lambda q, t, p: {"tip": q[2:]}, hanging)
-    batch = jax.tree.map(lambda x: jnp.stack([x, x]), hanging)
-    with pytest.raises(ValueError, match="one equilibrium to show a mode"):
-        jm.animate(MODEL, batch)
-    with pytest.raises(ValueError, match="modes of one linearization"):
-        modes(jm.analysis.modes(batch.linearization))
-    assert len(poles(jm.analysis.modes(batch.linearization)).lines[0].get_xdata()) == 8

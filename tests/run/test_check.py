@@ -239,22 +239,6 @@ def test_the_sweep_finds_the_plateau() -> None:
     assert sweep(sizes, np.ones(1), few, 0.0).values[0] == pytest.approx(np.exp(x[0, 0]))
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"sizes": [0.1, 0.01]}, ValueError, "`sizes` must hold at least 4 different positive"),
-        ({"sizes": [0.1, -0.1, 1, 2]}, ValueError, "`sizes` must hold"),
-        ({"loss": lambda q, v, ts, p: q[-1]}, ValueError, "must return a finite scalar"),
-        ({"loss": lambda q, v, ts, p: q[0, 0] / v[0, 0]}, ValueError, "but returns inf"),
-        ({"start": lambda q, v, p: (q[:1], v)}, ValueError, r"`q0` must have shape \(2,\)"),
-        ({"params": {"c": np.nan, "k": 1.0}}, ValueError, "must be finite"),
-    ],
-)
-def test_refusals(options: dict[str, Any], error: type, message: str) -> None:
-    with pytest.raises(error, match=message):
-        checked(FREE, **options)
-
-
 def test_nothing_to_differentiate_by() -> None:
     path = Holonomic(lambda q, t, p: q - t, "path")
     prescribed = System(lambda q, v, t, p: 0.5 * v @ v, [path], coordinates=("x",))

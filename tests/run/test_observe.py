@@ -9,7 +9,7 @@ import pytest
 
 from jaxmech import FixedSteps, Holonomic, System, observe, simulate
 from jaxmech.laws import QR, UdwadiaKalaba
-from tests.small import MIXED, OSCILLATOR, PENDULUM, QUATERNION, REDUNDANT
+from tests.small import MIXED, PENDULUM, QUATERNION, REDUNDANT
 
 TS = np.linspace(0.0, 0.6, 4)
 
@@ -77,13 +77,6 @@ def test_the_law_is_a_choice() -> None:
     np.testing.assert_allclose(ldl.qdd, qr.qdd, atol=1e-11)
     for name in ("scaled", "twice"):
         np.testing.assert_allclose(ldl.multipliers[name], qr.multipliers[name], atol=1e-10)
-
-
-def test_without_constraints() -> None:
-    sol, obs, _ = seen(OSCILLATOR)
-    assert obs.multipliers == obs.reactions == obs.residuals == {}
-    np.testing.assert_array_equal(obs.constraint_force, np.zeros((4, 2)))
-    np.testing.assert_allclose(obs.qdd, -4 * sol.q, rtol=1e-14)
 
 
 def test_after_a_failure_all_values_are_nan() -> None:

@@ -1,8 +1,5 @@
 """A `Solution` by name, as a dataset, as a table, and as HTML."""
 
-import pickle
-import re
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,25 +33,6 @@ def test_columns_by_name(batch: jm.Solution) -> None:
         np.testing.assert_array_equal(batch[f"{name}.rate"], batch.v[..., k])
     with pytest.raises(KeyError, match="`x3` is not in the solution; did you mean `x"):
         batch["x3"]
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("t", "sol.ts"),  # as in scipy
-        ("y", "sol.q"),
-        ("statu", "sol.status"),
-        ("x2", "sol['x2']"),
-        ("y1_rate", "sol['y1.rate']"),
-    ],
-)
-def test_wrong_attributes_are_answered_with_right_ones(batch, name: str, hint: str) -> None:
-    with pytest.raises(
-        AttributeError, match=re.escape(f"no attribute `{name}`; did you mean `{hint}`")
-    ):
-        getattr(batch, name)
-    assert not hasattr(batch, "_no_such_name")
-    assert pickle.loads(pickle.dumps(jax.device_get(batch))).names == batch.names
 
 
 def test_names_with_states_of_first_order() -> None:
@@ -94,33 +72,3 @@ def test_a_table(batch: jm.Solution) -> None:
     np.testing.assert_array_equal(one["y1"], batch.q[2, :, 1])
     np.testing.assert_array_equal(many.loc[2, "y1"], batch.q[2, :, 1])
     assert many.index.names == ["trajectory", "t"]
-
-
-def test_the_card_of_a_notebook(batch: jm.Solution) -> None:
-    shown = member(batch, 0)._repr_html_()
-    assert shown.count("<polyline") == 4
-    assert "status             OK" in shown
-    assert batch._repr_html_().startswith("<div><pre>Solution: 3 trajectories")
-    assert "without values" in jax.eval_shape(swing, 0.3)._repr_html_()
-
-
-@pytest.mark.slow
-def test_a_solution_of_many_coordinates_prints_some_of_their_names() -> None:
-    model = jm.models.chain(6)
-    sol = jm.simulate(model.system, *model.initial(), TS[:2], model.params, steps=jm.FixedSteps(50))
-    assert repr(sol).splitlines()[0].endswith("y4 and 4 more")
-
-
-@pytest.mark.slow
-def test_of_many_events_those_that_occurred_are_printed_with_whole_names() -> None:
-    slide = jm.System(lambda q, v, t, p: v @ v, coordinates=("position",))
-    events = [
-        jm.Event(lambda q, v, t, p, place=place: q[0] - place, name=f"the slide passes {place} m")
-        for place in range(10)
-    ]
-    ts, steps = jnp.array([0.0, 2.0]), jm.FixedSteps(per_save=4)
-    sol = jm.simulate(slide, [0.3], [0.6], ts, events=events, steps=steps)
-    assert str(sol).splitlines()[-2:] == [
-        "  the slide passes 1 m 1 time, first at t = 1.16667 s",
-        "  other events         9, none of which occurred",
-    ]

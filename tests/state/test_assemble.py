@@ -9,11 +9,10 @@ import pytest
 from scipy.optimize import minimize
 
 from jaxmech import FixedSteps, Holonomic, Status, System, assemble, models, simulate
-from jaxmech.compiler import NativeCodeWarning, explain
+from jaxmech.compiler import explain
 from tests.small import (
     DOUBLE,
     MIXED,
-    OSCILLATOR,
     PENDULUM,
     QUATERNION,
     REDUNDANT,
@@ -171,11 +170,6 @@ def test_a_fixed_coordinate_costs_nothing() -> None:
     assert velocities <= 0.75
 
 
-def test_without_constraints_a_guess_is_a_state() -> None:
-    q, v = many(OSCILLATOR)(*guesses(OSCILLATOR, 1.0))
-    np.testing.assert_array_equal((q, v), guesses(OSCILLATOR, 1.0))
-
-
 def test_a_bad_guess_does_not_affect_others() -> None:
     """The other results are bit-identical whatever their neighbours."""
     good = guesses(PENDULUM, 0.5)
@@ -205,24 +199,6 @@ def test_any_argument_alone_may_be_traced(traced: str) -> None:
     q, v = jax.vmap(state)(batch)
     np.testing.assert_allclose(q, [PENDULUM.q] * 2, atol=1e-12)
     np.testing.assert_allclose(v, [PENDULUM.v] * 2, atol=1e-12)
-
-
-@pytest.mark.slow
-def test_a_program_that_compiles_for_minutes_is_announced_once() -> None:
-    """Known numbers are assembled without it."""
-    count, q = 40, jnp.full(40, 0.5)
-
-    def assembled(equations: int, q: Any) -> Any:
-        plane = Holonomic(lambda q, t, p: q[:equations])
-        names = tuple(f"x{k}" for k in range(count))
-        system = System(lambda q, v, t, p: 0.5 * v @ v, [plane], coordinates=names)
-        return assemble(system, q, jnp.zeros(count))[0]
-
-    jax.eval_shape(lambda q: assembled(25, q), q)
-    with pytest.warns(NativeCodeWarning, match="26 equations for 40 coordinates") as warned:
-        _ = [jax.eval_shape(lambda q: assembled(26, q), q) for _ in range(2)]
-    assert len(warned) == 1
-    np.testing.assert_array_equal(assembled(26, q), np.where(np.arange(count) < 26, 0.0, 0.5))
 
 
 def test_far_from_a_loop() -> None:

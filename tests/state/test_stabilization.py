@@ -188,13 +188,6 @@ def test_what_cannot_be_reached_is_reported(phi: Any) -> None:
     assert not projected(Case(system, {}, PENDULUM.q, PENDULUM.v), *PENDULUM[2:])[2]
 
 
-def test_nothing_to_project_without_constraints() -> None:
-    q, v, reached, left = projected(OSCILLATOR, *OSCILLATOR[2:])
-    np.testing.assert_array_equal([q, v], OSCILLATOR[2:])
-    assert reached
-    assert left.size == 0
-
-
 def test_baumgarte_feedback_by_hand() -> None:
     """-2 alpha phi' - beta^2 phi, -alpha psi, and 0, in the order of the system's rows."""
     system, p = MIXED.system, MIXED.params

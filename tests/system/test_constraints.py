@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmech import Acceleration, Holonomic, Nonholonomic, System
-from tests.small import CASES, OSCILLATOR, Case
+from tests.small import CASES, Case
 
 
 def along_a_path(case: Case, constraint: Any, q: Any, v: Any, a: Any, t: Any) -> Any:
@@ -71,16 +71,6 @@ def test_a_scalar_counts_as_one_row_and_a_constant_as_a_number() -> None:
     assert A.dtype == b.dtype == q.dtype
 
 
-def test_names() -> None:
-    def loop(q: Any, t: Any, p: Any) -> Any:
-        return q[0]
-
-    constraints = [Holonomic(loop), Holonomic(lambda q, t, p: q[1]), Holonomic(loop, name="other")]
-    system = System(lambda q, v, t, p: 0.5 * v @ v, constraints, coordinates=("x", "y"))
-    assert [c.name for c in system.constraints] == ["loop", "constraint2", "other"]
-    assert repr(system.constraints[1]) == "Holonomic('constraint2')"
-
-
 def system_with(chi: Any) -> System:
     constraint = Acceleration(chi, name="servo")
     return System(lambda q, v, t, p: 0.5 * v @ v, [constraint], coordinates=("x", "y"))
@@ -122,9 +112,3 @@ def test_jacobians_are_those_of_the_levels(name: str) -> None:
     ]
     for ours, level, state, place in pairs:
         np.testing.assert_allclose(ours, jax.jacrev(level, place)(*state), rtol=1e-12, atol=1e-12)
-
-
-def test_no_rows_without_constraints() -> None:
-    eom = jax.eval_shape(OSCILLATOR.system.equations, *OSCILLATOR[2:], 0.0, OSCILLATOR.params)
-    assert eom.A.shape == (0, 2)
-    assert eom.b.shape == (0,)

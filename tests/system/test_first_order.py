@@ -1,6 +1,5 @@
 """States of first order: motion, derivatives, events, constraints that contain them, messages."""
 
-import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -302,14 +301,3 @@ def test_a_state_costs_a_batch_its_own_operations_alone() -> None:
     zero = jnp.zeros(1)
     after = operations(system, jnp.concatenate([q, zero]), jnp.concatenate([v, zero]))
     assert 0 < after - before <= 64  # of 1,081
-
-
-def test_a_system_shows_and_keeps_its_states() -> None:
-    assert MOTOR.coordinates == ("angle", "integral of current")
-    assert MOTOR.states == ("current",)
-    assert repr(MOTOR).endswith("force=torque, states=('current',))")
-    assert replace(MOTOR, force=None).coordinates == MOTOR.coordinates
-    assert pickle.loads(pickle.dumps(MOTOR)) == MOTOR
-    eom = MOTOR.equations([0.0, 0.0], [1.0, 2.0], 0.0, P)
-    np.testing.assert_allclose(eom.M, np.diag([0.02, 1.0]))
-    np.testing.assert_allclose(eom.Q, [1.0 - 0.01, (6.0 - 2.4 - 0.5) / 0.05])

@@ -1,6 +1,5 @@
 """Quasi-velocities: closed forms, the same motions in rates of coordinates, messages."""
 
-import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,6 @@ from tests.rotations import (
     DISC_VALUES,
     SPINS,
     TOP,
-    TOP_BY_RATES,
     axis,
     by_disc_spins,
     by_spins,
@@ -372,15 +370,6 @@ def test_single_precision_and_default_steps() -> None:
     np.testing.assert_allclose(sol.v, spins(w0, FREE["J"], TS), atol=1e-4)
 
 
-def test_a_system_prints_itself_and_can_be_pickled() -> None:
-    assert "velocities=('w1', 'w2', 'w3'), invariants=(Holonomic('unit'),)" in repr(TOP)
-    copy = pickle.loads(pickle.dumps(TOP))
-    assert copy == TOP
-    assert copy.dynamics.kinematics == TOP.dynamics.kinematics
-    assert TOP.plain.velocities == ()
-    assert TOP.plain == TOP_BY_RATES
-
-
 def driven(q: Any, t: Any, p: Any) -> Any:
     late = jnp.maximum(t - 0.33, 0.0)
     return q[0] * q[1] + q[0] - 1 - p["a"] * late**2
@@ -417,16 +406,3 @@ def test_drives_and_corners_are_those_of_rates() -> None:
     # not of the first time: equal velocities are other rates there
     np.testing.assert_allclose(ours[1][1][1:], expected[1][1][1:], atol=1e-7)
     np.testing.assert_allclose(sol.integration_error, plain_sol.integration_error, rtol=0.5)
-
-
-@pytest.mark.slow
-def test_gradients_are_checked_and_pushed_forward() -> None:
-    ts, w0 = np.linspace(0.0, 1.0, 5), np.array([0.3, 0.2, 0.9])
-    steps = jm.FixedSteps(8)
-    report = jm.analysis.check_gradients(TOP, E, w0, ts, FREE, steps=steps)
-    assert report.ok, report
-    found = jm.analysis.sensitivities(TOP, lambda x: (E, w0 * x, FREE), 1.0, ts, steps=steps)
-    assert found.q.shape == (5, 4)
-    assert found.v.shape == (5, 3)
-    slope = jax.jacfwd(lambda x: jm.simulate(TOP, E, w0 * x, ts, FREE, steps=steps).v)(1.0)
-    np.testing.assert_allclose(found.v, slope, atol=1e-12)

@@ -1,6 +1,5 @@
 """The equations of motion, the constraint residuals and the energy, by their definitions."""
 
-import functools
 from typing import Any
 
 import jax
@@ -8,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import Acceleration, Holonomic, Nonholonomic, System
-from tests.small import CASES, DOUBLE, MIXED, PENDULUM, WIRE
+from jaxmech import Holonomic, System
+from tests.small import CASES, MIXED, PENDULUM, WIRE
 
 
 def charged(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -116,33 +115,6 @@ def test_two_systems_of_the_same_functions_are_one() -> None:
     assert hash(made()) == hash(made())
     assert made() != WIRE.system  # which has a force
     assert made() != System(made().lagrangian, made().constraints, coordinates=("x", "z"))
-
-
-def test_sequences_become_tuples() -> None:
-    given = DOUBLE.system
-    made = System(
-        given.lagrangian, list(given.constraints), coordinates=list(given.coordinates)
-    )  # fmt: skip
-    assert made == given
-
-
-def test_repr() -> None:
-    def drag(q: Any, v: Any, t: Any, p: Any) -> Any:
-        return -v
-
-    kinds = [
-        Holonomic(lambda q, t, p: q[0], "a"),
-        Nonholonomic(lambda q, v, t, p: v[0], "b"),
-        Acceleration(lambda q, v, a, t, p: a[0], "c"),
-    ]
-    system = System(lambda q, v, t, p: 0.5 * v @ v, kinds, drag, coordinates="xy"[:1].split())
-    assert repr(system) == (
-        "System(coordinates=('x',), "
-        "constraints=(Holonomic('a'), Nonholonomic('b'), Acceleration('c')), force=drag)"
-    )
-    scaled = functools.partial(lambda k, q, v, t, p: k * v, 2.0)
-    nameless = System(drag, force=scaled, coordinates=("x",))
-    assert repr(nameless) == "System(coordinates=('x',), constraints=(), force=given)"
 
 
 def test_a_force_may_be_a_list_of_components() -> None:

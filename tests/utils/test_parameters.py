@@ -11,7 +11,6 @@ import pytest
 import jaxmech as jm
 from jaxmech import parts as jp
 from jaxmech.utils.parameters import differing, digests_of, unread, warn_of_slips
-from jaxmech.utils.text import is_slip, nearest_name
 from tests.small import PENDULUM
 
 TS = np.linspace(0.0, 0.2, 3)
@@ -36,26 +35,6 @@ def test_digests_are_the_same_traced_or_not() -> None:
     assert set(differing(known, digests_of(other))) == {"k", "n"}
     batch = jax.vmap(digests_of)({"l": jnp.array([2.0, 2.0 + 1e-15])})
     assert differing(batch, {"l": known["l"]}) == ("l",)
-
-
-@pytest.mark.parametrize(
-    "pair",
-    ["lenght length", "torqe torque", "torquue torque", "stifness stiffness", "langth length",
-     "rod_lenth rod_length"],
-)  # fmt: skip
-def test_slips_of_the_pen(pair: str) -> None:
-    a, b = pair.split()
-    assert is_slip(a, b)
-    assert is_slip(b, a)
-    assert nearest_name(a, ["mass", b]) == b
-
-
-@pytest.mark.parametrize(
-    "pair", ["mass1 mass2", "mass_a mass_b", "m n", "x_load y_load", "masses mass", "l lenght",
-             "massA massB", "spring springs", "arm army", "mass mass"]
-)  # fmt: skip
-def test_names_that_differ_on_purpose(pair: str) -> None:
-    assert not is_slip(*pair.split())
 
 
 def test_a_misspelt_override_is_named_and_others_are_not() -> None:
