@@ -39,7 +39,6 @@ from jaxmech.plot.noise import over_input as over_input
 from jaxmech.plot.panels import COLORS as COLORS
 from jaxmech.plot.panels import Panels as Panels
 from jaxmech.plot.panels import add_axes as add_axes
-from jaxmech.plot.panels import grid as grid
 from jaxmech.plot.panels import labelled as labelled
 from jaxmech.plot.panels import legend_below as legend_below
 from jaxmech.plot.panels import new_figure as new_figure

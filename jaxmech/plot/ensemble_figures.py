@@ -25,17 +25,13 @@ from jaxmech.plot.animation import animate
 from jaxmech.plot.panels import (
     BLUE,
     GREY,
-    MOST_PANELS,
+    Drawing,
     Panels,
-    add_axes,
-    columns_of,
-    entitled,
-    grid,
     labelled,
+    laid_out,
     legend_below,
     legend_of,
     save,
-    shown_figure,
     single,
 )
 from jaxmech.plot.trajectories import drift, energy_drift, phase_portrait, quantile_bands
@@ -74,35 +70,84 @@ def draw_pictures(results: Results) -> list[Path]:
 
 def plot_results(results: Results, names: Sequence[str], figure: Figure | None) -> Panels:
     """Draw the panels of `Results.plot`, which explains the arguments."""
-    drawings: dict[str, Callable[[Axes], object]] = {}
-    if results.has("q") and np.any(succeeded(results.status)):
-        times = _times(results)
-        ts, q = results.ts[times], results.good("q", times=times, limit=_most(results))
-        for k, (name, label) in enumerate(zip(results.coordinates, results.labels, strict=True)):
-            drawings[name] = partial(_column, ts, q[..., k], label)
-    drawings |= dict(_observed(results)) | dict(statistic_drawings(results))
+    drawings: dict[str, Drawing] = {}
+    if results.has_trajectories and np.any(succeeded(results.status)):
+        drawings = dict(_coordinates(results)) | dict(_observed(results))
+    drawings |= dict(statistic_drawings(results))
     unknown = [name for name in names if name not in drawings]
     if unknown or not drawings:
         raise ValueError(
             "Argument `names` must be of coordinates or statistics that can be drawn, which are "
             f"{', '.join(drawings) or 'none'}; {', '.join(map(repr, unknown)) or 'store some'}."
         )
-    chosen = names or [*drawings][:MOST_PANELS]
-    rows, columns = -(-len(chosen) // columns_of(len(chosen))), columns_of(len(chosen))
-    figure = figure or shown_figure(max(3.2 * columns, 6.0), 2.4 * rows + 0.6)
-    axes = {}
-    for k, name in enumerate(chosen):
-        axes[name] = add_axes(figure, (rows, columns, k + 1))
-        drawings[name](axes[name])
-    legend_below(figure, [ax for ax in axes.values() if not ax.get_legend()][:1], columns=3)
-    return Panels(entitled(figure, _title(results)), axes)
+    chosen = {name: drawings[name] for name in names or drawings}
+    return laid_out(chosen, _title(results), figure=figure, is_shown=True)
 
 
-def _observed(results: Results) -> Iterator[tuple[str, Callable[[Axes], object]]]:
-    """The observed quantities with a number at each of several times, and how they are drawn."""
+def trajectory_figures(results: Results) -> Iterator[tuple[str, Figure]]:
+    """The pictures of stored trajectories, each with its name."""
+    for name, drawings in (
+        ("quantile_bands", dict(_coordinates(results))),
+        ("observed_bands", dict(_observed(results))),
+        ("phase_portrait", dict(_phases(results))),
+    ):
+        if drawings:
+            yield name, laid_out(drawings).figure
+    ts, position = results.ts[_times(results)], _stored(results, "position_residual")
+    if position is not None:
+        figure, ax = single()
+        drift(ts, position, _stored(results, "velocity_residual"), ax=ax)
+        ax.legend().remove()  # six lines would cover the bands
+        legend_below(figure, [ax], columns=2)
+        yield "drift", figure
+    if (energy := _stored(results, "energy")) is not None:
+        figure, ax = single()
+        if np.isfinite(results.good("energy_drift")).any():
+            energy_drift(ts, energy, ax=ax)
+        else:
+            quantile_bands(ts, energy, name="energy, not conserved [J]", ax=ax)
+            legend_of(ax)
+        yield "energy", figure
+
+
+def _stored(results: Results, name: str) -> np.ndarray | None:
+    """A series of good trajectories at the times that are drawn, if it is stored."""
+    if not results.has(name):
+        return None
+    return np.asarray(results.good(name, times=_times(results), limit=_most(results)))
+
+
+def _coordinates(results: Results) -> Iterator[tuple[str, Drawing]]:
+    """How the quantiles of the coordinates are drawn over time."""
+    ts, q = results.ts[_times(results)], _stored(results, "q")
+    for k, name in enumerate(results.coordinates if q is not None else ()):
+        assert q is not None
+        yield name, partial(_column, ts, q[..., k], results.labels[k])
+
+
+def _phases(results: Results) -> Iterator[tuple[str, Drawing]]:
+    """How the rates of the coordinates are drawn over these."""
+    q, rates = _stored(results, "q"), _stored(results, "rates")
+    if rates is None and not results.velocities:
+        rates = _stored(results, "v")
+    if q is None or rates is None:
+        return
+    for k, name in enumerate(results.coordinates):
+        x, rate = q[..., k], rates[..., k]
+        if (x != rate).any():  # a state of first order is an entry of v itself, and has no rate
+            unit = results.units.get(name, "")
+            yield name, partial(_phase, x, rate, name, unit)
+
+
+def _phase(x: np.ndarray, rate: np.ndarray, name: str, unit: str, ax: Axes) -> None:
+    phase_portrait(x, rate, name=name, unit=unit, ax=ax)
+
+
+def _observed(results: Results) -> Iterator[tuple[str, Drawing]]:
+    """How the observed quantities with a number at each of several times are drawn."""
     for name in results.config.get("observe", {}):
         ts = _saves(results, {"of": name})
-        if not results.has(name) or not np.any(succeeded(results.status)):
+        if not results.has(name):
             continue
         shape = array_of(results.group, name).shape
         if len(shape) == 2 and 1 < shape[1] == len(ts):
@@ -116,54 +161,6 @@ def _observed(results: Results) -> Iterator[tuple[str, Callable[[Axes], object]]
 
 def _column(ts: np.ndarray, values: np.ndarray, label: str, ax: Axes) -> None:
     quantile_bands(ts, values, name=label, ax=ax)
-
-
-def trajectory_figures(results: Results) -> Iterator[tuple[str, Figure]]:
-    """The pictures of stored trajectories, each with its name."""
-    times = _times(results)
-    ts, names = results.ts[times], results.coordinates[:MOST_PANELS]
-    limit = _most(results)
-    stored = {
-        name: results.good(name, times=times, limit=limit)
-        for name in ("q", "v", "energy", "position_residual", "velocity_residual", "rates")
-        if results.has(name)
-    }
-    q, energy = stored.get("q"), stored.get("energy")
-    if q is not None:
-        figure, panels = grid(len(names))
-        for k, ax in enumerate(panels):
-            quantile_bands(ts, q[..., k], name=results.labels[k], ax=ax)
-        legend_below(figure, panels[:1], columns=3)
-        yield "quantile_bands", figure
-    if observed := dict(_observed(results)):
-        figure, panels = grid(min(len(observed), MOST_PANELS))
-        for draw, ax in zip(observed.values(), panels, strict=False):
-            draw(ax)
-        legend_below(figure, panels[:1], columns=3)
-        yield "observed_bands", figure
-    rates = stored.get("rates", None if results.velocities else stored.get("v"))
-    if q is not None and rates is not None:
-        # A state of first order is an entry of v itself, and has no rate.
-        moving = [k for k in range(len(names)) if (q[..., k] != rates[..., k]).any()]
-        figure, panels = grid(len(moving))
-        for k, ax in zip(moving, panels, strict=True):
-            unit = results.units.get(names[k], "")
-            phase_portrait(q[..., k], rates[..., k], name=names[k], unit=unit, ax=ax)
-        yield "phase_portrait", figure
-    if "position_residual" in stored:
-        figure, ax = single()
-        drift(ts, stored["position_residual"], stored.get("velocity_residual"), ax=ax)
-        ax.legend().remove()  # six lines would cover the bands
-        legend_below(figure, [ax], columns=2)
-        yield "drift", figure
-    if energy is not None:
-        figure, ax = single()
-        if np.isfinite(results.good("energy_drift")).any():
-            energy_drift(ts, energy, ax=ax)
-        else:
-            quantile_bands(ts, energy, name="energy, not conserved [J]", ax=ax)
-            legend_of(ax)
-        yield "energy", figure
 
 
 def _most(results: Results) -> int:
@@ -185,7 +182,7 @@ def _title(results: Results) -> str:
     return f"{results.name}: {finished:,}{part} trajectories{drawn}{lost}"
 
 
-def statistic_drawings(results: Results) -> Iterator[tuple[str, Callable[[Axes], object]]]:
+def statistic_drawings(results: Results) -> Iterator[tuple[str, Drawing]]:
     """The statistics that can be drawn, and how."""
     for name, values in results.statistics.items():
         settings = results.config.get("statistics", {}).get(name, {})
@@ -334,44 +331,28 @@ _SECONDS, _FPS = 5.0, 12.5  # of an animation, for very short or long motions
 
 def draw_replay(trajectory: ReplayedTrajectory, folder: Path) -> list[Path]:
     """Draw a trajectory into a new folder, and animate it if its model has a geometry."""
-    figures = [
-        (name, _title_of_replay(trajectory), figure) for name, figure in _figures(trajectory)
-    ]
-    return [*save(figures, folder), *_animated(trajectory, folder)]
-
-
-def _title_of_replay(trajectory: ReplayedTrajectory) -> str:
+    ts, values, labels = trajectory.ts, trajectory.values, trajectory.results.labels
     title = f"{trajectory.results.name}: trajectory {trajectory.index:,}"
-    if succeeded(trajectory.status):
-        return title
-    return f"{title}, {trajectory.status.name} at t = {float(trajectory.values['t_failed']):.4g} s"
-
-
-def _figures(trajectory: ReplayedTrajectory) -> Iterator[tuple[str, Figure]]:
-    ts, values = trajectory.ts, trajectory.values
-    names = trajectory.results.labels[:MOST_PANELS]
-    figure, panels = grid(len(names))
-    for k, ax in enumerate(panels):
-        ax.plot(ts, values["q"][:, k], color=BLUE, linewidth=1.2)
-        labelled(ax, "t [s]", names[k])
-    yield "coordinates", figure
-    figure, ax = single()
-    drift(ts, values["position_residual"][None], values["velocity_residual"][None], ax=ax)
-    yield "residuals", figure
-    figure, ax = single()
-    ax.plot(ts, values["energy"], color=BLUE)
-    labelled(ax, "t [s]", "energy [J]")
-    yield "energy", figure
-
-
-def _animated(trajectory: ReplayedTrajectory, folder: Path) -> list[Path]:
-    model = trajectory.subject.model
+    if not succeeded(trajectory.status):
+        at = float(trajectory.values["t_failed"])
+        title += f", {trajectory.status.name} at t = {at:.4g} s"
+    q = {label: partial(_line, ts, values["q"][:, k], label) for k, label in enumerate(labels)}
+    residuals = values["position_residual"][None], values["velocity_residual"][None]
+    energy = {"": partial(_line, ts, values["energy"], "energy [J]")}
+    figures = [
+        ("coordinates", title, laid_out(q).figure),
+        ("residuals", title, laid_out({"": lambda ax: drift(ts, *residuals, ax=ax)}).figure),
+        ("energy", title, laid_out(energy).figure),
+    ]
+    files = save(figures, folder)
+    model, span = trajectory.subject.model, float(ts[-1] - ts[0])
     if model is None or model.geometry is None or trajectory.last_good < 1:
-        return []
-    motion, span = (
-        (trajectory.ts, trajectory.values["q"]),
-        float(trajectory.ts[-1] - trajectory.ts[0]),
-    )
+        return files
     speed = 1.0 if 1.0 <= span <= _SECONDS else span / _SECONDS
-    animation = animate(model, motion, trajectory.params, speed=speed, fps=_FPS)
-    return [animation.save(folder / "motion.gif", progress=False)]
+    motion = animate(model, (ts, values["q"]), trajectory.params, speed=speed, fps=_FPS)
+    return [*files, motion.save(folder / "motion.gif", progress=False)]
+
+
+def _line(ts: np.ndarray, values: np.ndarray, label: str, ax: Axes) -> None:
+    ax.plot(ts, values, color=BLUE, linewidth=1.2)
+    labelled(ax, "t [s]", label)

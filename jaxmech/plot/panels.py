@@ -4,7 +4,7 @@ The style is read from `style.mplstyle`. Sensors that cannot share axes, of unli
 have axes below each other.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -121,6 +121,9 @@ class Panels:
         return f"Panels: {', '.join(self.axes)}"
 
 
+Drawing = Callable[[Axes], object]
+
+
 def axes_or_new(ax: Axes | None) -> Axes:
     """Return the axes, or new ones for None."""
     return add_axes(shown_figure()) if ax is None else ax
@@ -190,12 +193,28 @@ def columns_of(count: int) -> int:
     return min(count, 2 if count <= 4 else 4)
 
 
-def grid(count: int) -> tuple[Figure, list[Axes]]:
-    """Make a figure of `count` small panels, by row."""
+def grid(
+    count: int, figure: Figure | None = None, *, is_shown: bool = False
+) -> tuple[Figure, list[Axes]]:
+    """Make a figure of `count` small panels, by row, or add them to a figure."""
     columns = columns_of(count)
     rows = ceil(count / columns)
-    figure = new_figure(max(3.2 * columns, 6.0), 2.3 * rows + 0.6)
+    make = shown_figure if is_shown else new_figure
+    figure = figure or make(max(3.2 * columns, 6.0), 2.3 * rows + 0.6)
     return figure, [add_axes(figure, (rows, columns, k + 1)) for k in range(count)]
+
+
+def laid_out(
+    drawings: Mapping[str, Drawing], title: str = "", figure: Figure | None = None, *,
+    is_shown: bool = False,
+) -> Panels:  # fmt: skip
+    """Draw panels in a grid, at most 24 of them, with the legend of the first below all."""
+    chosen = [*drawings][:MOST_PANELS]
+    figure, slots = grid(len(chosen), figure, is_shown=is_shown)
+    for name, ax in zip(chosen, slots, strict=True):
+        drawings[name](ax)
+    legend_below(figure, [ax for ax in slots if not ax.get_legend()][:1], columns=3)
+    return Panels(entitled(figure, title), dict(zip(chosen, slots, strict=True)))
 
 
 def legend_below(figure: Figure, axes: Iterable[Axes], columns: int) -> None:

@@ -3,7 +3,7 @@
 `plot_motion` is `Solution.plot`: its columns over time or over each other, energy and residuals.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from jaxmech.plot.panels import (
     GREEN,
     GREY,
     ORANGE,
+    Drawing,
     Panels,
     add_axes,
     axes_or_new,
@@ -220,7 +221,6 @@ def _magnitude(ax: Axes, ts: ArrayLike, values: ArrayLike, color: str, name: str
     ax.plot(ts, size.max(axis=0), color=color, linewidth=1, linestyle=":", label=f"{lead}largest")
 
 
-Drawing = Callable[[Axes], object]
 _MOST_NAMES = 18  # in one panel: colours times kinds of lines
 _WIDTH, _HEIGHT, _SQUARE = 7.0, 1.8, 4.2  # inches
 _MOST_EVENTS = 40  # occurrences that are marked

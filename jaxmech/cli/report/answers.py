@@ -191,12 +191,13 @@ def _quantity(results: Results, name: str) -> MemberQuantity | None:
         for key, values in results.statistics.items()
         if name in _names(table.get(key, {}).get("of"))
     ]
-    level, mean, density = 95.0, None, None
+    level, density = 95.0, None
+    mean: Any = None
     members: list[TypicalMember] = []
     at = f" at t = {saved_times(results, name)[-1]:g} s" if is_series(results, name) else ""
     if (stored := _of_members(results, name)) is not None:
-        values, good = stored
-        x = values[known := np.isfinite(values)]
+        numbers, good = stored
+        x = numbers[known := np.isfinite(numbers)]
         if x.size < _LEAST:
             return None
         half = _NORMAL * x.std(ddof=1) / np.sqrt(x.size)

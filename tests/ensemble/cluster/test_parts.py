@@ -57,11 +57,7 @@ def test_parts_and_the_rest_are_the_whole(whole, tmp_path, capsys) -> None:
 def test_wrong_parts_are_refused(tmp_path, text, message, capsys) -> None:
     config = str(write_study(tmp_path, OBSERVED))
     arguments = ["ensemble", config, "--out", str(tmp_path / "run"), f"--blocks={text}"]
-    if message.startswith("5"):
-        assert main(arguments) == 2
-    else:
-        with pytest.raises(SystemExit):
-            main(arguments)
+    assert main(arguments) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "run" / "blocks").exists()
 
