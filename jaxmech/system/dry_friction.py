@@ -50,7 +50,6 @@ class DryFriction:
         A block on a moving belt sticks, is pulled back by its spring, and sticks again:
 
         >>> import jax.numpy as jnp
-    import numpy as np
         >>> import jaxmech as jm
         >>> def slip(q, v, t, p):
         ...     return v[0] - 0.1

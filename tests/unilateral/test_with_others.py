@@ -114,7 +114,7 @@ def test_transformations_of_a_slide_commute() -> None:
 @pytest.mark.parametrize(
     ("method", "steps"),
     [(jm.Rodas5P(), jm.FixedSteps(2))],
-    ids=["rodas", "radau"],
+    ids=["rodas"],
 )
 def test_implicit_methods_find_the_end_of_a_slide(method: Any, steps: Any) -> None:
     def stop(mu: Any) -> Any:
