@@ -27,6 +27,7 @@ def begin_run(
     """
     events, of_gaps = event_set.start(scheme, q, v, t, params)
     all_params = event_set.params(params, jnp.ones_like(events.active))
+    in_place = event_set.params(params, events.active | event_set.of_gaps)
     extents, is_finite = finite_extents(scheme.system, q, v, t, all_params)
     params = event_set.params(params, events.active)
     if event_set.has_transitions:
@@ -34,7 +35,7 @@ def begin_run(
     status = _start_status(scheme, q, v, t, params, times & is_finite, extents)
     if not event_set:
         return params, events, status, extents
-    is_apart = event_set.gaps_are_met(scheme.system, q, t, all_params, extents)
+    is_apart = event_set.gaps_are_met(scheme.system, q, t, in_place, extents)
     status = jnp.where(is_apart, status, jnp.asarray(Status.INCONSISTENT, jnp.int32))
     status = jnp.where(status == Status.OK, of_gaps, status)
     bad = (status == Status.OK) & jnp.isnan(events.values).any()

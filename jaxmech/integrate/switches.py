@@ -46,10 +46,14 @@ def after_samples(system: System, q: Array, v: Array, t: Array, params: Params) 
 
 
 @kept_by(KEPT)
-def with_switches(system: System, names: tuple[str, ...], slots: tuple[int, ...] = ()) -> System:
+def with_switches(
+    system: System, names: tuple[str, ...], slots: tuple[int, ...] = (),
+    removable: tuple[tuple[str, int], ...] = (),
+) -> System:  # fmt: skip
     """The system with a switch for each of the named constraints, and `Switched` parameters.
 
-    `slots` are the rows of its gaps where any is closed (`with_shared_rows`).
+    `slots` are the rows of its gaps where any is closed (`with_shared_rows`), and those that are
+    `removable` have a second switch of some number.
     """
 
     def unswitched(fn: Callable[..., Any], role: str) -> Callable[..., Any]:
@@ -64,7 +68,8 @@ def with_switches(system: System, names: tuple[str, ...], slots: tuple[int, ...]
         if constraint.name not in names:
             return constraint
         number, slot = names.index(constraint.name), slot_of.get(constraint.name)
-        return replace(constraint, fn=_Switch(constraint.fn, number, slot))
+        in_place = dict(removable).get(constraint.name)
+        return replace(constraint, fn=_Switch(constraint.fn, number, slot, in_place))
 
     gaps = [
         c.name
@@ -83,10 +88,13 @@ class _Switch:
     fn: Callable[..., Any]
     number: int
     slot: int | None  # of a gap
+    in_place: int | None = None  # the switch of one that can be removed
 
     def __call__(self, *args: Any) -> Any:
         residual = jnp.asarray(self.fn(*args))
         active = args[-1].active[self.number]
+        if self.in_place is not None:  # what is not there is far away
+            residual = jnp.where(args[-1].active[self.in_place], residual, 1.0)
         # The value itself is zero, so that its derivatives, the rows of A and b, are zero with it.
         return jnp.where(active, residual, jnp.zeros_like(residual))
 

@@ -9,7 +9,7 @@ from jaxtyping import Array
 from jaxmech.integrate.events.event import Event, names_of
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.gaps import Gaps
-from jaxmech.system import Params, System
+from jaxmech.system import Params, System, Unilateral
 
 
 def with_gaps(event_set: EventSet, system: System, q: Array, ts: Array, params: Params) -> EventSet:
@@ -72,7 +72,8 @@ def _named(event: Any, number: int) -> Event:
 
 
 def _require_constraints(system: System, subject: str, names: tuple[str, ...]) -> None:
-    names_of_system = [constraint.name for constraint in system.constraints]
+    gaps = [part.name for part in system.unilateral if isinstance(part, Unilateral)]
+    names_of_system = [*(constraint.name for constraint in system.constraints), *gaps]
     for name in names:
         if name not in names_of_system:
             known_names = ", ".join(names_of_system) or "none"

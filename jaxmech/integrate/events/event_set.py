@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.compiler import empty_rows
 from jaxmech.integrate.events.event import Event
 from jaxmech.integrate.events.friction import can_occur
-from jaxmech.integrate.events.gaps import NO_GAPS, GapDecisions, Gaps
+from jaxmech.integrate.events.gaps import NO_GAPS, GapDecisions, Gaps, in_place
 from jaxmech.integrate.events.impacts import (
     Decided,
     MotionState,
@@ -58,8 +58,16 @@ class EventSet:
     def names(self) -> tuple[str, ...]:
         """The constraints with a switch, C of them."""
         switched = [e.transition.switches for e in self.own_events if e.transition]
-        own = dict.fromkeys([*self.inactive, *(name for names in switched for name in names)])
-        return (*own, *self.gaps.switches)
+        own = [*self.inactive, *(name for names in switched for name in names)]
+        return (*dict.fromkeys(map(self._switch, own)), *self.gaps.switches)
+
+    def _switch(self, name: str) -> str:
+        """The name of the switch of a constraint; that of a gap tells whether it is closed."""
+        return in_place(name) if name in self.gaps.names else name
+
+    @cached_property
+    def _removable(self) -> dict[str, int]:
+        return self.gaps.removable(self.names)
 
     @property
     def own_events(self) -> tuple[Event, ...]:
@@ -139,11 +147,13 @@ class EventSet:
 
     def active(self) -> Bool[Array, " C"]:
         """Flags of the constraints that are on at the start, without gaps."""
-        on = np.array([name not in self.inactive for name in self.names], bool)
-        return jnp.asarray(on & ~self._of_gaps)
+        off = [self._switch(name) for name in self.inactive]
+        on = np.array([name not in off for name in self.names], bool)
+        return jnp.asarray(on & ~self.of_gaps)
 
     @cached_property
-    def _of_gaps(self) -> Bool[np.ndarray, " C"]:
+    def of_gaps(self) -> Bool[np.ndarray, " C"]:
+        """Flags of the switches of gaps and frictions."""
         return np.arange(len(self.names)) >= len(self.names) - len(self.gaps.switches)
 
     def released(self, params: Params) -> Params | None:
@@ -175,21 +185,28 @@ class EventSet:
     def enabled(self, active: Bool[Array, " C"]) -> Bool[Array, " E"]:
         """Flags of the events that can occur: one that would not switch any constraint cannot."""
 
+        own = {event.name for event in self.own_events}
+
         def is_enabled(event: Event) -> Any:
             if event.transition is None or not event.transition.switches:
                 return jnp.asarray(True)
-            wrong = [~active[self.names.index(name)] for name in event.transition.on]
-            wrong += [active[self.names.index(name)] for name in event.transition.off]
+            on, off = event.transition.on, event.transition.off
+            if event.name not in own:  # of a gap, whose switch has its name
+                may = active[self._removable[on[0]]] if on and on[0] in self._removable else True
+                wrong = [~active[self.names.index(name)] & may for name in on]
+                return jnp.stack([*wrong, *(active[self.names.index(name)] for name in off)]).any()
+            wrong = [~active[self.names.index(self._switch(name))] for name in on]
+            wrong += [active[self.names.index(self._switch(name))] for name in off]
             return jnp.stack(wrong).any()
 
         if not self.gaps.frictions:
             return jnp.stack([is_enabled(event) for event in self.events])
         slides = self.gaps.flags[-1]
-        own = self.events[: -2 * len(self.gaps.frictions)]
+        others = self.events[: -2 * len(self.gaps.frictions)]
         of_frictions = can_occur(active[-slides:])
-        if not own:
+        if not others:
             return of_frictions
-        return jnp.concatenate([jnp.stack([is_enabled(event) for event in own]), of_frictions])
+        return jnp.concatenate([jnp.stack([is_enabled(event) for event in others]), of_frictions])
 
     def values(
         self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params,
@@ -336,7 +353,7 @@ class EventSet:
 
         if self.gaps.frictions:
             return decide()
-        all_on = self.params(params, active | self._of_gaps)
+        all_on = self.params(params, active | self.of_gaps)
         gap = gap_states(self.gaps, scheme.system, state, all_on)
         touches, ok = (gap.value <= gap.zero).any(), jnp.asarray(int(Status.OK), jnp.int32)
         open_ = active, ok, jnp.zeros_like(gap.value)
@@ -386,8 +403,12 @@ class EventSet:
         for k, event in enumerate(self.events):
             if event.transition is None or not event.transition.switches or self.one_sided[k]:
                 continue
-            switched_on = np.array([name in event.transition.on for name in self.names])
-            switched_off = np.array([name in event.transition.off for name in self.names])
+            on, off = event.transition.on, event.transition.off
+            turned_on, turned_off = ({self._switch(name) for name in names} for names in (on, off))
+            # What is removed is no longer closed.
+            turned_off |= {gap for name in off for gap in self.gaps.names.get(name, [])}
+            switched_on = np.array([name in turned_on for name in self.names])
+            switched_off = np.array([name in turned_off for name in self.names])
             active = jnp.where(index == k, (active | switched_on) & ~switched_off, active)
         return active
 
@@ -406,7 +427,7 @@ class EventSet:
         """
         q, v, t = state.q, state.v, state.t
         moved = q, v, jnp.asarray(int(Status.OK), jnp.int32)
-        off = active & ~self._of_gaps
+        off = active & ~self.of_gaps
         new = self.params(params, self._switched(index, off))
         old = self.params(params, off)
         for k, event in enumerate(self.events):
@@ -424,14 +445,15 @@ class EventSet:
         if not self.gaps:
             none = jnp.zeros(0, q.dtype)
             return After(*moved, self._switched(index, active), none, state.speeds)
-        return self._after_gaps(scheme, index, state, moved, params, active, outcome)
+        return self._after_gaps(scheme, index, state, moved, params, active, outcome, extents)
 
     def _after_gaps(
         self, scheme: Scheme, index: Array, state: MotionState, moved: Any, params: Params,
         active: Bool[Array, " C"], outcome: Float[Array, " D"] | None,
+        extents: Float[Array, " n"] | None,
     ) -> "After":  # fmt: skip
         """The state after impacts and releases of gaps, which follow any transition."""
-        q, v, status = moved
+        (q, v, status), own = moved, len(self.own_events)
         state, active = state._replace(q=q, v=v), self._switched(index, active)
         number, speeds = jnp.asarray(int(Status.OK), jnp.int32), state.speeds
         multipliers = None
@@ -440,7 +462,12 @@ class EventSet:
             decisions, number, speeds, multipliers = decided
             outcome = decisions.packed(q.dtype)
         decisions = GapDecisions.unpacked(jax.lax.stop_gradient(outcome), self.gaps)
-        all_on = self.params(params, active | self._of_gaps)
+        all_on = self.params(params, active | self.of_gaps)
+        if extents is not None and self._removable:
+            # What is put in place must not overlap with what is there.
+            met = self.gaps_are_met(scheme.system, q, state.t, all_on, extents) | (index >= own)
+            wrong = jnp.asarray(int(Status.NOT_ON_CONSTRAINT), jnp.int32)
+            status = jnp.where((status == Status.OK) & ~met, wrong, status)
         velocities = after_rubbing if self.gaps.frictions else after_impacts
         new_v = velocities(self.gaps, scheme, decisions, state, all_on, self.plain(params))
         changes = self.chosen(index, self.changes)
@@ -459,7 +486,7 @@ class EventSet:
         active: Bool[Array, " C"],
     ) -> Decided:  # fmt: skip
         gaps, own = self.gaps, len(self.own_events)
-        all_on = self.params(params, active | self._of_gaps)
+        all_on = self.params(params, active | self.of_gaps)
         decide, is_still = decision_program(gaps, scheme), index >= own
         if gaps.frictions:
             occurs = jnp.arange(len(gaps.events)) + own == index

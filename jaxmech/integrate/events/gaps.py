@@ -174,11 +174,20 @@ class Gaps:
 
     def switched(self, system: System, names: tuple[str, ...]) -> System:
         """The system with switches, the last of which are those of the gaps and frictions."""
-        whole = self.system(system)
-        switched = with_switches(whole, names, self.slots)
+        whole, removable = self.system(system), self.removable(names)
+        switched = with_switches(whole, names, self.slots, tuple(removable.items()))
         if not self.frictions:
             return switched
         return with_sliding(switched, whole, self.frictions, self.equations)
+
+    def removable(self, names: tuple[str, ...]) -> dict[str, int]:
+        """The number of the switch, among the names, by which each gap can be removed."""
+        return {
+            gap: names.index(in_place(name))
+            for name, gaps in self.names.items()
+            for gap in gaps
+            if in_place(name) in names
+        }
 
     def joined(self, observation: Observation) -> Observation:
         """An observation with all gaps of a unilateral constraint under its name."""
@@ -218,6 +227,11 @@ class Gaps:
 
 
 NO_GAPS = Gaps()
+
+
+def in_place(name: str) -> str:
+    """The name of the switch by which a unilateral constraint is removed and put in place."""
+    return f"{name} in place"
 
 
 @cached_by_shapes
