@@ -33,6 +33,7 @@ class Status(IntEnum):
     CONTACT_AT_REST = 16
     CONTACT_UNSOLVED = 17
     TOO_MANY_CONTACTS = 18
+    GAP_JUMPED = 19
 
     @property
     def message(self) -> str:
@@ -127,5 +128,9 @@ _MESSAGES = {
     ),
     Status.TOO_MANY_CONTACTS: (
         "more than 8 gaps are closed at once; model fewer points of contact between the same bodies"
+    ),
+    Status.GAP_JUMPED: (
+        "a gap jumps to a negative value there, so that bodies would overlap; let it close in a "
+        "short time, or put a constraint in place by an event where its gap is not negative"
     ),
 }

@@ -192,7 +192,7 @@ class _SegmentLoop:
                 state,
                 replace_fn=lambda worst: jnp.where(segment.done == 0, 0.0, worst),
             )
-        return _after_kink(self.scheme, self.event_set, state, segment, params)
+        return _after_kink(self.scheme, self.event_set, state, segment, params, self.extents)
 
     def _make_steps(
         self, state: _RolloutState, log: Array, segment: StepSegments, steps_left: Array,
@@ -287,18 +287,25 @@ def _after_kink(
     state: _RolloutState,
     segment: StepSegments,
     params: Params,
+    extents: Float[Array, " n"],
 ) -> _RolloutState:
     if not segment.interval:
         return state
-    params, t = event_set.params(params, state.events.active), segment.t
+    t, events = segment.t, state.events
     interval = segment.interval.turning(state.status == Status.OK)
+    opens, closes = event_set.jumps(
+        scheme.system, state.q, t, params, events.active, extents, interval.turns
+    )
+    params = event_set.params(params, event_set.without(events.active, opens))
     q, v, reached = scheme.after_kink(state.q, state.v, t, params, interval)
-    failed = interval.turns & ~reached
+    failed = interval.turns & (~reached | closes)
+    code = jnp.where(closes, int(Status.GAP_JUMPED), int(Status.PROJECTION_FAILED))
     return replace(
         state,
         q=q,
         v=v,
-        status=jnp.where(failed, jnp.asarray(Status.PROJECTION_FAILED, jnp.int32), state.status),
+        events=replace(events, due=events.due | opens.any()),
+        status=jnp.where(failed, code, state.status).astype(jnp.int32),
         t_failed=jnp.where(failed, jax.lax.stop_gradient(t), state.t_failed),
         recent=state.recent.ended(segment.interval.turns),
     )

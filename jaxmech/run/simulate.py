@@ -389,6 +389,12 @@ def _explanation(system: System, solution: Solution, params: Params, event_set: 
             message += f" The gap of {name!r} is {value:.3g}."
     last = int(np.flatnonzero(np.isfinite(np.asarray(solution.q)).all(axis=1)).max(initial=0))
     state = system.arguments(solution.q[last], solution.v[last], solution.ts[last], params)
+    if status == Status.GAP_JUMPED:
+        q, _, t, user = system.arguments(
+            solution.q[last], solution.v[last], solution.t_failed, event_set.plain(params)
+        )
+        for name, value in event_set.gaps.negative(q, t, user):
+            message += f" The gap of {name!r} is {value:.3g}."
     if status == Status.PROJECTION_FAILED:
         here, elsewhere = independent_equations(system, *state)
         if here < elsewhere:

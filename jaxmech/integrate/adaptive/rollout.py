@@ -30,7 +30,7 @@ from jaxmech.integrate.adaptive.run import (
     StiffnessCounts,
 )
 from jaxmech.integrate.adaptive.saves import save_reached
-from jaxmech.integrate.checks import begin_run, residuals
+from jaxmech.integrate.checks import begin_run, first_that_holds, residuals
 from jaxmech.integrate.derivatives.record import StepRecord
 from jaxmech.integrate.error_estimate import relative, resolution, rest_motion
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
@@ -171,9 +171,9 @@ def _start(
 def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunState, RunRows]:
     state, rows = carry
     first, (run, interval) = run.packed(state), run.at(state.elapsed)
-    run = replace(run, params=run.event_set.params(run.params, state.events.active))
     t = run.time(state.elapsed)
-    begin = _after_kink(run, state.start, t, interval)
+    begin, state = _after_kink(run, state, t, interval)
+    run = replace(run, params=run.event_set.params(run.params, state.events.active))
     proposed, stop, is_last = _size(run, state)
     tried = _attempted(run, begin, t, proposed)
     is_good = (tried.status == Status.OK) & (tried.error <= 1.0)
@@ -267,19 +267,29 @@ def _size(run: RunSetting, state: RunState) -> tuple[Array, Array, Array]:
 
 
 def _after_kink(
-    run: RunSetting, state_before: EvaluatedState, t: Array, interval: AnyInterval
-) -> EvaluatedState:
+    run: RunSetting, state: RunState, t: Array, interval: AnyInterval
+) -> tuple[EvaluatedState, RunState]:
+    """The start of a step, and the state before it, where gaps may be about to open by a jump."""
     if not interval:
-        return state_before
+        return state.start, state
+    scheme, event_set, events, before = run.scheme, run.event_set, state.events, state.start
+    opens, closes = event_set.jumps(
+        scheme.system, before.q, t, run.params, events.active, run.extents, interval.turns
+    )
 
     def after_kink() -> EvaluatedState:
-        scheme, state = run.scheme, (state_before.q, state_before.v, t, run.params)
-        q, v, reached = scheme.after_kink(*state, replace(interval, turns=jnp.asarray(True)))
-        new = evaluated_state(scheme, q, v, t, run.params)
-        status = jnp.where(reached, new.status, jnp.asarray(Status.PROJECTION_FAILED, jnp.int32))
+        params = event_set.params(run.params, event_set.without(events.active, opens))
+        turning = replace(interval, turns=jnp.asarray(True))
+        q, v, reached = scheme.after_kink(before.q, before.v, t, params, turning)
+        new = evaluated_state(scheme, q, v, t, params)
+        status = first_that_holds(
+            (closes, Status.GAP_JUMPED), (~reached, Status.PROJECTION_FAILED),
+            (jnp.asarray(True), new.status),
+        )  # fmt: skip
         return replace(new, status=status)
 
-    return jax.lax.cond(interval.turns, after_kink, lambda: state_before)
+    state = replace(state, events=replace(events, due=events.due | opens.any()))
+    return jax.lax.cond(interval.turns, after_kink, lambda: before), state
 
 
 def _accepted(

@@ -30,11 +30,12 @@ class Contacts(eqx.Module):
     @staticmethod
     def of(
         event_set: EventSet, scheme: Scheme, q: Array, v: Array, t: Array, ahead: Array,
-        params: Params, speeds: Array, accuracy: Array,
+        params: Params, speeds: Array, accuracy: Array, opens: Bool[Array, " G"] | None = None,
     ) -> "Contacts":  # fmt: skip
         """The functions at a state of a run whose time changes with the sign of `ahead`.
 
-        Round-off of q and v is that of the largest `speeds` so far; `accuracy` is that of t.
+        Round-off of q and v is that of the largest `speeds` so far; `accuracy` is that of t. Gaps
+        that a jump `opens` are about to do so.
         """
         plain_params = event_set.plain(params)
         is_plain, nan = (
@@ -53,6 +54,10 @@ class Contacts(eqx.Module):
 
         pairs = zip(event_set.events, is_plain, strict=True)
         rows = jnp.stack([evaluate(event) if plain else nan for event, plain in pairs])
+        if opens is not None and opens.size:
+            first = len(event_set.own_events) + opens.size
+            of_gaps = jnp.where(opens[:, None], jnp.array([0.0, -1.0, 0.0, 0.0]), nan)
+            rows = rows.at[first : first + opens.size].set(of_gaps.astype(rows.dtype))
         return Contacts(*jax.lax.stop_gradient(rows.T))
 
     def touching(self, signs: Int[Array, " E"]) -> Bool[Array, " E"]:

@@ -63,7 +63,7 @@ def through_events(
         search, log = carry
         active_params, contacts = event_set.params(params, search.events.active), None
         if event_set.has_transitions:
-            search, contacts = _at_base(event_set, scheme, search, t, h, active_params, accuracy)
+            search, contacts = _at_base(event_set, scheme, search, t, h, params, accuracy, extents)
         previous = search
         from_t, to_t = t + search.base_u * h, t + search.u * h
         # From the state at which the motion last changed, and not from the last trial: each trial
@@ -180,13 +180,19 @@ def _accuracy(t: Array, h: Array) -> Array:
 
 def _at_base(
     event_set: EventSet, scheme: Scheme, search: StepSearch, t: Array, h: Array, params: Params,
-    accuracy: Array,
+    accuracy: Array, extents: Float[Array, " n"] | None,
 ) -> tuple[StepSearch, Contacts]:  # fmt: skip
     """The search with signs of all functions that are zero at its base, and these functions."""
     base_t, events = t + search.base_u * h, search.events
-    contacts = Contacts.of(
-        event_set, scheme, search.base_q, search.base_v, base_t, h, params, events.speeds, accuracy
+    # Several gaps may jump at once, and then open one after another.
+    may_jump = events.due | (search.at_once > 0)
+    opens, _ = event_set.jumps(
+        scheme.system, search.base_q, base_t, params, events.active, extents, may_jump
     )
+    contacts = Contacts.of(
+        event_set, scheme, search.base_q, search.base_v, base_t, h,
+        event_set.params(params, events.active), events.speeds, accuracy, opens,
+    )  # fmt: skip
     # Elsewhere a sign that is unknown becomes known by a motion of its function, not by a change.
     may = search.interrupted & event_set.enabled(events.active)
     signs = jnp.where(may, contacts.signs(event_set, events.signs, at_start=False), events.signs)

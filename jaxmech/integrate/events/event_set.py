@@ -184,7 +184,6 @@ class EventSet:
 
     def enabled(self, active: Bool[Array, " C"]) -> Bool[Array, " E"]:
         """Flags of the events that can occur: one that would not switch any constraint cannot."""
-
         own = {event.name for event in self.own_events}
 
         def is_enabled(event: Event) -> Any:
@@ -359,6 +358,42 @@ class EventSet:
         open_ = active, ok, jnp.zeros_like(gap.value)
         begun: tuple[Array, Array, Array] = jax.lax.cond(touches, decide, lambda: open_)
         return begun
+
+    def jumps(
+        self, system: System, q: Array, t: Array, params: Params, active: Bool[Array, " C"],
+        extents: Float[Array, " n"] | None, turns: Array,
+    ) -> tuple[Bool[Array, " G"], Bool[Array, ""]]:  # fmt: skip
+        """Flags of closed gaps that a jump in time has opened, and whether one has closed.
+
+        `turns` is whether the functions of the system may jump at t, on whose new side they are.
+        """
+        nothing = jnp.zeros(self.gaps.count, bool), jnp.asarray(False)
+        all_on, first = self.params(params, active | self.of_gaps), int(np.argmax(self.of_gaps))
+
+        def values(t: Array) -> Array:
+            return system.dynamics.position_level(q, t, all_on)[-self.gaps.count :]
+
+        if not self.gaps.count or extents is None or not depends_on(values, (t,)):
+            return nothing
+
+        def jumped() -> tuple[Array, Array]:
+            g, slopes = values(t), system.dynamics.position_jacobian(q, t, all_on)
+            rows = slopes[-self.gaps.count :]
+            is_zero = jax.vmap(lambda g, row: near(g[None], row[None], q, extents))(g, rows)
+            closed = active[first : first + self.gaps.count]
+            return closed & (g > 0) & ~is_zero, ((g < 0) & ~is_zero).any()
+
+        result: tuple[Array, Array] = jax.lax.cond(turns, jumped, lambda: nothing)
+        return result
+
+    def without(self, active: Bool[Array, " C"], gaps: Bool[Array, " G"]) -> Bool[Array, " C"]:
+        """The switches with some gaps open."""
+        if not self.gaps.count:
+            return active
+        before, of_gaps, after = jnp.split(
+            active, np.argmax(self.of_gaps) + np.array([0, self.gaps.count])
+        )
+        return jnp.concatenate([before, of_gaps & ~gaps, after])
 
     def gaps_are_met(
         self, system: System, q: Array, t: Array, params: Params, extents: Float[Array, " n"]

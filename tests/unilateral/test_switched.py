@@ -1,0 +1,115 @@
+"""Gaps that events withdraw and put in place, and gaps that jump in time."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+import jaxmech as jm
+from jaxmech.errors import SimulationError
+from jaxmech.status import Status
+
+G = 9.81
+TS = np.linspace(0.0, 1.0, 6)
+STEPS = [None, jm.FixedSteps(1), jm.Adaptive(rtol=1e-10, atol=1e-12)]
+
+
+def falling(q: Array, v: Array, t: Array, p: Any) -> Array:
+    return 0.5 * v @ v - G * q[-1]
+
+
+# The load of a rope of 1 m, which is cut as it passes x = p["x"].
+LOAD = jm.System(
+    falling, [jm.Unilateral(lambda q, t, p: 1.0 - q @ q, name="rope")], coordinates=("x", "y")
+)
+CUT = jm.Event(
+    lambda q, v, t, p: q[0] - p["x"], 1, transition=jm.Transition(off="rope"), name="cut"
+)
+
+
+def cut(x: Any, speed: Any, steps: Any) -> jm.Solution:
+    v0 = jnp.stack([speed, jnp.zeros_like(speed)])
+    return jm.simulate(LOAD, [0.0, -1.0], v0, TS, {"x": x}, events=CUT, steps=steps)
+
+
+@pytest.mark.parametrize("steps", STEPS, ids=repr)
+def test_a_rope_that_is_cut(steps: Any) -> None:
+    """From the cut on the load flies on a parabola; its speed there is that of a pendulum."""
+    sol = cut(0.5, jnp.asarray(3.0), steps)
+    record, drop = sol.events["cut"], 1 - np.sqrt(0.75)
+    assert record.count == 1
+    speed = np.sqrt(9.0 - 2 * G * drop)
+    near = {None: 2e-5, jm.FixedSteps(1): 1e-2}.get(steps, 1e-9)
+    np.testing.assert_allclose(np.linalg.norm(record.v[0]), speed, rtol=near)
+    rest = TS[-1] - record.t[0]
+    flown = record.q[0] + record.v[0] * rest - jnp.array([0.0, G / 2]) * rest**2
+    np.testing.assert_allclose(sol.q[-1], flown, atol=1e-12)
+    in_place = sol.events.active["rope in place"]
+    np.testing.assert_array_equal(in_place, TS < record.t[0])
+    np.testing.assert_array_equal(sol.events.active["rope"], in_place)
+
+
+@pytest.mark.slow
+def test_the_derivative_through_a_cut() -> None:
+    def end(x: Any, speed: Any) -> Any:
+        return cut(x, speed, jm.FixedSteps(40)).q[-1].sum()
+
+    at, small = (jnp.asarray(0.5), jnp.asarray(3.0)), 1e-5
+    slopes = jax.grad(end, (0, 1))(*at)
+    for k, slope in enumerate(slopes):
+        up, down = ([x + s * small * (j == k) for j, x in enumerate(at)] for s in (1, -1))
+        np.testing.assert_allclose(slope, (end(*up) - end(*down)) / (2 * small), rtol=1e-7)
+
+
+BALL = jm.System(
+    falling, [jm.Unilateral(lambda q, t, p: q[0], name="shelf")], coordinates=("y",)
+)
+SHELF = [
+    jm.Event(lambda q, v, t, p: t - p[0], 1, transition=jm.Transition(on="shelf"), name="put"),
+    jm.Event(lambda q, v, t, p: t - p[1], 1, transition=jm.Transition(off="shelf"), name="away"),
+]
+
+
+@pytest.mark.parametrize("steps", STEPS, ids=repr)
+def test_a_shelf_that_is_put_in_place_and_withdrawn(steps: Any) -> None:
+    def run(times: Any) -> jm.Solution:
+        start = [0.5], [0.0]
+        return jm.simulate(
+            BALL, *start, TS, times, events=SHELF, inactive="shelf", steps=steps, throw=False
+        )
+
+    # It catches the ball, comes when that is below already, or goes before it arrives.
+    sol = jax.vmap(run)(jnp.array([[0.1, 0.7], [0.35, 0.7], [0.05, 0.2]]))
+    assert sol.status.tolist() == [Status.OK, Status.NOT_ON_CONSTRAINT, Status.OK]
+    ends = -G / 2 * 0.3**2, 0.5 - G / 2
+    np.testing.assert_allclose(sol.q[::2, -1, 0], ends, atol=1e-9)
+    assert sol.events["shelf closes"].count[::2].tolist() == [1, 0]
+
+
+def test_names_that_no_event_can_switch() -> None:
+    wrong = jm.Event(lambda q, v, t, p: t, 1, transition=jm.Transition(off="floor"))
+    with pytest.raises(ValueError, match=r"'floor'. Its constraints: shelf\."):
+        jm.simulate(BALL, [0.5], [0.0], TS, events=wrong)
+
+
+# A trapdoor that jumps by p["by"] at 0.4 s.
+TRAP = jm.System(
+    falling,
+    [jm.Unilateral(lambda q, t, p: q[0] + jnp.where(t < 0.4, 0.0, p["by"]), name="trap")],
+    coordinates=("y",),
+)
+
+
+@pytest.mark.parametrize("steps", [jm.FixedSteps(3), jm.Adaptive()], ids=repr)
+def test_a_gap_that_jumps(steps: Any) -> None:
+    """One that jumps open lets the body fall; one that jumps closed is an error with its name."""
+    sol = jm.simulate(TRAP, [0.0], [0.0], TS, {"by": 3.0}, steps=steps)
+    np.testing.assert_allclose(sol.q[:, 0], -G / 2 * np.maximum(TS - 0.4, 0.0) ** 2, atol=1e-12)
+    record = sol.events["trap opens"]
+    assert record.count == 1
+    np.testing.assert_allclose(record.t[0], 0.4)
+    with pytest.raises(SimulationError, match=r"GAP_JUMPED at t = 0.4 s.*gap of 'trap' is -0.2\."):
+        jm.simulate(TRAP, [0.0], [0.0], TS, {"by": -0.2}, steps=steps)
