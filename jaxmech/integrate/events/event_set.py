@@ -368,12 +368,14 @@ class EventSet:
         `turns` is whether the functions of the system may jump at t, on whose new side they are.
         """
         nothing = jnp.zeros(self.gaps.count, bool), jnp.asarray(False)
+        if not self.gaps.count or extents is None:
+            return nothing
         all_on, first = self.params(params, active | self.of_gaps), int(np.argmax(self.of_gaps))
 
         def values(t: Array) -> Array:
             return system.dynamics.position_level(q, t, all_on)[-self.gaps.count :]
 
-        if not self.gaps.count or extents is None or not depends_on(values, (t,)):
+        if not depends_on(values, (t,)):
             return nothing
 
         def jumped() -> tuple[Array, Array]:
