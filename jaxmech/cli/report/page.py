@@ -4,26 +4,41 @@ It begins with the answers, then shows the motions, and ends with what they can 
 Pictures and animations are inside the page as data.
 """
 
+import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from jaxmech.cli.report import tables
 from jaxmech.cli.report.answers import MemberQuantity, answers, confidences, quantities
 from jaxmech.cli.report.layout import PagePart, Picture, clips, drawn, of_figure, page
-from jaxmech.config import FolderError, write_whole
+from jaxmech.cli.report.tables import CommandCell, PageTable
+from jaxmech.config import FolderError, python_files, stored_environment, write_whole
 from jaxmech.config.errors import InputError, StudyError
-from jaxmech.ensemble import Results, Study, failed, open_results, replays, summarize
+from jaxmech.ensemble import (
+    BlockMark,
+    Results,
+    Study,
+    array_of,
+    failed,
+    open_results,
+    read_mark,
+    replays,
+    rows_of_coordinates,
+    summarize,
+)
 from jaxmech.plot import distribution, influences, statistic_drawings, trajectory_figures
-from jaxmech.status import succeeded
+from jaxmech.status import Status, succeeded
 
 _MOST_CLIPS = 8  # members that are animated by default
+_MOST_FAILURES = 100
 _OVER_TIME = ("quantiles", "moments", "first-passage")  # statistics that may be of each saved time
+_DRAWN = ("start_", "coordinate_", "velocity_", "parameter_")  # beginnings of drawn variables
 _CAPTIONS = {
     "quantile_bands": "Quantiles of the coordinates over time: half of the members are in the "
     "dark band, and 90 % in both.",
@@ -58,26 +73,28 @@ def write_report(
         message = "finish it with `jaxmech ensemble`: it stores statistics only"
         raise FolderError(f"{path} is not finished, and there is nothing to report; {message}")
     summary = results.summary or summarize(results)
-    out = path / "report.html" if out is None else out
-    asked = quantities(results)
+    asked, lost = quantities(results), failed(summary)
     numbers = _animated_by_default(results, asked) if animated is None else [*animated]
     moving = _clips(results, numbers, animated is not None, study, folder, tell)
-    parts = _parts(results, summary, asked, moving, animated or ())
-    title = f"{results.name}: {tables.number_text(summary['done'])} trajectories"
-    lead = tables.lead(results, summary)
-    text = page(
-        results.name, lead, [*parts], title=title, source=str(path), warnings=_warnings(summary)
+    lead = f"{summary['done']:,} of {summary['size']:,} trajectories, "
+    lead += f"{lost:,} failed" if lost else "none failed"
+    if len(results.blocks) < results.count and not results.summary:
+        lead += "; the run is not finished"
+    left_out = (
+        f"{lost:,} of {summary['done']:,} members failed, and are left out of all answers; they "
+        "are listed below, under Trust."
     )
+    text = page(
+        results.name,
+        f"{lead}.",
+        [*_parts(results, summary, asked, moving, animated or ())],
+        title=f"{results.name}: {summary['done']:,} trajectories",
+        source=str(path),
+        warnings=[left_out] if lost else [],
+    )
+    out = path / "report.html" if out is None else out
     write_whole(out, text)
     return out
-
-
-def _warnings(summary: dict[str, Any]) -> list[str]:
-    count = failed(summary)
-    if not count:
-        return []
-    left_out = f"{count:,} of {summary['done']:,} members failed, and are left out of all answers"
-    return [f"{left_out}; they are listed below, under Trust."]
 
 
 def _parts(
@@ -92,60 +109,65 @@ def _parts(
         new = {one.index for one in quantity.members} - shown
         yield _answer(quantity, {k: moving[k] for k in new if k in moving})
         shown |= new
-    if clips := [_of_member(moving[k], k) for k in chosen if k in moving]:
-        yield PagePart("Chosen members", clips=clips)
+    if some := [_of_member(moving[k], k) for k in chosen if k in moving]:
+        yield PagePart("Chosen members", clips=some)
     pictures = dict(_pictures(results))
     if motions := [picture for name, picture in pictures.items() if name not in _OF_TRUST]:
         yield PagePart("Motions", pictures=motions)
-    cards, quantiles = answers(results), tables.quantile_tables(summary)
-    if cards or quantiles:
+    cards, tables = answers(results), list[PageTable]()
+    quantiles = summary["quantiles"]
+    if quantiles and summary["done"] > failed(summary):
+        head = ("coordinate", *(f"{100 * p:g} %" for p in quantiles["probabilities"]))
+        rows = [(name, *numbers) for name, numbers in rows_of_coordinates(quantiles)]
+        caption = f"Quantiles at t = {quantiles['times'][-1]:g} s"
+        tables = [PageTable(head, rows, caption=caption)]
+    if cards or tables:
         note = f"Intervals of {confidences(results)} are below their values; arrays in full are in"
         note = f"{note} statistics.npz." if cards else ""
-        yield PagePart("Numbers", cards=cards, tables=quantiles, note=note, is_closed=True)
+        yield PagePart("Numbers", cards=cards, tables=tables, note=note, is_closed=True)
     yield _trust(results, summary, [pictures[x] for x in _OF_TRUST if x in pictures], moving)
     configuration = (results.path / "config.toml").read_text(encoding="utf-8")
     yield PagePart("Configuration", text=configuration, is_closed=True)
-    environment = [tables.environment_table(results)]
+    facts = {
+        name: x if isinstance(x, str) else json.dumps(x)
+        for name, x in stored_environment(results.path).items()
+    }
+    tables = [PageTable(("fact", "value"), [pair for pair in facts.items() if pair[1]])]
+    marks = (read_mark(results.path, block) for block in results.blocks)
+    kinds = Counter(mark.processor for mark in marks if isinstance(mark, BlockMark))
+    del kinds[""]
     several = ""
-    if processors := tables.processor_table(results):
-        environment.append(processors)
-        several = (
-            "Several kinds of processors computed this run; the last bits of results may differ."
-        )
-    yield PagePart("Environment", tables=environment, note=several, is_closed=True)
+    if len(kinds) > 1:
+        tables.append(PageTable(("processor", "blocks"), [*kinds.items()]))
+        several = "Several kinds of processors computed this run; the last bits may differ."
+    yield PagePart("Environment", tables=tables, note=several, is_closed=True)
 
 
 def _answer(quantity: MemberQuantity, moving: Mapping[int, Picture]) -> PagePart:
     """The distribution of a quantity, what it depends on, and its typical and worst members."""
     pictures = []
     if quantity.density is not None:
-        settings: dict[str, Any] = {
-            "name": quantity.label,
-            "mean": quantity.mean,
-            "limits": quantity.limits,
-        }
-        draw = partial(distribution, quantity.density, **settings)
+        draw = partial(
+            distribution, quantity.density, name=quantity.label, mean=quantity.mean,
+            limits=quantity.limits,
+        )  # fmt: skip
         pictures.append(drawn(draw, f"The distribution of {quantity.name} over the members."))
     if quantity.influence is not None:
-        shown = quantity.influence.strongest()
-        caption = f"What {quantity.name} depends on: {shown.measure}, with intervals of 95 %."
-        height = 1.1 + 0.34 * max(len(shown.names), 3)
-        pictures.append(drawn(partial(influences, shown), caption, height=height))
-    clips = [
+        strongest = quantity.influence.strongest()
+        caption = f"What {quantity.name} depends on: {strongest.measure}, with intervals of 95 %."
+        height = 1.1 + 0.34 * max(len(strongest.names), 3)
+        pictures.append(drawn(partial(influences, strongest), caption, height=height))
+    some = [
         _of_member(moving[one.index], one.index, f"{one.rank_name}: {one.value}")
         for one in quantity.members
         if one.index in moving
     ]
-    return PagePart(quantity.label, sentences=quantity.sentences, pictures=pictures, clips=clips)
+    return PagePart(quantity.label, sentences=quantity.sentences, pictures=pictures, clips=some)
 
 
 def _of_member(clip: Picture, index: int, rank_name: str = "") -> Picture:
-    words = (
-        f"{rank_name[:1].upper()}{rank_name[1:]}, member {index:,}."
-        if rank_name
-        else f"Member {index:,}."
-    )
-    return replace(clip, caption=f"{words} {clip.caption}".rstrip())
+    member = f"{rank_name[:1].upper()}{rank_name[1:]}, member" if rank_name else "Member"
+    return replace(clip, caption=f"{member} {index:,}. {clip.caption}".rstrip())
 
 
 def _trust(
@@ -155,32 +177,64 @@ def _trust(
     moving: Mapping[int, Picture],
 ) -> PagePart:
     """How members ended, their residuals and errors, and the failed ones."""
-    parts = [PagePart(tables=tables.audit_tables(summary))]
+    ends = [(name, x["count"], x["message"]) for name, x in summary["status"].items()]
+    worst = [(name.replace("_", " "), value) for name, value in summary["worst"].items()]
+    worst.append(("smallest rank", summary["smallest_rank"]))
+    if summary["too_coarse"]:
+        worst.append(("trajectories with too large a step", summary["too_coarse"]))
+    if summary.get("with_missed_events"):
+        worst.append(("trajectories with missed events", summary["with_missed_events"]))
+    audit = [
+        PageTable(("status", "count", "meaning"), ends, "How trajectories ended"),
+        PageTable(("", "largest"), worst, "The worst of the successful trajectories"),
+    ]
+    parts = [PagePart(tables=audit)]
     if pictures:
         parts.append(PagePart(pictures=pictures))
-    if failures := tables.failure_table(results, summary):
-        count = len(failures.table.rows)
-        listed = f"{count:,} of {failures.count:,} are listed." if failures.count > count else ""
-        clips = [_of_member(moving[k], k) for k in _first_failure(results) if k in moving]
-        parts.append(PagePart("Failures", tables=[failures.table], clips=clips, note=listed))
+    if count := failed(summary):
+        table = _failures(results, summary)
+        listed = len(table.rows)
+        note = f"{listed:,} of {count:,} are listed." if count > listed else ""
+        some = [_of_member(moving[k], k) for k in _first_failure(results) if k in moving]
+        parts.append(PagePart("Failures", tables=[table], clips=some, note=note))
     return PagePart("Trust", parts=parts, is_closed=True)
+
+
+def _failures(results: Results, summary: dict[str, Any]) -> PageTable:
+    """The failed trajectories, with what was drawn for them and the commands that replay them."""
+    rows: list[tuple[Any, ...]] = [(int(index), "", "") for index in summary.get("failed", ())]
+    names: list[str] = []
+    if results.has_trajectories:
+        bad = results.members[~np.asarray(succeeded(results.status))][:_MOST_FAILURES]
+        names = [
+            name
+            for name in results.group
+            if name.startswith(_DRAWN) and array_of(results.group, name).shape == (results.size,)
+        ]
+        rows = [
+            (
+                k, Status(int(results.rows("status", k))).name,
+                *(float(results.rows(name, k)) for name in ("t_failed", *names)),
+            )
+            for k in bad.tolist()
+        ]  # fmt: skip
+    config = " --config CONFIG" if python_files(results.config, results.path) else ""
+    command = f"jaxmech replay {quote(str(results.path))}"
+    lines = [(str(k), *rest, CommandCell(f"{command} {k}{config}")) for k, *rest in rows]
+    return PageTable(("trajectory", "status", "t [s]", *names, "to see it alone"), lines)
 
 
 def _pictures(results: Results) -> Iterator[tuple[str, Picture]]:
     """The pictures of stored trajectories, and of statistics over time, by name."""
     if results.has_trajectories and np.any(succeeded(results.status)):
         for name, figure in trajectory_figures(results):
-            yield name, of_figure(figure, _CAPTIONS[name], is_wide=_is_wide(figure))
+            is_wide = float(figure.get_size_inches()[0]) > _COLUMN  # a grid of panels
+            yield name, of_figure(figure, _CAPTIONS[name], is_wide=is_wide)
     of = results.config.get("statistics", {})
     for name, draw in statistic_drawings(results):
         if (kind := of[name]["statistic"]) in _OVER_TIME:
             caption = f"{kind.replace('-', ' ').capitalize()} of {of[name]['of']} over time."
             yield f"statistic {name}", drawn(draw, caption)
-
-
-def _is_wide(figure: Figure) -> bool:
-    """Whether a grid of panels needs the whole width of the page."""
-    return float(figure.get_size_inches()[0]) > _COLUMN
 
 
 def _clips(
