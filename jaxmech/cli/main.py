@@ -377,8 +377,8 @@ def report(
         from jaxmech.cli.fit.run import stored
         from jaxmech.cli.report.fit_page import write_fit_report
 
-        fitted, sensors, title = stored(run)
-        print(write_fit_report(fitted, out, title, sensors))
+        fitted, title = stored(run)
+        print(write_fit_report(fitted, out, title))
         return
     study, folder = _named_study(config)
     if command != "failure":

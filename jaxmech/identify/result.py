@@ -296,9 +296,12 @@ class Fit:
 
     @property
     def data_notes(self) -> tuple[str, ...]:
-        """What was done to the recordings as they were read, such as conversions of units."""
+        """What was done to the recordings as they were read, and how much of them is missing."""
         recordings = (*self.train.recordings, *self.validation.recordings)
-        return tuple(dict.fromkeys(note for one in recordings for note in one.notes))
+        notes = tuple(dict.fromkeys(note for one in recordings for note in one.notes))
+        missing = sum(int(np.isnan(one.observed).sum()) for one in recordings)
+        count = sum(one.observed.size for one in recordings)
+        return (*notes, f"{missing:,} of {count:,} measurements are missing") if missing else notes
 
     def function(self, fn: Callable[[Params], Any]) -> Estimate:
         """The value of fn(params), a number, with its standard error (linear propagation)."""

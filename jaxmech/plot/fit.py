@@ -128,7 +128,7 @@ def fit_over_data(
         recording: index of the recording.
         validation: whether `recording` is the index of a validation recording, simulated from its
             recorded initial state; the others are simulated from their fitted ones.
-        sensors: names for the legend.
+        sensors: names for the legend, in place of those of the recording.
         ax: axes to draw into; the topmost of several is returned.
 
     Raises:
@@ -158,7 +158,7 @@ def residuals(
         fit: the fit.
         recording: index of the recording.
         validation: as for `fit_over_data`.
-        sensors: names for the legend.
+        sensors: names for the legend, in place of those of the recording.
         ax: axes to draw into; the topmost of several is returned.
 
     Raises:
@@ -300,7 +300,8 @@ def _motion(
     chosen, values = part.recordings[recording], part.values[recording]
     # A sensor that wraps is drawn where the prediction is.
     near = np.where(chosen.periods > 0, values - chosen.residuals(values), chosen.observed)
-    stacked = SensorAxes.of(part, recording, sensors, sizes, ax)
+    names = sensors or part.recordings[recording].sensors
+    stacked = SensorAxes.of(part, recording, names, sizes, ax)
     for k, name, color, ax in stacked.curves():
         seen = np.flatnonzero(np.isfinite(near[:, k]))
         shown = seen[:: -(-seen.size // MOST_MARKS) or 1]
@@ -324,7 +325,8 @@ def _misfit(
 ) -> list[Axes]:
     part = _part(fit, recording, validation)
     chosen, values = part.recordings[recording], part.values[recording]
-    stacked = SensorAxes.of(part, recording, sensors, root_mean_squares(part.residuals), ax)
+    names = sensors or part.recordings[recording].sensors
+    stacked = SensorAxes.of(part, recording, names, root_mean_squares(part.residuals), ax)
     for ax in stacked.axes:
         ax.axhline(0, color=GREY, linewidth=0.6)
     for k, name, color, ax in stacked.curves():

@@ -24,21 +24,29 @@ _PREFIXES = {
     "n": 1e-9, "u": 1e-6, "\u00b5": 1e-6, "\u03bc": 1e-6, "m": 1e-3, "c": 1e-2, "d": 1e-1, "k": 1e3,
     "M": 1e6,
 }  # fmt: skip
-_SI = ("m", "s", "N", "rad", "Nm", "Pa", "J", "W", "V", "A", "Hz", "T")  # may have a prefix
+_SI = (  # may have a prefix
+    "m", "s", "N", "rad", "Nm", "Pa", "J", "W", "V", "A", "Hz", "T", "C", "F", "H", "Wb", "ohm",
+    "mol",
+)  # fmt: skip
+_IN_BASE = {  # exponents of m, kg, s, A of the units that have names of their own
+    "N": (1, 1, -2, 0), "Pa": (-1, 1, -2, 0), "J": (2, 1, -2, 0), "W": (2, 1, -3, 0),
+    "V": (2, 1, -3, -1), "Hz": (0, 0, -1, 0), "T": (0, 1, -2, -1), "C": (0, 0, 1, 1),
+    "F": (-2, -1, 4, 2), "H": (2, 1, -2, -2), "Wb": (2, 1, -2, -1), "ohm": (2, 1, -3, -2),
+}  # fmt: skip
 _SPELLED = {"Nm": "N m"}
 _OTHERS = {  # the gram is not among them: [g] of an accelerometer is something else
     "1": (1.0, ""), "kg": (1.0, "kg"), "K": (1.0, "K"), "deg": (math.pi / 180, "rad"),
     "rev": (2 * math.pi, "rad"), "turn": (2 * math.pi, "rad"), "rpm": (math.pi / 30, "rad/s"),
     "min": (60.0, "s"), "h": (3600.0, "s"), "in": (0.0254, "m"), "ft": (0.3048, "m"),
-    "lbf": (4.4482216152605, "N"),
+    "lbf": (4.4482216152605, "N"), "%": (0.01, ""), "bar": (1e5, "Pa"), "l": (1e-3, "m^3"),
 }  # fmt: skip
 _SYNONYMS = {
     "\u00b0": "deg", "degree": "deg", "degrees": "deg", "radian": "rad", "radians": "rad",
     "rad": "rad", "sec": "s", "second": "s", "seconds": "s", "r/min": "rpm", "RPM": "rpm",
-    "msec": "ms", "usec": "us",
+    "msec": "ms", "usec": "us", "\u03a9": "ohm", "\u2126": "ohm", "L": "l",
 }  # fmt: skip
 _SUPERSCRIPTS = str.maketrans("\u2070\u00b9\u00b2\u00b3\u2074\u207b", "01234-")
-_FACTOR = re.compile(r"([^\W\d_]+|\u00b0|1)(?:\^|\*\*)?(-?\d+)?")
+_FACTOR = re.compile(r"([^\W\d_]+|\u00b0|%|1)(?:\^|\*\*)?(-?\d+)?")
 
 
 def stated_units(units: Any, *named: Any) -> Units:
@@ -46,6 +54,7 @@ def stated_units(units: Any, *named: Any) -> Units:
 
     Raises:
         TypeError: if a unit is not a string.
+        ValueError: if a unit is not known.
     """
     pairs = dict(units)
     for names in named:
@@ -55,6 +64,8 @@ def stated_units(units: Any, *named: Any) -> Units:
             raise TypeError(
                 f"The unit of `{name}` must be a string such as 'm' or 'rad', but is {unit!r}."
             )
+        if problem := unit_problem(unit):
+            raise ValueError(f"The unit of `{name}` {problem}.")
     return tuple(pairs.items())
 
 
@@ -107,6 +118,25 @@ def si_unit(unit: str) -> tuple[float, str] | None:
             else:
                 over += f" {factor[1]}" if factor[1] else ""
     return size, (over.strip() or "1" * bool(under)) + under
+
+
+def dimension(unit: str) -> dict[str, int]:
+    """The exponents of the base units in a known unit; an angle counts as one of them.
+
+    Example:
+        >>> dimension("mJ") == dimension("N m"), dimension("rpm"), dimension("1")
+        (True, {'rad': 1, 's': -1}, {})
+    """
+    known = si_unit(unit)
+    exponents: dict[str, int] = {}
+    for k, part in enumerate((known[1] if known else "").split("/")):
+        for word in part.split():
+            name, _, power = word.partition("^")
+            sign = int(power or 1) * (-1 if k else 1)
+            base = zip(("m", "kg", "s", "A"), _IN_BASE.get(name, ()), strict=False)
+            for letter, exponent in base if name in _IN_BASE else [(name, 1)]:
+                exponents[letter] = exponents.get(letter, 0) + sign * exponent
+    return {letter: n for letter, n in exponents.items() if n and letter != "1"}
 
 
 def unit_problem(unit: Any) -> str:

@@ -219,12 +219,12 @@ def test_the_report_says_what_was_converted() -> None:
         replace(one, notes=["x [mm] was converted to m"]) for one in fit.train.recordings
     )
     fit = replace(fit, train=replace(fit.train, recordings=recordings))
-    shown = as_markdown(Outcome("a fit", fit, ()), ())
+    shown = as_markdown(Outcome("a fit", fit), ())
     assert "\nx [mm] was converted to m.\n" in shown
 
 
 def test_what_counts_as_success() -> None:
-    outcome = Outcome("a fit", made_up(), ())
+    outcome = Outcome("a fit", made_up())
     assert outcome.succeeded
     early = replace(made_up().optimization, converged=False)
     assert not replace(outcome, fit=replace(made_up(), optimization=early)).succeeded

@@ -46,7 +46,6 @@ class Outcome:
 
     title: str  # title of the study
     fit: Fit
-    sensors: tuple[str, ...]  # names of the measured quantities
 
     @property
     def succeeded(self) -> bool:
@@ -211,20 +210,20 @@ def run_fit(
                 first = str(error).strip().partition("\n")[0]
                 text = f"the model cannot be fitted: {type(error).__name__}: {first}"
                 raise FitError(text) from error
-        outcome = Outcome(loaded.name, found, tuple(map(str, study.data.observed)))
+        outcome = Outcome(loaded.name, found)
         write_whole(out / "report.txt", as_text(outcome))
-        pictures = draw_fit(found, out / "pictures", sensors=outcome.sensors, title=outcome.title)
+        pictures = draw_fit(found, out / "pictures", title=outcome.title)
         write_whole(out / "report.md", as_markdown(outcome, pictures))
     return outcome
 
 
-def stored(out: Path) -> tuple[Fit, tuple[str, ...], str]:
-    """The fit of a run folder, the names of its sensors, and its title."""
+def stored(out: Path) -> tuple[Fit, str]:
+    """The fit of a run folder, and its title."""
     try:
         config = tomllib.loads((out / "config.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise FolderError(f"{out} cannot be read: {error}") from error
-    return _read(out), tuple(map(str, config["data"]["observed"])), model_name(config, out)
+    return _read(out), model_name(config, out)
 
 
 def _read(out: Path) -> Fit:

@@ -39,8 +39,9 @@ def write_fit_report(fit: Fit, out: Path, name: str = "Fit", sensors: Sequence[s
         fit: the fit, of this process or from a file.
         out: the file.
         name: title of the page.
-        sensors: names of the sensors.
+        sensors: names of the sensors, in place of those of the recordings.
     """
+    sensors = sensors or fit.train.recordings[0].sensors
     recordings = counted(len(fit.train.recordings), "recording")
     state = "Converged" if fit.converged else "Not converged"
     lead = (

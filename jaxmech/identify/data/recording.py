@@ -113,6 +113,9 @@ class Recording:
             angle from -pi to pi, or 360 in degrees. Neither samples nor start need to be unwrapped:
             whole periods are subtracted from each residual so that it is nearest to the previous
             one, and the first nearest to zero.
+        sensors: names of the sensors with their units, such as "angle [rad]", for pictures. Units
+            must be those of the coordinates where these are observed.
+        starts: the same of q0 and of v0, two tuples.
 
     Raises:
         ValueError: if a shape is wrong, the times do not increase, q0, v0 or a weight is not
@@ -136,6 +139,8 @@ class Recording:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
     wraps: Mapping[int, float] = field(default_factory=dict)
+    sensors: tuple[str, ...] = ()
+    starts: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     def __post_init__(self) -> None:
         for name, value in _checked(self).items():

@@ -13,7 +13,7 @@ import numpy as np
 from jaxmech.config import TableError, TableRows, numbers, seconds
 from jaxmech.config.errors import refuse
 from jaxmech.utils.text import not_one_of
-from jaxmech.utils.units import si_unit, unit_in_name
+from jaxmech.utils.units import si_unit, unit_in_name, unit_problem, with_unit
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series
@@ -67,8 +67,7 @@ class Sheet(NamedTuple):
                 raise refuse(
                     ("units", name), f"must belong to a column of {self.path}; Known: {known}"
                 )
-        for title in {*self.columns, self.clock}:
-            self._conversion(title)
+            self._conversion(title_of(name, [*self.columns, self.clock], self.path) or "")
 
     def numbers(self, columns: Sequence[str | int]) -> np.ndarray:
         """The numbers of existing columns, shape (T, len(columns)), NaN for empty cells."""
@@ -83,6 +82,14 @@ class Sheet(NamedTuple):
         stated = {title_of(key, [title], self.path): unit for key, unit in self.units.items()}
         return stated.get(title, unit_in_name(title)[1])
 
+    def labels(self, columns: Sequence[str | int]) -> tuple[str, ...]:
+        """The names of existing columns with the unit that their numbers have here."""
+        titles = filter(None, map(self.column, columns))
+        return tuple(
+            with_unit(unit_in_name(title)[0], (si_unit(self.unit(title) or "") or (1.0, ""))[1])
+            for title in titles
+        )
+
     def _conversion(self, title: str) -> tuple[float, str]:
         """The factor that makes the numbers of a column those of SI units, and a note of it."""
         name, written = unit_in_name(title)
@@ -95,9 +102,11 @@ class Sheet(NamedTuple):
                 f'must agree with the column {title!r}, but is {unit!r}; with "" the numbers '
                 "stay as they are",
             )
+        if problem := unit_problem(unit):
+            raise refuse(
+                ("units", name), f'{problem}, in {title!r}; with "" the numbers stay as they are'
+            )
         size, label = si_unit(unit) or (1.0, "")
-        if si_unit(unit) is None:
-            return 1.0, f"{name} [{unit}] stays as it is: {unit} is not a known unit"
         return size, "" if size == 1 else f"{name} [{unit}] was converted to {label}"
 
     def times(self) -> np.ndarray:

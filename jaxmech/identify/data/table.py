@@ -354,7 +354,8 @@ def _recording(table: Table, sheet: Sheet) -> Recording:
         }
         recording = Recording(
             ts, observed, q0, v0, weights, start_sd, sheet.name, inputs=inputs, wraps=wraps,
-            notes=notes,
+            notes=notes, sensors=sheet.labels(table.observed),
+            starts=(sheet.labels(q_columns), sheet.labels(v_columns)),
         )  # fmt: skip
         return recording.every(table.stride)
     except ValueError as error:

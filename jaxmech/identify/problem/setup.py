@@ -38,6 +38,7 @@ from jaxmech.status import Status
 from jaxmech.system import Params, function_values, named_values
 from jaxmech.utils.parameters import unread
 from jaxmech.utils.text import capital
+from jaxmech.utils.units import RATE, dimension, shown_coordinates, si_unit, unit_in_name
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class DefaultSensors:
 def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     """The task that the arguments of `fit` describe."""
     given = require_same_sensors(named(recordings, "recordings"))
+    for one in given:
+        _require_units(subject, one)
     given, subject = _with_controllers(given, subject, settings)
     found, problem = _problem(subject, given[0], settings)
     horizon, scheme = settings.horizon, problem.scheme
@@ -94,6 +97,32 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
         problem, data, conditions, origin, y, longest, hard, weighted, evaluator, chooses,
         settings.loss,
     )  # fmt: skip
+
+
+def _require_units(subject: Identifiable, one: Recording) -> None:
+    """Raise if a column has another unit than what it stands for: its dimension, or its size."""
+    system, pairs = subject.system, list[tuple[str, str]]()
+    names = (*shown_coordinates(system.coordinates), *system.states)
+    if subject.observe is None:
+        pairs += zip(one.sensors, names, strict=False)
+    if subject.start is None:
+        pairs += zip(one.starts[0], system.coordinates, strict=False)
+        rates = [
+            x if x in (*system.states, *system.velocities) else f"{x}{RATE}"
+            for x in system.velocity_names
+        ]
+        pairs += zip(one.starts[1], rates, strict=False)
+    for label, name in pairs:
+        column, unit = unit_in_name(label)
+        stated = system.unit(name)
+        known = si_unit(stated), si_unit(unit or "")
+        same = known[0] and known[1] and known[0][0] == known[1][0]
+        if unit and stated and not (same and dimension(unit) == dimension(stated)):
+            raise ValueError(
+                f"Argument `recordings` must have the units of the coordinates, but {column!r} of "
+                f"{one.name} is in {unit}, and {name!r} in {stated}; correct one of them, or give "
+                "`observe`."
+            )
 
 
 def _problem(
