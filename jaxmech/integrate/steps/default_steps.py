@@ -65,8 +65,9 @@ def choose_steps(
 
     The target is a relative error over the run of 1e-6 (1e-4 for methods below order 4, and at
     least 1000 eps), as in `Solution.integration_error`. The step size is found by a trial of up to
-    20,000 steps, each repeated as two half steps. Trials have no transitions of events; constraints
-    that an event may switch off are on in one trial and off in another.
+    20,000 steps, each repeated as two half steps. Trials have no transitions of events, so that
+    `simulate` takes more steps where an impact turns out to need them; constraints that an event
+    may switch off are on in one trial and off in another.
 
     Raises:
         ValueError: if the values of the arguments are not known, or are invalid as in `simulate`.
@@ -100,35 +101,39 @@ def choose_steps(
     event_set = with_gaps(event_set_of(system, events, inactive), system, q0, ts, params)
     scheme = replace(scheme, system=event_set.system(system))
     params = event_set.params(params, event_set.active())
+    policy = replace(policy, per_save=None)
     try:
-        per_save = _per_save(scheme, event_set, (q0, v0, ts, params, times))
+        return _with_number(replace(scheme, steps=policy), q0, v0, ts, params, times, event_set)
     except UnknownValuesError:
         raise ValueError(
             "Argument `q0` and the others must have known values, but under `jax.jit` they have "
             "none; call `analysis.choose_steps` outside of it."
         ) from None
-    least = _least(policy.max_step, ts, times)
-    return replace(policy, per_save=max(per_save, least), max_step=None)
 
 
 def with_number(
-    scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params, times: Array,
-    event_set: EventSet = NO_EVENTS,
-) -> FixedSteps:  # fmt: skip
-    """The steps with their number, which is chosen from the motion if not set.
+    scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params, times: Array, event_set: EventSet
+) -> FixedSteps:
+    """The steps with their number, which is chosen from the motion if it is not set."""
+    try:
+        return _with_number(scheme, q0, v0, ts, params, times, event_set)
+    except UnknownValuesError:
+        warn_caller(UNKNOWN_STEPS, StepWarning)
+        steps = replace(scheme, steps=replace(scheme.steps, per_save=1))
+        return _with_number(steps, q0, v0, ts, params, times, event_set)
 
-    None of them is longer than `max_step`.
-    """
+
+def _with_number(
+    scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params, times: Array, event_set: EventSet
+) -> FixedSteps:
     steps = scheme.steps
     assert isinstance(steps, FixedSteps)
-    per_save = steps.per_save
-    least = _least(steps.max_step, ts, times)
+    least, per_save = _least(steps.max_step, ts, times), steps.per_save
     if per_save is None:
-        try:
-            per_save = _per_save(scheme, event_set, (q0, v0, ts, params, times))
-        except UnknownValuesError:
-            warn_caller(UNKNOWN_STEPS, StepWarning)
-            per_save = 1
+        values = actual((q0, v0, ts, params, times), MEMBERS)
+        if values is None:
+            raise UnknownValuesError
+        per_save = members_per_save(scheme, event_set, *values)
     return replace(steps, per_save=max(per_save, least), max_step=None)
 
 
@@ -162,7 +167,7 @@ def resolved(scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params) -> Schem
     steps = ending_at_jumps(system, steps, q0, v0, ts, params)
     times = step_times(system, steps.step_times(q0.dtype), ts, params, ts)
     scheme = replace(scheme, steps=steps)
-    return replace(scheme, steps=with_number(scheme, q0, v0, ts, params, times))
+    return replace(scheme, steps=with_number(scheme, q0, v0, ts, params, times, NO_EVENTS))
 
 
 def as_times(ts: Any, dtype: Any) -> Array:
@@ -180,14 +185,6 @@ def as_times(ts: Any, dtype: Any) -> Array:
                 "sort it and drop repeated times."
             )
     return ts
-
-
-def _per_save(scheme: Scheme, event_set: EventSet, run: Any) -> int:
-    """Steps per save interval for a run or a batch; raises `UnknownValuesError`."""
-    values = actual(run, MEMBERS)
-    if values is None:
-        raise UnknownValuesError
-    return members_per_save(scheme, event_set, *values)
 
 
 def members_per_save(
