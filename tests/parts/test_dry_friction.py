@@ -13,7 +13,7 @@ G = 9.81
 TS = jnp.linspace(0.0, 1.0, 11)
 
 
-@pytest.mark.parametrize("coordinates", ["joints", "bodies"])
+@pytest.mark.parametrize("coordinates", ["joints", pytest.param("bodies", marks=pytest.mark.slow)])
 def test_a_pendulum_stays_within_the_range_of_its_friction(coordinates: Any) -> None:
     bar = jp.planar_body("bar", mass=2.0, inertia=0.1)
     hinge = jp.revolute("hinge", jp.ground, (0, 0), bar, (0.0, 0.5))
@@ -69,6 +69,7 @@ def test_the_load_of_a_joint_presses() -> None:
     np.testing.assert_allclose(sol.events["rub stops"].t[0], 0.02 * 2.0 / (0.002 * 3 * G))
 
 
+@pytest.mark.slow
 def test_the_push_of_a_stop_presses() -> None:
     """A lever at its stop presses on a disc, which the friction brings to rest in J w / (a T)."""
     lever, disc = (jp.planar_body(name, mass=1.0, inertia=0.02) for name in ("lever", "disc"))
@@ -88,6 +89,7 @@ def test_the_push_of_a_stop_presses() -> None:
     np.testing.assert_allclose(sol.v[-1], 0.0, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_the_loads_of_joints_have_friction() -> None:
     """A cart pulls a bar over the floor, whose friction slows both down."""
     mu, half, angle = 0.2, 0.5, 0.6

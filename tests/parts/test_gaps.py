@@ -24,7 +24,7 @@ def door(coordinates: Any) -> jp.Mechanism:
     return jp.Mechanism([leaf], [hinge, wall], [push], params, coordinates=coordinates)
 
 
-@pytest.mark.parametrize("coordinates", ["joints", "bodies"])
+@pytest.mark.parametrize("coordinates", ["joints", pytest.param("bodies", marks=pytest.mark.slow)])
 def test_a_door_beyond_half_a_turn_bounces_off_its_stop(coordinates: Any) -> None:
     """With unit acceleration it hits at sqrt(2 x), and comes back by e times its rate."""
     mechanism = door(coordinates)
@@ -41,7 +41,7 @@ def test_a_door_beyond_half_a_turn_bounces_off_its_stop(coordinates: Any) -> Non
     assert jnp.abs(sol.v[-1]).max() < 1e-9
 
 
-@pytest.mark.parametrize("coordinates", ["joints", "bodies"])
+@pytest.mark.parametrize("coordinates", ["joints", pytest.param("bodies", marks=pytest.mark.slow)])
 def test_the_hinge_of_a_beam_that_rests_on_an_edge_bears_half_of_it(coordinates: Any) -> None:
     beam = jp.planar_body("beam", mass=3.0, inertia=0.25)
     hinge = jp.revolute("hinge", jp.ground, (0, 0), beam, (-0.5, 0))
@@ -59,6 +59,7 @@ def test_the_hinge_of_a_beam_that_rests_on_an_edge_bears_half_of_it(coordinates:
     np.testing.assert_allclose(seen.loads["edge"][0][-1], [0.0, half], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_bob_on_a_rope_leaves_its_circle_where_the_tension_vanishes() -> None:
     """At the height (v0^2 - 2 g l) / (3 g) over the pivot, by the balance of energy."""
     bob = jp.point_mass("bob", mass=0.7)
@@ -79,6 +80,7 @@ def test_a_bob_on_a_rope_leaves_its_circle_where_the_tension_vanishes() -> None:
     np.testing.assert_allclose(slope, -2 / 3, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_rope_winds_round_a_pole() -> None:
     """Its free end moves at right angles to it, so that l^2 decreases by 2 r v t (involute)."""
     r, length, speed = 0.1, 1.0, 2.0
@@ -97,6 +99,7 @@ def test_a_rope_winds_round_a_pole() -> None:
     np.testing.assert_allclose(tension, 0.3 * speed**2 / free, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_load_unwinds_a_winch() -> None:
     """A drum of inertia J is J / r^2 more for the load to move."""
     r, m, J = 0.2, 3.0, 0.5

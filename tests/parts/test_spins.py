@@ -141,6 +141,7 @@ def test_mass_and_force_are_the_projected_ones() -> None:
     np.testing.assert_allclose(Q, force, rtol=1e-12, atol=1e-12 * np.abs(force).max())
 
 
+@pytest.mark.slow
 def test_names_starts_and_loads_of_bodies() -> None:
     body = jp.spatial_body("body", mass=2.0, inertia=(0.1, 0.2, 0.25))
     start = jp.Start((1, 2, 3), jp.quaternion((1, 2, 3), 0.7), velocity=(4, 5, 6), spin=(1, 0, 2))
@@ -234,6 +235,7 @@ def test_the_structure_is_that_in_rates() -> None:
     assert freedoms[0] == freedoms[1] == (2, 2)
 
 
+@pytest.mark.slow
 def test_inverse_dynamics_are_those_in_rates() -> None:
     def path(t: Any, p: Any) -> Any:
         turn = jp.quaternion((0, 0, 1), 0.3 * t)
@@ -293,7 +295,16 @@ def test_derivatives_are_those_in_rates() -> None:
 
 
 @pytest.mark.parametrize("velocities", ["rates", "spins"])
-@pytest.mark.parametrize("steps", [None, jm.FixedSteps(20), jm.Adaptive(rtol=1e-8)])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        None,
+        *(
+            pytest.param(s, marks=pytest.mark.slow)
+            for s in (jm.FixedSteps(20), jm.Adaptive(rtol=1e-8))
+        ),
+    ],
+)
 def test_a_force_that_jumps_at_a_save_time(velocities: Any, steps: Any) -> None:
     """With 1 N on 1 kg for half a second, x(1) = 1/8 + 1/4."""
     body = jp.spatial_body("body", mass=1.0, inertia=(1.0, 2.0, 3.0))

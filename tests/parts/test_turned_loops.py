@@ -22,8 +22,8 @@ def motion(make: Callable[..., Any], seed: int | None, coordinates: str = "joint
     return np.stack([pose.seen(mechanism, q) for q in sol.q])
 
 
-QUICK = loops.shafts, loops.bennett
-PLACED = (*QUICK, loops.four_bar_on_table, loops.slider_crank, loops.sarrus)
+QUICK = (loops.shafts,)
+PLACED = (*QUICK, loops.bennett, loops.four_bar_on_table, loops.slider_crank, loops.sarrus)
 REST = loops.four_bar_on_table, loops.four_bar_in_flight, loops.sarrus, loops.bennett
 
 
@@ -50,7 +50,7 @@ def test_a_turned_loop_has_the_same_rates_and_accelerations(make: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "coordinates"),
     [
-        (loops.ball_on_rail, "joints"),
+        pytest.param(loops.ball_on_rail, "joints", marks=pytest.mark.slow),
         *(pytest.param(make, "joints", marks=pytest.mark.slow) for make in REST),
         pytest.param(loops.four_bar_with_sleeve, "bodies", marks=pytest.mark.slow),
         pytest.param(
@@ -94,6 +94,7 @@ def test_a_loop_that_cannot_be_closed() -> None:
         pose.start(pose.mechanism())
 
 
+@pytest.mark.slow
 def test_single_precision() -> None:
     _, mechanism, q, v = loops.posed(loops.four_bar, 3)
     q, v, ts = (x.astype(jnp.float32) for x in (q, v, jnp.linspace(0.0, 0.2, 3)))
