@@ -50,6 +50,7 @@ app = App(
     version_flags="--version",
     help_format="markdown",
     result_action="return_value",
+    suppress_keyboard_interrupt=False,
 )
 
 Config = Annotated[Path, Parameter(help="configuration, a TOML file")]

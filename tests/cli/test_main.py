@@ -302,13 +302,14 @@ def test_run_folders_are_in_utf8_whatever_the_locale(tmp_path) -> None:
     assert "größer" in open_results(tmp_path / "run").statistics
 
 
-def test_the_command_that_continues_is_quoted_for_a_shell(capsys, monkeypatch) -> None:
+def test_the_command_that_continues_is_quoted_for_a_shell(tmp_path, capsys, monkeypatch) -> None:
     def interrupted(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(COMMANDS, "app", interrupted)
-    assert main(["ensemble", "my study.toml", "--out", "runs/a study"]) == 130
-    again = "jaxmech ensemble 'my study.toml' --out 'runs/a study'\n"
+    config = write_study(tmp_path)
+    monkeypatch.setattr("jaxmech.ensemble.run_study", interrupted)
+    assert main(["ensemble", str(config), "--out", "runs/a study"]) == 130
+    again = f"jaxmech ensemble {config} --out 'runs/a study'\n"
     assert capsys.readouterr().err.endswith(f"continue with: {again}")
 
 
