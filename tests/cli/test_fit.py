@@ -290,6 +290,7 @@ def test_measurements_elsewhere_and_broken_ones(tmp_path, capsys) -> None:
         assert f"jaxmech: {tmp_path}/{message}" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_configuration_with_everything() -> None:
     study = structure(tomllib.loads(EVERYTHING), FitStudy)
     assert study.parameters.bounds == {"arm.l": [0, float("inf")], "J": "physical inertia"}
@@ -469,6 +470,7 @@ def test_the_page_about_a_fit(done, capsys) -> None:
     assert not re.findall(r'(?:src|href)="(?!data:)', page)
 
 
+@pytest.mark.slow
 def test_the_pictures_of_noise() -> None:
     rng, count = np.random.default_rng(0), 400
     made, recording = made_up(), made_up().train.recordings[0]
@@ -494,6 +496,7 @@ def test_the_pictures_of_noise() -> None:
     np.testing.assert_allclose(points.get_ydata(), noise[:, 0])
 
 
+@pytest.mark.slow
 def test_the_pictures_of_a_slow_sensor() -> None:
     """Whose samples lie apart in the table of a fast one."""
     made, count, every = made_up(), 12000, 7

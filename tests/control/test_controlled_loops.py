@@ -168,6 +168,7 @@ pole = jm.identify.Identifiable(
 """
 
 
+@pytest.mark.slow
 def test_a_gain_and_a_delay_of_a_loop_are_fitted_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "loop.py").write_text(LOOP)
     (tmp_path / "pole.py").write_text(POLE)
@@ -210,6 +211,7 @@ def test_a_mechanism_with_a_motor() -> None:
     np.testing.assert_allclose(inertia * seen.qdd[:, 0], sol["motor"] - weight, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_constraints_and_quasi_velocities() -> None:
     """A sledge by its speed and turning rate, and as a nonholonomic system: the same motion."""
 

@@ -169,6 +169,7 @@ def _legs(q: Any, p: Any) -> Any:
     )  # of a platform that is level
 
 
+@pytest.mark.slow
 def test_a_platform_is_driven_by_its_legs() -> None:
     """At rest the forces in the legs carry the weight; redundant guides are not in the way."""
     angles = np.array([0.0, 2.0, 4.0])

@@ -209,6 +209,7 @@ def sampled_by_hand(periods: tuple[float, float], end: float) -> tuple[float, fl
     return x, v
 
 
+@pytest.mark.slow
 def test_two_loops_a_memory_and_a_quantum() -> None:
     def target(measured: Any, memory: Any, t: Any, p: Any) -> Any:
         memory = {"total": memory["total"] + 0.1 * (1.0 - measured), "count": memory["count"] + 1}
@@ -229,6 +230,7 @@ def test_two_loops_a_memory_and_a_quantum() -> None:
     assert sol["drive[1]"].tolist() == [0.0, 0.5, 2.0]  # 1.98, rounded
 
 
+@pytest.mark.slow
 def test_a_run_is_continued_and_evaluated_between_its_saves() -> None:
     loop = controlled(PENDULUM, Controller(torque, 0.02, delay=0.03))
     ts = np.linspace(0.0, 0.5, 6)
@@ -265,6 +267,7 @@ def test_events_read_outputs_and_leave_them_alone() -> None:
     assert sol["push.sample"].tolist() == [0] + [8] * 10
 
 
+@pytest.mark.slow
 def test_inputs_and_long_runs_in_single_precision() -> None:
     def count(measured: Any, memory: Any, t: Any, p: Any) -> Any:
         return 0.0, memory + 1

@@ -153,6 +153,7 @@ def height(q, v, t, p):
 NODES = '[events]\nnode = { of = "height", level = 0.0 }\n'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("events", ["", NODES], ids=["passages", "events"])
 def test_steps_are_short_enough_for_events_that_the_motion_does_not_show(
     tmp_path: Path, events: str
@@ -168,6 +169,7 @@ def test_steps_are_short_enough_for_events_that_the_motion_does_not_show(
         np.testing.assert_array_equal(found["node_count"], exact)
 
 
+@pytest.mark.slow
 def test_events_that_given_steps_miss_are_counted(tmp_path: Path) -> None:
     (tmp_path / "waves.py").write_text(FREE)
     for store in ("all", "statistics"):

@@ -138,6 +138,7 @@ def test_statistics_of_one_threshold_share_its_event() -> None:
     assert [event.name for event in event_set.events] == ["x1 above 0.5", "x1 below 0.5"]
 
 
+@pytest.mark.slow
 def test_ten_thousand_first_passages(tmp_path: Path) -> None:
     """A pendulum of 1 m falls through its lowest point once, at a quarter of its period."""
     study = Study(

@@ -97,6 +97,7 @@ far = { statistic = "probability", of = "x", above = 0.5 }
 """
 
 
+@pytest.mark.slow
 def test_a_study_draws_coefficients_of_friction(tmp_path: Path) -> None:
     (tmp_path / "rough.py").write_text(ROUGH)
     (tmp_path / "study.toml").write_text(SLIDES)
@@ -126,6 +127,7 @@ def _restitution(p):  # type: ignore[no-untyped-def]
     return p["e"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("e", "failure", "exact"),
     [
@@ -147,6 +149,7 @@ def test_failures_by_a_contact(e: float, failure: Failure, exact: float) -> None
     assert result.probability == pytest.approx(exact, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_failures_by_friction() -> None:
     """The sled slides for 2 / (mu g) metres, more than 0.85 where mu is small."""
     pytest.importorskip("openturns")

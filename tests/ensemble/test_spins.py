@@ -125,6 +125,7 @@ def test_trajectories_are_those_of_simulate(run: Path) -> None:
     np.testing.assert_allclose(results.statistics["roll"]["mean"], rates[:, 2], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_resumed_and_replayed_to_the_same_bits(run: Path, tmp_path: Path) -> None:
     """With two blocks lost, and one trajectory alone; phase portraits are those of the rates."""
     shutil.copytree(run, tmp_path / "run")

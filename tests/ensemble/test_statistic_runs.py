@@ -262,6 +262,7 @@ def test_functions_of_python_are_observed(tmp_path) -> None:
     assert 'function = "python:' in (tmp_path / "run" / "config.toml").read_text()
 
 
+@pytest.mark.slow
 def test_reactions_are_given_on_request(tmp_path) -> None:
     rod = Observed(lambda q, v, t, p, reactions: reactions.multipliers["rod"][0] * jnp.sum(q**2))
     study = Study(
@@ -327,6 +328,7 @@ def test_progress_for_programs(tmp_path, capsys) -> None:
     assert (tmp_path / "run" / "pictures" / "statistic_when.png").is_file()
 
 
+@pytest.mark.slow
 def test_the_example_of_the_page_of_studies(tmp_path) -> None:
     text = (CONFIGS / "tip_over.toml").read_text()
     config = tmp_path / "tip_over.toml"

@@ -54,6 +54,7 @@ def test_derivatives_go_through_all_bounces(steps: Any) -> None:
     np.testing.assert_allclose(wrt_start, first * (1 + 2 * 0.875) / 2, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "steps"), [(jm.Rodas5P(), FIXED), (jm.Rodas5P(), BY_TOLERANCE)])
 def test_implicit_methods_find_all_bounces(method: Any, steps: Any) -> None:
     def bounces(e: Any) -> tuple[Any, jm.Solution]:
@@ -85,6 +86,7 @@ def test_a_rest_speed_ends_the_bounces() -> None:
     assert sol.events["floor closes"].count == 2
 
 
+@pytest.mark.slow
 def test_single_precision() -> None:
     ts, e = TS.astype(jnp.float32), jnp.float32(0.3)
     sol = jm.simulate(BALL, jnp.ones(1, jnp.float32), jnp.zeros(1, jnp.float32), ts, {"e": e},

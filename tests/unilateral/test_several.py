@@ -136,6 +136,7 @@ def test_too_many_contacts_end_a_run() -> None:
     assert sol.status == jm.Status.TOO_MANY_CONTACTS
 
 
+@pytest.mark.slow
 def test_backlash_chatters_and_then_moves_as_one() -> None:
     def gears(q: Any, v: Any, t: Any, p: Any) -> Any:
         return 0.5 * (0.01 * v[0] ** 2 + 0.05 * v[1] ** 2) + 0.1 * q[0]
@@ -166,6 +167,7 @@ def _two_pendulums(q: Any, v: Any, t: Any, p: Any) -> Any:
     return 0.5 * (v1 @ v1 + v2 @ v2) - G * (2 * y1 - jnp.cos(b)) + 0 * x1
 
 
+@pytest.mark.slow
 def test_a_double_pendulum_with_a_stop_is_a_hybrid_automaton() -> None:
     """Against scipy, with the mass matrix of two unit masses on unit rods by hand."""
     e, limit = 0.6, 0.3
@@ -208,6 +210,7 @@ def test_a_double_pendulum_with_a_stop_is_a_hybrid_automaton() -> None:
     np.testing.assert_allclose(sol.v[-1], x[2:], rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_gaps_in_quasi_velocities() -> None:
     def turned(q: Any, t: Any, p: Any) -> Any:
         c, s = jnp.cos(0.3), jnp.sin(0.3)
