@@ -10,10 +10,9 @@ from jaxtyping import Array, Bool, Int
 from jaxmech.integrate.adaptive.attempt import Attempt, attempt
 from jaxmech.integrate.adaptive.run import RunSetting, RunState, StepEvents, StepSpan
 from jaxmech.integrate.derivatives.record import MoveRows
-from jaxmech.integrate.events.crossing import through_events
+from jaxmech.integrate.events.crossing import StepSearch, through_events
 from jaxmech.integrate.events.extremum_search import step_dips
 from jaxmech.integrate.events.log import EventState
-from jaxmech.integrate.events.step_search import StepSearch
 from jaxmech.integrate.events.turns import step_turns
 from jaxmech.integrate.methods.explicit_stages import EvaluatedState, evaluated_state
 from jaxmech.integrate.step import StepInfo, StepState
@@ -71,7 +70,7 @@ def events_in_step(
     happens = (accepted & happens) | state.due
     search, log = through_events(
         scheme, event_set, StepState(start.q, start.v, t), h, plain, state,
-        jnp.zeros((), jnp.int32), dips, happens, log, run.extents, part, True,
+        jnp.zeros((), jnp.int32), dips, happens, log, run.extents, part,
     )  # fmt: skip
 
     def rarely() -> StepEvents:

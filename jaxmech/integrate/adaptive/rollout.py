@@ -169,6 +169,7 @@ def _start(
 
 
 def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunState, RunRows]:
+    """The run after one attempted step."""
     state, rows = carry
     first, (run, interval) = run.packed(state), run.at(state.elapsed)
     t = run.time(state.elapsed)
@@ -193,14 +194,43 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     # A step of no length up to an event at its start is accepted, whatever the attempt has led to.
     accepted = (is_good & turns.are_few) | state.events.due
     step = StepSpan(state.elapsed, elapsed, size, accepted, changes_at_end)
-    next_state = _decided(run, state, tried, step, proposed, turns.most)
-    previous = replace(state, start=begin)
-    next_state, rows = save_reached(run, previous, next_state, step, replace(rows, log=log), first)
-    next_state, moves = after_events(run, state, next_state, step, event, rows.moves, first)
-    next_state = _ended(run, next_state, tried, event.interrupted & (size < _STUCK * run.span))
-    number = (
-        state.counts.accepted + next_state.saved - run.at_start + run.observed_before(next_state)
+
+    counts = replace(
+        state.counts,
+        accepted=state.counts.accepted + accepted,
+        rejected=state.counts.rejected + ~accepted,
+        evaluations=state.counts.evaluations + run.scheme.pair.evaluations,
+        longest=jnp.maximum(state.counts.longest, jnp.where(accepted, size, 0.0)),
     )
+    moved = _accepted(run, state, tried, elapsed, proposed)
+    error = jnp.where(tried.status == Status.OK, tried.error, jnp.inf)
+    shorter = size * shrunk(run.scheme.pair, error)
+    stays = replace(state, size=shorter, is_repeat=jnp.asarray(True))
+    if run.event_set:
+        unmoved = replace(state, counts=counts)
+        moved = jax.tree.map(partial(jnp.where, state.events.due), unmoved, moved)
+        # About one turn in a step, and no longer step where there is one already.
+        no_longer = jnp.minimum(moved.size, proposed)
+        moved = replace(moved, size=jnp.where(turns.most > 0, no_longer, moved.size))
+        stays = replace(stays, size=jnp.minimum(shorter, proposed / jnp.maximum(turns.most, 1)))
+    next_state = jax.tree.map(partial(jnp.where, accepted), moved, stays)
+    next_state = replace(next_state, counts=counts, events=state.events)
+
+    rows = replace(rows, log=log)
+    next_state, rows = save_reached(run, replace(state, start=begin), next_state, step, rows, first)
+    next_state, moves = after_events(run, state, next_state, step, event, rows.moves, first)
+
+    is_repeated = next_state.is_repeat & (next_state.size < run.shortest)
+    is_over = counts.accepted + counts.rejected >= run.scheme.adaptive.max_steps
+    is_over &= _goes_on(run, next_state)
+    is_stuck = event.interrupted & (size < _STUCK * run.span)
+    code = jnp.where(next_state.stiffness.is_suspected, int(Status.STIFF), int(Status.MAX_STEPS))
+    code = jnp.where(is_stuck, int(Status.TOO_MANY_EVENTS), code)
+    underflow = jnp.where(tried.status == Status.OK, int(Status.STEP_UNDERFLOW), tried.status)
+    status = jnp.where(is_over, code, int(Status.OK))
+    next_state = with_status(run, next_state, jnp.where(is_repeated, underflow, status))
+    observed = run.observed_before(next_state)
+    number = state.counts.accepted + next_state.saved - run.at_start + observed
     moves = moves.with_move(number, run.move(size, event), step.begin, first, accepted)
     return next_state, replace(rows, moves=moves)
 
@@ -215,37 +245,6 @@ def _attempted(run: RunSetting, begin: EvaluatedState, t: Array, size: Array) ->
     resolves = size > _RESOLVED * run.shortest
     total_error = jnp.sqrt(tried.error**2 + tried.correction**2)
     return replace(tried, error=jnp.where(resolves, total_error, tried.error))
-
-
-def _decided(
-    run: RunSetting, state: RunState, tried: Attempt, step: StepSpan, proposed: Array,
-    turns: Array,
-) -> RunState:  # fmt: skip
-    """The state after an accepted attempt, or before a shorter one after a rejection."""
-    counts = _counted(run, state.counts, step)
-    moved = _accepted(run, state, tried, step.end, proposed)
-    error = jnp.where(tried.status == Status.OK, tried.error, jnp.inf)
-    shorter = step.size * shrunk(run.scheme.pair, error)
-    stays = replace(state, size=shorter, is_repeat=jnp.asarray(True))
-    if run.event_set:
-        unmoved, is_due = replace(state, counts=counts), state.events.due
-        moved = jax.tree.map(lambda yes, no: jnp.where(is_due, yes, no), unmoved, moved)
-        # About one turn in a step, and no longer step where there is one already.
-        no_longer = jnp.minimum(moved.size, proposed)
-        moved = replace(moved, size=jnp.where(turns > 0, no_longer, moved.size))
-        stays = replace(stays, size=jnp.minimum(stays.size, proposed / jnp.maximum(turns, 1)))
-    next_state = jax.tree.map(lambda yes, no: jnp.where(step.accepted, yes, no), moved, stays)
-    return replace(next_state, counts=counts, events=state.events)
-
-
-def _counted(run: RunSetting, counts: StepCounts, step: StepSpan) -> StepCounts:
-    return replace(
-        counts,
-        accepted=counts.accepted + step.accepted,
-        rejected=counts.rejected + ~step.accepted,
-        evaluations=counts.evaluations + run.scheme.pair.evaluations,
-        longest=jnp.maximum(counts.longest, jnp.where(step.accepted, step.size, 0.0)),
-    )
 
 
 def _goes_on(run: RunSetting, state: RunState) -> Array:
@@ -338,15 +337,3 @@ def _stiffness(
     is_suspected = limited >= _SUSPICIOUS
     t = jnp.where(is_suspected & jnp.isnan(counts.t), jax.lax.stop_gradient(t), counts.t)
     return StiffnessCounts(limited, free, is_suspected, t)
-
-
-def _ended(run: RunSetting, state: RunState, tried: Attempt, is_stuck: Array) -> RunState:
-    counts = state.counts
-    is_repeated = state.is_repeat & (state.size < run.shortest)
-    is_over = counts.accepted + counts.rejected >= run.scheme.adaptive.max_steps
-    is_over &= _goes_on(run, state)
-    underflow = jnp.where(tried.status == Status.OK, int(Status.STEP_UNDERFLOW), tried.status)
-    code = jnp.where(state.stiffness.is_suspected, int(Status.STIFF), int(Status.MAX_STEPS))
-    code = jnp.where(is_stuck, int(Status.TOO_MANY_EVENTS), code)
-    status = jnp.where(is_over, code, int(Status.OK))
-    return with_status(run, state, jnp.where(is_repeated, underflow, status))

@@ -2,7 +2,7 @@
 
 `arguments` makes the set from the arguments of a run, `transitions` computes the state after an
 event, and `log` records the events of a run. `crossing` locates events in a step whose ends have
-different signs, by a `step_search`, `extremum_search` those between ends of equal sign, and
+different signs, `extremum_search` those between ends of equal sign, and
 `contacts` those of functions that are zero; `turns` puts them together for a fixed step, which it
 bounds by the functions. `gaps` are those of unilateral constraints, and `impacts` tells what an
 event does to them, while their `multipliers` tell when they open; `friction` sticks and slides, as

@@ -1,8 +1,9 @@
 """The events within one step: their location, and the rest of the step after them.
 
-An event lies where its function changes sign between two states; `step_search` brackets its time.
-Every trial is a step of its own from the state that the motion last changed at, so that the state
-at an event is on the constraints and as accurate as any other.
+An event lies where its function changes sign between two states. Its time is bracketed by false
+position with halved weights (the Illinois method; Dowell and Jarratt, BIT 11, 1971, 168-174) and
+bisection. Every trial is a step of its own from the state that the motion last changed at, so that
+the state at an event is on the constraints and as accurate as any other.
 """
 
 from collections.abc import Callable
@@ -10,9 +11,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import with_row
 from jaxmech.integrate.checks import first_that_holds
@@ -21,7 +23,6 @@ from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.extremum_search import ExtremumSearch, rates
 from jaxmech.integrate.events.impacts import MotionState
 from jaxmech.integrate.events.log import EventState, Occurrences
-from jaxmech.integrate.events.step_search import StepSearch
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepInfo, StepState, is_finite, step
 from jaxmech.status import Status
@@ -34,73 +35,162 @@ _APART = 4.0  # accuracies of the time between two occurrences of the same event
 _AS_FAST = 0.999  # relative rate of functions that close equally fast
 _SETTLING = 0.01  # fraction of a step after which an unknown sign is known
 
-
 # A step of some size and parameters.
 PartialStep = Callable[[StepState, Array, Params], tuple[StepState, StepInfo]]
+
+
+class StepSearch(eqx.Module):
+    """The search for the events within a step from u = 0 to u = 1."""
+
+    base_q: Float[Array, " n"]  # the state that the trials step from
+    base_v: Float[Array, " k"]
+    base_u: Float[Array, ""]  # its position in the step
+    q: Float[Array, " n"]  # the state at `high`
+    v: Float[Array, " k"]
+    values: Float[Array, " E"]  # the functions there
+    info: StepInfo  # checks of the step up to there
+    low: Float[Array, ""]  # no event occurs before
+    high: Float[Array, ""]  # an event occurs before
+    at_low: Float[Array, " E"]  # the functions at `low`, weighted
+    at_high: Float[Array, " E"]  # the functions at `high`, weighted
+    side: Int[Array, ""]  # the end that was moved last, 1 for `high` and -1 for `low`
+    tries: Int[Array, ""]  # trials for this event so far
+    u: Float[Array, ""]  # end of the next trial
+    searching: Bool[Array, ""]  # whether an event is known to exist
+    crossed: Bool[Array, " E"]  # events that are known to occur before `high`
+    opened: Bool[Array, " E"]  # functions that were not zero at some trial from the base
+    events: EventState
+    count: Int[Array, ""]  # events in this step so far that changed the motion
+    at_once: Int[Array, ""]  # those that have followed at the time of the last of them
+    end_q: Float[Array, " n"]  # the state at the last event, before its transition
+    end_v: Float[Array, " k"]
+    interrupted: Bool[Array, ""]  # whether the motion changed at that event
+    ends_step: Bool[Array, ""]  # whether the step ends there
+    is_done: Bool[Array, ""]  # whether the step is over
+    dips: ExtremumSearch
 
 
 def through_events(
     scheme: Scheme, event_set: EventSet, state: StepState, h: Array, params: Params,
     events: EventState, number: Array, dips: ExtremumSearch, happens: Array, log: Array,
-    extents: Float[Array, " n"] | None, advance: PartialStep | None = None, with_qdd: bool = False,
+    extents: Float[Array, " n"] | None, advance: PartialStep | None = None,
 ) -> tuple[StepSearch, Array]:  # fmt: skip
     """A step from a state through all events on its way, if there are any, and the log with them.
 
     The result has the state at its end, or at a terminal event, in `q` and `v`. `number` is the
     number of the step in its segment. `advance` makes a step in place of the method of the scheme;
-    then the step ends at the first event that changes the motion, with the state after it.
-    `with_qdd` evaluates accelerations for the rates of the functions. Nothing is searched unless
-    `happens` holds; this is not left to a `cond` around the loop, through which XLA would copy the
-    log.
+    then accelerations give the rates of all functions, and the step ends at the first event that
+    changes the motion, with the state after it. Nothing is searched unless `happens` holds; this is
+    not left to a `cond` around the loop, through which XLA would copy the log.
     """
     make_step, resume = advance or partial(step, scheme, extents=extents), advance is None
-    t, accuracy = state.t, _accuracy(state.t, h)
-    start = StepSearch.begin(event_set, state.q, state.v, events, dips, happens)
+    t, changes, has_transitions = state.t, event_set.changes, event_set.has_transitions
+    # Times closer than round-off are the same number.
+    eps = float(jnp.finfo(t.dtype).eps)
+    rounding = ROUNDINGS * eps * jnp.maximum(jnp.abs(t), jnp.abs(t + h))
+    accuracy = jnp.minimum(ACCURACY, 1e-9 * jnp.abs(h))
+    accuracy = jnp.maximum(jnp.maximum(accuracy, rounding), 4 * eps * jnp.abs(h))
     # Between equal save times everything is at the same time.
     tolerance = jnp.where(h == 0, 1.0, accuracy / jnp.where(h == 0, 1.0, jnp.abs(h)))
 
     def trial(carry: tuple[StepSearch, Array]) -> tuple[StepSearch, Array]:
         search, log = carry
         active_params, contacts = event_set.params(params, search.events.active), None
-        if event_set.has_transitions:
-            search, contacts = _at_base(event_set, scheme, search, t, h, params, accuracy, extents)
-        previous = search
-        from_t, to_t = t + search.base_u * h, t + search.u * h
+        if has_transitions:
+            contacts = _contacts_at_base(scheme, event_set, search, t, h, params, accuracy, extents)
+            # Elsewhere a sign that is unknown becomes known by a motion of its function, not by a
+            # change.
+            may = search.interrupted & event_set.enabled(search.events.active)
+            signs = contacts.signs(event_set, search.events.signs, at_start=False)
+            signs = jnp.where(may, signs, search.events.signs)
+            at_base = replace(search.events, signs=signs, due=jnp.asarray(False))
+            search = replace(search, events=at_base)
+        at_start, u = search, search.u
         # From the state at which the motion last changed, and not from the last trial: each trial
         # is one step, whose error does not depend on the search.
-        size = (search.u - search.base_u) * h
-        base = StepState(search.base_q, search.base_v, from_t)
-        end, info = make_step(base, size, active_params)
+        base = StepState(search.base_q, search.base_v, t + search.base_u * h)
+        end, info = make_step(base, (u - search.base_u) * h, active_params)
         good = info.good & is_finite(search.base_q, search.base_v)
         q, v, info = end.q, end.v, replace(info, correction=(), good=good)
+        to_t = t + u * h
         values = event_set.values(scheme, q, v, to_t, active_params)
-        qdd = scheme.law(q, v, to_t, active_params)[1].qdd if with_qdd else None
+        qdd = None if resume else scheme.law(q, v, to_t, active_params)[1].qdd
         slopes = rates(event_set, scheme, q, v, to_t, h, active_params, qdd)
-        search = _with_first_signs(event_set, search, values)
-        crossings = _crossed(event_set, search, contacts, to_t, values, slopes, h, accuracy)
-        crossed = crossings.any()
-        inside = ~search.searching & (search.u < 1)
-        past = crossed | ~info.good
-        ends, stays = ~search.searching & ~crossed & (search.u >= 1), inside & ~past
+
+        # What has crossed zero. Right after an event its function is zero but for rounding errors;
+        # one that stays zero crosses it by rounding errors all the time.
+        signs, active = search.events.signs, search.events.active
+        if has_transitions:
+            first_signs = event_set.signs_at_start(signs, search.at_low, values, active)
+            signs = jnp.where(search.searching, signs, first_signs)
+        crossed = event_set.crossed(signs, values, active)
+        crossed &= jnp.abs(to_t - search.events.latest) > _APART * accuracy
+        if contacts is not None:
+            moves = signs * slopes < -contacts.still * jnp.abs(h)
+            crossed &= ~(changes & contacts.touching(signs) & ~moves)
+        past, inside = crossed.any() | ~info.good, ~search.searching & (u < 1)
+        ends, stays = ~search.searching & ~crossed.any() & (u >= 1), inside & ~past
         # In a direction that is ignored, or after a root that has been found already.
-        passes = event_set.opposite_signs(search.events.signs, values, search.events.active).any()
-        passes = stays & (passes | (search.u == search.dips.stops).any())
-        dips = _where(
-            inside, search.dips.updated(search.u, values, slopes, search.events.signs), search.dips
-        )
-        moved = search.narrowed(q, v, values, info, crossings, ends, past)
-        search = replace(_where(stays, search, moved), dips=dips)
-        search = _where(passes, replace(search, low=search.u, at_low=values), search)
-        search = _with_signs(event_set, search, contacts, values, ends, ends | passes)
-        is_located = ~ends & ~stays & (search.high - search.low <= tolerance)
+        passes = event_set.opposite_signs(signs, values, active).any()
+        passes = stays & (passes | (u == search.dips.stops).any())
+        dips = _where(inside, search.dips.updated(u, values, slopes, signs), search.dips)
+
+        # A trial that went past an event becomes the upper end of the bracket, another the lower
+        # one. The weight of an end that stays twice in a row is halved, so that both ends move.
+        is_upper, is_lower = ~ends & past, ~ends & ~past & ~stays
+        again_up, again_down = is_upper & (search.side == 1), is_lower & (search.side == -1)
+        new_q, new_v, new_values, info, crossed = _where(
+            ends | is_upper, (q, v, values, info, crossed),
+            (search.q, search.v, search.values, search.info, search.crossed),
+        )  # fmt: skip
+        at_low = jnp.where(again_up, search.at_low / 2, search.at_low)
+        at_high = jnp.where(again_down, search.at_high / 2, search.at_high)
+        settled = event_set.continued_signs(signs, values, active)
+        opened = search.opened
+        if contacts is not None:
+            settled = jnp.where(changes & contacts.touching(signs), signs, settled)
+            opened |= signs * values > contacts.zero
+        settles = (ends | passes) & ((signs != 0) | (1 - search.base_u > _SETTLING))
         search = replace(
-            search, u=jnp.where(stays, dips.after(search.low), search.next_end(tolerance))
+            search,
+            q=new_q,
+            v=new_v,
+            values=new_values,
+            info=info,
+            crossed=crossed,
+            at_low=jnp.where(is_lower | passes, values, at_low),
+            at_high=jnp.where(is_upper, values, at_high),
+            low=jnp.where(is_lower | passes, u, search.low),
+            high=jnp.where(ends | is_upper, u, search.high),
+            side=jnp.where(
+                stays, search.side, jnp.where(is_upper, 1, jnp.where(is_lower, -1, 0))
+            ).astype(jnp.int32),
+            tries=search.tries + ~stays,
+            searching=~ends & ~stays,
+            opened=opened,
+            events=replace(
+                search.events,
+                signs=jnp.where(settles, settled, signs),
+                values=jnp.where(ends, values, search.events.values),
+            ),
+            is_done=search.is_done | ends,
+            dips=dips,
         )
+        is_located = ~ends & ~stays & (search.high - search.low <= tolerance)
+        following = jnp.where(stays, dips.after(search.low), _next_end(search, tolerance))
+        search = replace(search, u=following)
+
         is_due = jnp.asarray(False)
         if contacts is not None:
-            search, is_due, is_located = _with_due(
-                event_set, previous, search, contacts, is_located, resume
-            )
+            due = _due(event_set, at_start, contacts)
+            # Without `resume` those that are due at the end of the step are left to the next one.
+            is_due = due.any() & (resume | ~at_start.ends_step)
+            is_over = at_start.ends_step & ~is_due
+            left = replace(at_start.events, due=due.any())
+            over = replace(at_start, is_done=jnp.asarray(True), events=left)
+            at_due = replace(at_start, high=at_start.base_u, crossed=due)
+            search = _where(is_over, over, _where(is_due, at_due, search))
+            is_located = is_due | (is_located & ~is_over)
 
         def occurs() -> tuple[StepSearch, Array, Array]:
             return _occurred(
@@ -109,94 +199,63 @@ def through_events(
             )  # fmt: skip
 
         nothing = search, jnp.zeros((), jnp.int32), jnp.zeros(event_set.words, t.dtype)
-        next_search, row, outcome = jax.lax.cond(is_located, occurs, lambda: nothing)
-        q_after, v_after = (
-            (next_search.q, next_search.v) if event_set.has_transitions else (None, None)
-        )
-        end_t = t + search.high * h
-        occurrence = Occurrences(end_t, search.q, search.v, q_after, v_after, outcome)
-        return next_search, with_row(log, row, occurrence.packed(), is_located)
+        after, row, outcome = jax.lax.cond(is_located, occurs, lambda: nothing)
+        states = (after.q, after.v) if has_transitions else (None, None)
+        occurrence = Occurrences(t + search.high * h, search.q, search.v, *states, outcome)
+        return after, with_row(log, row, occurrence.packed(), is_located)
 
-    return jax.lax.while_loop(lambda carry: ~carry[0].is_done, trial, (start, log))
-
-
-def _with_first_signs(event_set: EventSet, search: StepSearch, values: Array) -> StepSearch:
-    """The search with the signs after its base of events that have become possible there."""
-    if not event_set.has_transitions:
-        return search
-    events = search.events
-    signs = event_set.signs_at_start(events.signs, search.at_low, values, events.active)
-    signs = jnp.where(search.searching, events.signs, signs)
-    return replace(search, events=replace(events, signs=signs))
-
-
-def _with_signs(
-    event_set: EventSet, search: StepSearch, contacts: Contacts | None, values: Array, ends: Array,
-    settles: Array,
-) -> StepSearch:  # fmt: skip
-    """The search with the signs after a trial that `settles` them, and with values at the end."""
-    settled = event_set.continued_signs(search.events.signs, values, search.events.active)
-    if contacts is not None:
-        signs = search.events.signs
-        settled = jnp.where(event_set.changes & contacts.touching(signs), signs, settled)
-        search = replace(search, opened=search.opened | (signs * values > contacts.zero))
-    may_settle = (search.events.signs != 0) | (1 - search.base_u > _SETTLING)
-    signs = jnp.where(settles & may_settle, settled, search.events.signs)
-    end_values = jnp.where(ends, values, search.events.values)
-    events = replace(search.events, signs=signs, values=end_values)
-    return replace(search, events=events, is_done=search.is_done | ends)
-
-
-def _with_due(
-    event_set: EventSet, previous: StepSearch, search: StepSearch, contacts: Contacts,
-    is_located: Array, resume: bool,
-) -> tuple[StepSearch, Array, Array]:  # fmt: skip
-    """The search at an event that is due at its base, whether it is, and whether one is located."""
-    due = _due(event_set, previous, contacts)
-    # Without `resume` those that are due at the end of the step are left to the next one.
-    is_due = due.any() & (resume | ~previous.ends_step)
-    ended = previous.ends_step & ~is_due
-    at_due_event = replace(previous, high=previous.base_u, crossed=due)
-    stop = replace(
-        previous, is_done=jnp.asarray(True), events=replace(previous.events, due=due.any())
+    zero, unit, count = jnp.zeros_like(h), jnp.ones_like(h), jnp.zeros((), jnp.int32)
+    true, false, nowhere = (
+        jnp.asarray(True),
+        jnp.asarray(False),
+        jnp.zeros(events.counts.shape, bool),
     )
-    search = _where(ended, stop, _where(is_due, at_due_event, search))
-    return search, is_due, is_due | (is_located & ~ended)
+    q, v, values = state.q, state.v, events.values
+    begin = StepSearch(
+        base_q=q, base_v=v, base_u=zero, q=q, v=v, values=values,
+        info=StepInfo(true, count, count, true), low=zero, high=unit, at_low=values,
+        at_high=values, side=count, tries=count, u=dips.after(zero), searching=false,
+        crossed=nowhere, opened=nowhere, events=events, count=count, at_once=count, end_q=q,
+        end_v=v, interrupted=false, ends_step=false, is_done=~happens, dips=dips,
+    )  # fmt: skip
+    return jax.lax.while_loop(lambda carry: ~carry[0].is_done, trial, (begin, log))
 
 
-def _where(
-    condition: Array, yes: StepSearch | ExtremumSearch, no: StepSearch | ExtremumSearch
-) -> Any:
+def _where(condition: Array, yes: Any, no: Any) -> Any:
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), yes, no)
 
 
-def _accuracy(t: Array, h: Array) -> Array:
-    eps = float(jnp.finfo(t.dtype).eps)
-    # Times closer than this are the same number.
-    rounding = ROUNDINGS * eps * jnp.maximum(jnp.abs(t), jnp.abs(t + h))
-    accuracy = jnp.minimum(ACCURACY, 1e-9 * jnp.abs(h))
-    return jnp.maximum(jnp.maximum(accuracy, rounding), 4 * eps * jnp.abs(h))
+def _next_end(search: StepSearch, tolerance: Array) -> Array:
+    """The end of the next trial in the bracket."""
+    low, high, at_low, at_high = search.low, search.high, search.at_low, search.at_high
+    middle = (low + high) / 2
+    # Unknown values, and those of the wrong sign beside an event that has just occurred, are
+    # bisected.
+    usable = (at_low * at_high < 0) & jnp.isfinite(at_low) & jnp.isfinite(at_high)
+    share = at_low / jnp.where(usable, at_low - at_high, 1.0)
+    roots = jnp.where(usable, low + (high - low) * share, middle)
+    root = jnp.min(jnp.where(search.crossed, roots, jnp.inf))
+    edge = 0.9 * tolerance
+    # Every third trial bisects, so that no function can make the search longer than 3 log2 trials.
+    bisects = (search.tries % 3 == 0) | ~jnp.isfinite(root) | (high - low < 2 * edge)
+    return jnp.where(bisects, middle, jnp.clip(root, low + edge, high - edge))
 
 
-def _at_base(
-    event_set: EventSet, scheme: Scheme, search: StepSearch, t: Array, h: Array, params: Params,
+def _contacts_at_base(
+    scheme: Scheme, event_set: EventSet, search: StepSearch, t: Array, h: Array, params: Params,
     accuracy: Array, extents: Float[Array, " n"] | None,
-) -> tuple[StepSearch, Contacts]:  # fmt: skip
-    """The search with signs of all functions that are zero at its base, and these functions."""
+) -> Contacts:  # fmt: skip
+    """The functions that are zero at the base of a search, with their rates."""
     base_t, events = t + search.base_u * h, search.events
     # Several gaps may jump at once, and then open one after another.
     may_jump = events.due | (search.at_once > 0)
     opens, _ = event_set.jumps(
         scheme.system, search.base_q, base_t, params, events.active, extents, may_jump
     )
-    contacts = Contacts.of(
+    return Contacts.of(
         event_set, scheme, search.base_q, search.base_v, base_t, h,
         event_set.params(params, events.active), events.speeds, accuracy, opens,
     )  # fmt: skip
-    # Elsewhere a sign that is unknown becomes known by a motion of its function, not by a change.
-    may = search.interrupted & event_set.enabled(events.active)
-    signs = jnp.where(may, contacts.signs(event_set, events.signs, at_start=False), events.signs)
-    return replace(search, events=replace(events, signs=signs, due=jnp.asarray(False))), contacts
 
 
 def _due(event_set: EventSet, search: StepSearch, contacts: Contacts) -> Bool[Array, " E"]:
@@ -211,79 +270,76 @@ def _due(event_set: EventSet, search: StepSearch, contacts: Contacts) -> Bool[Ar
     return jnp.where(due.any() & unchanging.any(), unchanging, fastest)
 
 
-def _crossed(
-    event_set: EventSet, search: StepSearch, contacts: Contacts | None, t: Array, values: Array,
-    slopes: Array, h: Array, accuracy: Array,
-) -> Bool[Array, " E"]:  # fmt: skip
-    events = search.events
-    # Right after an event its function is zero but for rounding errors.
-    is_apart = jnp.abs(t - events.latest) > _APART * accuracy
-    crossed = is_apart & event_set.crossed(events.signs, values, events.active)
-    if contacts is None:
-        return crossed
-    # A function that stays zero crosses it by rounding errors all the time.
-    moves = events.signs * slopes < -contacts.still * jnp.abs(h)
-    return crossed & ~(event_set.changes & contacts.touching(events.signs) & ~moves)
-
-
 def _occurred(
     scheme: Scheme, event_set: EventSet, search: StepSearch, contacts: Contacts | None,
     is_due: Array, t: Array, h: Array, params: Params, number: Array, resume: bool,
     extents: Float[Array, " n"] | None, accuracy: Array,
 ) -> tuple[StepSearch, Array, Array]:  # fmt: skip
-    """Process the first of the events at the end of the bracket.
+    """The search after the first of the events at the end of the bracket.
 
     Also the row in which it is kept, and what is decided about gaps.
     """
-    event_state, to_t, crossed = search.events, t + search.high * h, search.crossed
+    before, to_t, crossed = search.events, t + search.high * h, search.crossed
     # Of events at the same time, to within the accuracy, the first in the order of the user; but
     # those that leave the state as it is come before those that change it.
-    first = crossed & ~event_set.changes
+    changes = event_set.changes
+    first = crossed & ~changes
     index = jnp.argmax(jnp.where(first.any(), first, crossed)).astype(jnp.int32)
     interrupts, terminal = event_set.interrupts(index), event_set.stops(index)
-    row = _row(event_set, index, event_state.counts)
+    mine = jnp.arange(len(event_set.events)) == index
+    capacities = jnp.asarray([event.kept for event in event_set.events], jnp.int32)
+    so_far = event_set.chosen(index, before.counts)
+    row = event_set.chosen(index, jnp.asarray(event_set.rows[:-1], jnp.int32)) + so_far
+    row = jnp.where(so_far < event_set.chosen(index, capacities), row, -1).astype(jnp.int32)
+
     q, v, values = search.q, search.v, search.values
-    status, active = jnp.asarray(int(Status.OK), jnp.int32), event_state.active
-    outcome, speeds = jnp.zeros(event_set.words, q.dtype), event_state.speeds
+    status, active = jnp.asarray(int(Status.OK), jnp.int32), before.active
+    outcome, speeds = jnp.zeros(event_set.words, q.dtype), before.speeds
     if event_set.has_transitions:
         state = MotionState(q, v, to_t, speeds, h, accuracy)
         q, v, status, active, outcome, speeds, multipliers = event_set.after(
-            scheme, index, state, params, event_state.active, extents=extents
+            scheme, index, state, params, before.active, extents=extents
         )
         values = event_set.values(scheme, q, v, to_t, event_set.params(params, active), multipliers)
         if event_set.gaps:
             values = jnp.where(interrupts, values, search.values)
-    # Only a transition by a function can move the state anywhere, so only then is the side
-    # computed.
-    side = jnp.zeros_like(event_state.signs)
-    if any(e.transition is not None and e.transition.fn is not None for e in event_set.events):
-        side = event_set.sides(scheme, q, v, to_t, h, event_set.params(params, active))
-    mine = jnp.arange(len(event_set.events)) == index
-    pairs = ((search.q, search.v, event_state.active), (q, v, active))
-    before, after = (
-        jnp.abs(scheme.system.dynamics.speeds(x, rate, to_t, event_set.params(params, switches)))
-        for x, rate, switches in pairs
-    )
-    events = replace(
-        event_state,
-        signs=_signs_after(event_set, search, contacts, values, index, active, side),
-        values=values,
-        counts=event_state.counts + mine,
-        latest=jnp.where(mine, to_t, event_state.latest),
-        active=active,
-        stopped_by=jnp.where(terminal, index, event_state.stopped_by),
-        smooth=jnp.where(interrupts, 0, event_state.smooth),
-        speeds=jnp.maximum(speeds, jnp.maximum(before, after)),
-        replay=event_state.replay.added(
-            number, (search.high - search.base_u) * h, index, row, outcome
-        ),
-    )
+    for x, rate, switches in ((search.q, search.v, before.active), (q, v, active)):
+        switched = event_set.params(params, switches)
+        rates_of_q = scheme.system.dynamics.speeds(x, rate, to_t, switched)
+        speeds = jnp.maximum(speeds, jnp.abs(rates_of_q))
+
+    # The signs from there on: after an impact the function is zero and returns to its previous
+    # sign, and only a jump can move the state anywhere. Others that are crossed at the same time
+    # come next, a zero keeps the sign before it, and what has become possible has none yet.
+    signs = jnp.where(mine, -before.signs, before.signs)
+    rests = jnp.asarray(False)
+    if contacts is not None:
+        transitions = [event.transition for event in event_set.events]
+        bounces = [x is not None and x.restitution is not None for x in transitions]
+        jumps = [x is not None and x.fn is not None for x in transitions]
+        rebounds = event_set.flags(bounces)
+        side = jnp.zeros_like(signs)
+        if any(jumps):
+            side = event_set.sides(scheme, q, v, to_t, h, event_set.params(params, active))
+        own = jnp.where(rebounds, before.signs, jnp.where(event_set.flags(jumps), side, signs))
+        touching = contacts.touching(before.signs)
+        stays = touching & (values == search.values)
+        stays |= crossed | (jnp.abs(values) <= contacts.zero)
+        jumped = event_set.continued_signs(before.signs, values, active)
+        others = jnp.where(stays | ~event_set.chosen(index, changes), before.signs, jumped)
+        newly = event_set.enabled(active) & ~event_set.enabled(before.active)
+        signs = jnp.where(mine, own, jnp.where(newly, 0, others))
+        signs = event_set.known_signs(signs, active)
+        # An impact without a motion is of bodies that are pressed together at rest.
+        impacts = rebounds & event_set.flags([not (x and x.switches) for x in transitions])
+        at_rest = touching & (before.signs * contacts.r <= contacts.still)
+        rests = event_set.chosen(index, at_rest & ~search.opened & impacts & ~is_due)
+
     # Without a crossing the bracket has closed on a step that failed.
     met = status == Status.OK
     good = search.info.good & met & crossed.any() & is_finite(search.q, search.v) & is_finite(q, v)
     most = event_set.most_changes
     full = interrupts & jnp.where(is_due, search.at_once >= AT_ONCE, search.count >= most)
-    rests = event_set.chosen(index, _resting(event_set, search, contacts, is_due))
     code = first_that_holds(
         (~search.info.good, search.info.status),
         (~met, status),
@@ -291,13 +347,47 @@ def _occurred(
         (~good | full, Status.TOO_MANY_EVENTS),
     )
     good &= ~(full | rests)
-
-    info = replace(search.info, good=good, status=jnp.where(good, search.info.status, code))
-    restarted = search.restarted(q, v, values, info, interrupts)
     is_last = ~interrupts & ~is_due & (search.high >= 1) & ~(crossed & ~mine).any()
-    next_search = replace(
-        restarted,
-        events=events,
+    dips, zero = search.dips.without(interrupts), jnp.zeros_like(search.tries)
+    base_q, base_v, base_u = _where(
+        interrupts, (q, v, search.high), (search.base_q, search.base_v, search.base_u)
+    )
+    after = replace(
+        search,
+        base_q=base_q,
+        base_v=base_v,
+        base_u=base_u,
+        q=q,
+        v=v,
+        values=values,
+        info=replace(search.info, good=good, status=jnp.where(good, search.info.status, code)),
+        low=search.high,
+        high=jnp.ones_like(search.high),
+        at_low=values,
+        at_high=values,
+        side=zero,
+        tries=zero,
+        u=dips.after(search.high),
+        dips=dips,
+        searching=jnp.zeros_like(search.searching),
+        crossed=jnp.zeros_like(crossed),
+        opened=search.opened & ~interrupts,
+        end_q=search.q,
+        end_v=search.v,
+        events=replace(
+            before,
+            signs=signs,
+            values=values,
+            counts=before.counts + mine,
+            latest=jnp.where(mine, to_t, before.latest),
+            active=active,
+            stopped_by=jnp.where(terminal, index, before.stopped_by),
+            smooth=jnp.where(interrupts, 0, before.smooth),
+            speeds=speeds,
+            replay=before.replay.added(
+                number, (search.high - search.base_u) * h, index, row, outcome
+            ),
+        ),
         count=search.count + (interrupts & ~is_due),
         at_once=jnp.where(is_due, search.at_once + 1, jnp.where(interrupts, 0, search.at_once)),
         interrupted=interrupts,
@@ -307,50 +397,4 @@ def _occurred(
         ),
         is_done=terminal | ~good | is_last,
     )
-    return next_search, row, outcome
-
-
-def _resting(
-    event_set: EventSet, search: StepSearch, contacts: Contacts | None, is_due: Array
-) -> Bool[Array, " E"]:
-    if contacts is None:
-        return jnp.zeros(len(event_set.events), bool)
-    transitions = [event.transition for event in event_set.events]
-    impacts = [x is not None and x.restitution is not None and not x.switches for x in transitions]
-    signs = search.events.signs
-    at_rest = contacts.touching(signs) & (signs * contacts.r <= contacts.still)
-    return at_rest & ~search.opened & event_set.flags(impacts) & ~is_due
-
-
-def _row(event_set: EventSet, index: Array, counts: Array) -> Array:
-    capacities = jnp.asarray([event.kept for event in event_set.events], jnp.int32)
-    starts = jnp.asarray(event_set.rows[:-1], jnp.int32)
-    so_far = event_set.chosen(index, counts)
-    row = event_set.chosen(index, starts) + so_far
-    return jnp.where(so_far < event_set.chosen(index, capacities), row, -1).astype(jnp.int32)
-
-
-def _signs_after(
-    event_set: EventSet, search: StepSearch, contacts: Contacts | None, new_values: Array,
-    index: Array, active: Array, side: Array,
-) -> Array:  # fmt: skip
-    event_state, crossed = search.events, search.crossed
-    mine = jnp.arange(len(event_set.events)) == index
-    passed = jnp.where(mine, -event_state.signs, event_state.signs)
-    if contacts is None:
-        return passed
-    # After an impact the function is zero and returns to its previous sign.
-    transitions = [event.transition for event in event_set.events]
-    rebounds = event_set.flags([x is not None and x.restitution is not None for x in transitions])
-    jumps = event_set.flags([x is not None and x.fn is not None for x in transitions])
-    event_sign = jnp.where(rebounds, event_state.signs, jnp.where(jumps, side, passed))
-    jumped = event_set.continued_signs(event_state.signs, new_values, active)
-    # Others that are crossed at the same time come next, and a zero keeps the sign before it.
-    stays = contacts.touching(event_state.signs) & (new_values == search.values)
-    stays |= crossed | (jnp.abs(new_values) <= contacts.zero)
-    other_signs = jnp.where(
-        stays | ~event_set.chosen(index, event_set.changes), event_state.signs, jumped
-    )
-    newly = event_set.enabled(active) & ~event_set.enabled(event_state.active)
-    signs = jnp.where(mine, event_sign, jnp.where(newly, 0, other_signs))
-    return event_set.known_signs(signs, active)
+    return after, row, outcome
