@@ -1,7 +1,8 @@
 """The systems that commands name: their states, and the catalogue of ready models as text."""
 
 import inspect
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -13,14 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.config import Subject, load
-from jaxmech.config.errors import InputError, Problem, StudyError
+from jaxmech.config.errors import InputError, StudyError
 from jaxmech.models import CATALOGUE, Model
 from jaxmech.state import assemble
 from jaxmech.system import Acceleration, System, require_entries
 from jaxmech.utils.checks import require_finite
 from jaxmech.utils.text import not_one_of
 
-SIZES = (1.0, 0.3, 3.0, 0.1, 10.0)  # of the guesses from which a state is assembled
+_SIZES = (1.0, 0.3, 3.0, 0.1, 10.0)  # of the guesses from which a state is assembled
 
 
 class StateError(InputError):
@@ -38,7 +39,6 @@ class SystemInState:
     t: Any  # time [s]
     params: Any  # parameters
     remark: str = ""  # a remark on the state; empty where it was given
-    model: Model | None = None  # the model, if it is one
 
 
 def load_state(
@@ -61,36 +61,45 @@ def load_state(
         >>> print(found.q.round(3))
         [ 0.959 -1.755]
     """
-    start_values, changed = _values("--start", start), _values("--param", params)
-    numbers = {key: _as_integer(x) for key, x in _values("--option", options).items()}
+    given = dict(_value("--start", pair) for pair in start)
+    changed = dict(_value("--param", pair) for pair in params)
+    numbers = dict(_value("--option", pair) for pair in options)
+    for key, x in numbers.items():  # options of models are sizes
+        numbers[key] = int(x) if isinstance(x, float) and x.is_integer() else x
     try:
         subject = load(name, numbers, folder, changed)
     except StudyError as error:
-        raise StateError("; ".join(_named(name, problem) for problem in error.problems)) from error
-    if subject.model is not None:
-        loaded = _of_model(name, subject.model, start_values, changed)
-        if subject.state_beside and not start:
-            # As it is written: the model moves it onto the constraints, but here it is in question.
-            q = jnp.asarray(subject.beside["q0"], float)
-            v = jnp.asarray(subject.beside.get("v0", jnp.zeros_like(loaded.v)), float)
-            loaded = replace(loaded, q=q, v=v)
-    else:
-        loaded = _of_file(name, subject, start_values, changed)
-    _require_evaluated(loaded)
-    return loaded
+        told = (str(p).replace("model_options.", "--option ") for p in error.problems)
+        words = (f"{name}{x.removeprefix('model')}" if x.startswith("model ") else x for x in told)
+        raise StateError("; ".join(words)) from error
+    loaded = _of_model if subject.model is not None else _of_file
+    found = loaded(name, subject, given, changed)
+    try:  # traced once, so that what is wrong with a function or the state is said so
+        state = found.system.arguments(found.q, found.v, found.t, found.params)
+        require_finite(q0=state[0], v0=state[1], t0=state[2], params=state[3])
+        jax.eval_shape(found.system.equations, *state)
+        require_entries(found.system, *state)
+    except Exception as error:
+        raise _cannot_be_evaluated(name, error) from error
+    return found
 
 
 def _of_model(
-    name: str, model: Model, start: Mapping[str, Any], params: Mapping[str, Any]
+    name: str, subject: Subject, start: Mapping[str, Any], changed: Mapping[str, Any]
 ) -> SystemInState:
-    start = _known("--start", start, model.start, f"a start variable of {name}")
-    params = _known("--param", params, model.params, f"a parameter of {name}")
+    model, beside = subject.model, subject.beside
+    assert model is not None
+    _require_known("--start", start, model.start, f"a start variable of {name}")
+    _require_known("--param", changed, model.params, f"a parameter of {name}")
     try:
-        q, v = model.initial(start, params)
+        q, v = model.initial(start, changed)
     except ValueError as error:
         raise StateError(f"{name}: {error}") from error
-    params = {**model.params, **params}
-    return SystemInState(name, model.system, q, v, 0.0, params, model=model)
+    if subject.state_beside and not start:
+        # As it is written: the model moves it onto the constraints, but here it is in question.
+        q = jnp.asarray(beside["q0"], float)
+        v = jnp.asarray(beside.get("v0", jnp.zeros_like(v)), float)
+    return SystemInState(name, model.system, q, v, 0.0, {**model.params, **changed})
 
 
 def _of_file(
@@ -106,14 +115,15 @@ def _of_file(
                 f"--param must be left out: {name} has no parameters by name; write them into the "
                 'file, as params = {"m": 1.0}'
             )
-        params = {**params, **_known("--param", changed, params, f"a parameter of {name}")}
-    start = _known("--start", start, system.coordinates, f"a coordinate of {name}")
-    t0 = beside.get("t0", 0.0)
+        _require_known("--param", changed, params, f"a parameter of {name}")
+        params = {**params, **changed}
+    _require_known("--start", start, system.coordinates, f"a coordinate of {name}")
+    t0, v0 = beside.get("t0", 0.0), beside.get("v0")
     if "q0" not in beside:
-        return _looked_for(SystemInState(name, system, None, beside.get("v0"), t0, params), start)
-    q0 = jnp.asarray(beside["q0"], float)
-    v0 = jnp.asarray(beside.get("v0", jnp.zeros_like(q0)), float)
-    return SystemInState(name, system, _with(system, q0, start), v0, t0, params)
+        return _assembled(SystemInState(name, system, None, v0, t0, params), start)
+    q0 = _with(system, jnp.asarray(beside["q0"], float), start)
+    v0 = jnp.zeros_like(q0) if v0 is None else jnp.asarray(v0, float)
+    return SystemInState(name, system, q0, v0, t0, params)
 
 
 def _with(system: System, q: Any, start: Mapping[str, Any]) -> Any:
@@ -123,41 +133,39 @@ def _with(system: System, q: Any, start: Mapping[str, Any]) -> Any:
     return q
 
 
-def _looked_for(loaded: SystemInState, start: Mapping[str, Any]) -> SystemInState:
-    """A state on the constraints near a guess in general position."""
-    system, params = loaded.system, loaded.params
-    for guess in _guesses(system.n, loaded.v):
-        q = _with(system, guess[0], start)
+def _assembled(loaded: SystemInState, start: Mapping[str, Any]) -> SystemInState:
+    """A state on the constraints near a guess in general position, at rest or moving."""
+    system, params, draw = loaded.system, loaded.params, np.random.default_rng(0)
+    for size, rate in itertools.product(_SIZES, (0.0, 1.0)):
+        guess = jnp.asarray(draw.uniform(0.5, 1.5, (2, system.n)))
+        v = rate * guess[1] if loaded.v is None else jnp.asarray(loaded.v, float)
         try:
             q, v = assemble(
-                system, q, guess[1], loaded.t, params, fixed=tuple(start), fixed_velocities=()
-            )
+                system, _with(system, size * guess[0], start), v, loaded.t, params,
+                fixed=tuple(start), fixed_velocities=(),
+            )  # fmt: skip
         except ValueError:
             continue
         except Exception as error:
             raise _cannot_be_evaluated(loaded.name, error) from error
+        moving = f"moving with {_listed(system.coordinates, v)}" if v.any() else "at rest"
+        named = params.items() if isinstance(params, Mapping) else ()
+        of = f", with {', '.join(f'{key} = {x}' for key, x in named)}" if named else ""
         remark = (
             f"{loaded.name} is a System without a state; `assemble` found "
-            f"{_listed(system.coordinates, q)}, "
-            + (f"moving with {_listed(system.coordinates, v)}" if v.any() else "at rest")
-            + f"{_with_parameters(params)}; write q0, v0, t0 and params beside it for another state"
+            f"{_listed(system.coordinates, q)}, {moving}{of}; write q0, v0, t0 and params beside "
+            "it for another state"
         )
         return replace(loaded, q=q, v=v, remark=remark)
     raise StateError(
         f"{loaded.name} is a System without a state, and `assemble` found none from "
-        f"{2 * len(SIZES)} guesses; write q0 = [...] beside it, and v0, t0 and params where they "
+        f"{2 * len(_SIZES)} guesses; write q0 = [...] beside it, and v0, t0 and params where they "
         "are not zero and None; or make it a Model"
     )
 
 
-def _guesses(n: int, v: Any) -> Iterator[tuple[Any, Any]]:
-    """Coordinates of several sizes in general position, at rest, and moving if v is not given."""
-    draw = np.random.default_rng(0)
-    for size in SIZES:
-        for rate in (0.0, 1.0):
-            guess = draw.uniform(0.5, 1.5, (2, n))
-            velocity = rate * guess[1] if v is None else v
-            yield jnp.asarray(size * guess[0]), jnp.asarray(velocity, float)
+def _listed(names: Sequence[str], values: Any) -> str:
+    return ", ".join(f"{c} = {x:.4g}" for c, x in zip(names, values.tolist(), strict=True))
 
 
 class _GuessedParameters(dict[str, Any]):
@@ -185,44 +193,12 @@ def _guessed_parameters(system: System, params: Mapping[str, Any]) -> dict[str, 
     return dict(guesses) or None
 
 
-def _with_parameters(params: Any) -> str:
-    if not isinstance(params, Mapping):
-        return ""
-    return f", with {', '.join(f'{name} = {value}' for name, value in params.items())}"
-
-
-def _listed(names: Sequence[str], values: Any) -> str:
-    return ", ".join(f"{c} = {x:.4g}" for c, x in zip(names, values.tolist(), strict=True))
-
-
-def _known(
+def _require_known(
     option: str, values: Mapping[str, Any], valid: Collection[str], category: str
-) -> Mapping[str, Any]:
+) -> None:
     for key in values:
         if key not in valid:
             raise StateError(f"{option} {key} {not_one_of(key, valid, category)}")
-    return values
-
-
-def _named(name: str, problem: Problem) -> str:
-    """A problem of loading in the words of the command line."""
-    match problem.key:
-        case ("model",):
-            return f"{name} {problem.message}"
-        case ("model_options", option):
-            return f"--option {option} {problem.message}"
-    return str(problem)
-
-
-def _require_evaluated(loaded: SystemInState) -> None:
-    """Trace the system once, so that what is wrong with a function or the state is said so."""
-    try:
-        state = loaded.system.arguments(loaded.q, loaded.v, loaded.t, loaded.params)
-        require_finite(q0=state[0], v0=state[1], t0=state[2], params=state[3])
-        jax.eval_shape(loaded.system.equations, *state)
-        require_entries(loaded.system, *state)
-    except Exception as error:
-        raise _cannot_be_evaluated(loaded.name, error) from error
 
 
 def _cannot_be_evaluated(name: str, error: Exception) -> StateError:
@@ -230,10 +206,6 @@ def _cannot_be_evaluated(name: str, error: Exception) -> StateError:
     return StateError(
         f"{name} cannot be evaluated at its state: {description}; check q0, v0 and params"
     )
-
-
-def _values(option: str, pairs: Sequence[str]) -> dict[str, Any]:
-    return dict(_value(option, pair) for pair in pairs)
 
 
 def _value(option: str, pair: str) -> tuple[str, Any]:
@@ -250,11 +222,6 @@ def _value(option: str, pair: str) -> tuple[str, Any]:
     if not all(map(isfinite, numbers)):
         raise StateError(f"{option} {pair!r} must hold finite numbers")
     return key, numbers[0] if len(numbers) == 1 else jnp.asarray(numbers)
-
-
-def _as_integer(value: Any) -> Any:
-    """A whole number as an integer, since options of models are sizes."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def table() -> str:
