@@ -18,11 +18,13 @@ for bodies, points or directions that do not fit; the message names the joint.
 """
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any
 
 from jaxmech.parts.body import AbstractBody, ground
 from jaxmech.parts.drawing import Drawing, Shapes
 from jaxmech.parts.joint_equations import (
+    AbstractPosition,
     Across,
     Apart,
     Level,
@@ -31,24 +33,27 @@ from jaxmech.parts.joint_equations import (
     RelativeAttitude,
 )
 from jaxmech.parts.joints.base import EquationJoint, Joint
-from jaxmech.parts.joints.checks import part_name, partners, pinned, point, turning_pair
+from jaxmech.parts.joints.checks import part_name, partners, point, turning_pair
+from jaxmech.parts.joints.pair import Direction, Number, PairJoint
 from jaxmech.parts.joints.revolute import Revolute
 from jaxmech.parts.joints.spherical import Spherical
-from jaxmech.parts.values import Value, Vector, direction, number, positive
+from jaxmech.parts.values import Value, Vector, number, positive
 from jaxmech.utils.checks import require_function
 
 
-def distance(
-    name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector, *, length: Value
-) -> EquationJoint:
+def _length(part: str, argument: str, value: Any, size: int) -> Any:
+    remedy = "for points that coincide use `revolute` or `spherical`"
+    return positive(part, argument, value, remedy)
+
+
+Length = Annotated[Any, _length]
+
+
+@dataclass(frozen=True)
+class Distance(PairJoint):
     """A massless rod with a ball joint at each end: two points keep their distance.
 
     Args:
-        name: name of the tie.
-        a: first body, or `ground`.
-        at_a: the point on a [m].
-        b: second body.
-        at_b: the point on b [m].
         length: length of the rod [m], positive.
 
     Example:
@@ -57,23 +62,23 @@ def distance(
         >>> distance("rod", ground, (0, 0), bob, (0, 0), length="l").kind
         'distance'
     """
-    part, bodies, _, points = pinned("distance", name, (a, b), (at_a, at_b))
-    remedy = "for points that coincide use `revolute` or `spherical`"
-    apart = Apart(*points, positive(part, "length", length, remedy))
-    return EquationJoint("distance", name, bodies, (apart,))
+
+    _: KW_ONLY
+    length: Length
+
+    kind = "distance"
+
+    @property
+    def positions(self) -> tuple[AbstractPosition, ...]:
+        """The points have their distance."""
+        return (Apart(self.at_a, self.at_b, self.length),)
 
 
-def point_on_line(
-    name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector, *, axis: Vector
-) -> EquationJoint:
+@dataclass(frozen=True)
+class PointOnLine(PairJoint):
     """A pin in a slot: a point of b stays on a line of a.
 
     Args:
-        name: name of the tie.
-        a: the body with the line, or `ground`.
-        at_a: a point of the line on a [m].
-        b: the body with the point.
-        at_b: the point on b [m].
         axis: direction of the line on a.
 
     Example:
@@ -82,29 +87,23 @@ def point_on_line(
         >>> point_on_line("wire", ground, (0, 0), bead, (0, 0), axis=(1, 1)).kind
         'point on line'
     """
-    part, bodies, size, points = pinned("point on line", name, (a, b), (at_a, at_b))
-    line = Across(points[0], direction(part, "axis", axis, size), points[1])
-    return EquationJoint("point on line", name, bodies, (line,))
+
+    _: KW_ONLY
+    axis: Direction
+
+    kind = "point on line"
+
+    @property
+    def positions(self) -> tuple[AbstractPosition, ...]:
+        """The point on b is on the line."""
+        return (Across(self.at_a, self.axis, self.at_b),)
 
 
-def point_on_plane(
-    name: str,
-    a: AbstractBody,
-    at_a: Vector,
-    b: AbstractBody,
-    at_b: Vector,
-    *,
-    normal: Vector,
-    height: Value = 0.0,
-) -> EquationJoint:
+@dataclass(frozen=True)
+class PointOnPlane(PairJoint):
     """A point of b stays at a given height over a plane of a; in space.
 
     Args:
-        name: name of the tie.
-        a: the body with the plane, or `ground`.
-        at_a: a point of the plane on a [m].
-        b: the body with the point.
-        at_b: the point on b [m].
         normal: normal of the plane on a.
         height: height over the plane [m], by default 0.
 
@@ -114,9 +113,18 @@ def point_on_plane(
         >>> point_on_plane("floor", ground, (0, 0, 0), foot, (0, 0, 0), normal=(0, 0, 1)).kind
         'point on plane'
     """
-    part, bodies, size, points = pinned("point on plane", name, (a, b), (at_a, at_b), sizes=(3,))
-    n, h = direction(part, "normal", normal, size), number(part, "height", height)
-    return EquationJoint("point on plane", name, bodies, (Level(points[0], n, points[1], h),))
+
+    _: KW_ONLY
+    normal: Direction
+    height: Number = 0.0
+
+    kind = "point on plane"
+    dimensions = (3,)
+
+    @property
+    def positions(self) -> tuple[AbstractPosition, ...]:
+        """The point on b is at its height."""
+        return (Level(self.at_a, self.normal, self.at_b, self.height),)
 
 
 def point_on_surface(
@@ -168,11 +176,13 @@ def given_point(name: str, body: AbstractBody, at: Vector, path: Vector) -> Join
     (a, b), size = partners(part, (ground, body))
     goal = point(part, "path", a, path, size)
     kind = _GuidedInPlane if size == 2 else _GuidedInSpace
-    return kind("given point", name, (a, b), goal, point(part, "at", b, at, size))
+    return kind(name, a, goal, b, point(part, "at", b, at, size))
 
 
 class _GuidedInPlane(Revolute):
     """A body that turns about a moving point; it is drawn as a bead."""
+
+    kind = "given point"
 
     def shapes(self, drawing: Drawing) -> Shapes:
         """The bead."""
@@ -181,6 +191,8 @@ class _GuidedInPlane(Revolute):
 
 class _GuidedInSpace(Spherical):
     """The same in space."""
+
+    kind = "given point"
 
     def shapes(self, drawing: Drawing) -> Shapes:
         """The bead."""
@@ -221,25 +233,12 @@ def given_angle(
     return EquationJoint("given angle", name, bodies, (equation,))
 
 
-def given_position(
-    name: str,
-    a: AbstractBody,
-    at_a: Vector,
-    b: AbstractBody,
-    at_b: Vector,
-    position: Value,
-    *,
-    axis: Vector,
-) -> EquationJoint:
+@dataclass(frozen=True)
+class GivenPosition(PairJoint):
     """A point of b is at a prescribed position along an axis of a: a drive of a slide.
 
     Args:
-        name: name of the drive.
-        a: first body, or `ground`.
-        at_a: the point on a [m] from which the position is measured.
-        b: second body.
-        at_b: the point on b [m].
-        position: position along the axis [m], a function of (t, params).
+        position: position along the axis [m] from the point on a, a function of (t, params).
         axis: direction of the axis on a.
 
     Example:
@@ -249,7 +248,18 @@ def given_position(
         >>> given_position("ram", ground, o, piston, o, stroke, axis=(1, 0)).kind
         'given position'
     """
+
+    position: Number
+    _: KW_ONLY
+    axis: Direction
+
     kind = "given position"
-    part, bodies, size, points = pinned(kind, name, (a, b), (at_a, at_b))
-    u, checked_position = direction(part, "axis", axis, size), number(part, "position", position)
-    return EquationJoint(kind, name, bodies, (Level(points[0], u, points[1], checked_position),))
+
+    @property
+    def positions(self) -> tuple[AbstractPosition, ...]:
+        """The point on b is at its position."""
+        return (Level(self.at_a, self.axis, self.at_b, self.position),)
+
+
+distance, point_on_line, point_on_plane = Distance, PointOnLine, PointOnPlane
+given_position = GivenPosition

@@ -14,8 +14,8 @@ Each function raises a TypeError for an argument that is not a body or not a val
 for bodies, points or directions that do not fit; the message names the joint.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -34,31 +34,19 @@ from jaxmech.parts.body import (
 from jaxmech.parts.drawing import TYRE, Drawing, Shapes
 from jaxmech.parts.joint_equations import AbstractPosition, AbstractVelocity, Level, slip
 from jaxmech.parts.joints.base import EquationJoint
-from jaxmech.parts.joints.checks import part_name, partners, pinned, point
-from jaxmech.parts.values import Reader, Value, Vector, direction, positive, require_sign
+from jaxmech.parts.joints.checks import part_name, partners, point
+from jaxmech.parts.joints.pair import Direction, PairJoint, Positive
+from jaxmech.parts.values import Reader, Value, Vector, direction, require_sign
 from jaxmech.parts.vectors import apply, cross
 from jaxmech.utils.arrays import AnyArray
 
 
-def rolling_disk(
-    name: str,
-    a: AbstractBody,
-    at_a: Vector,
-    b: AbstractBody,
-    at_b: Vector,
-    *,
-    normal: Vector,
-    radius: Value,
-) -> EquationJoint:
+@dataclass(frozen=True)
+class RollingDisk(PairJoint):
     """A disk that rolls without slip on a line; in the plane.
 
     Args:
-        name: name of the joint.
-        a: the body with the line, or `ground`.
-        at_a: a point of the line on a [m].
-        b: the disk.
-        at_b: centre of the disk on b [m].
-        normal: normal of the line, on a, towards the disk.
+        normal: normal of the line, on a, towards the disk, whose centre is the point on b.
         radius: radius of the disk [m].
 
     Example:
@@ -67,28 +55,32 @@ def rolling_disk(
         >>> rolling_disk("road", ground, (0, 0), disk, (0, 0), normal=(0, 1), radius="r").kind
         'rolling disk'
     """
-    return _round("rolling disk", 2, name, (a, b), (at_a, at_b), normal, radius)
+
+    _: KW_ONLY
+    normal: Direction
+    radius: Positive
+
+    kind = "rolling disk"
+    dimensions: ClassVar[tuple[int, ...]] = (2,)
+    turning = True
+
+    @property
+    def positions(self) -> tuple[AbstractPosition, ...]:
+        """The centre is a radius above the line or plane."""
+        return (Level(self.at_a, self.normal, self.at_b, self.radius),)
+
+    @property
+    def velocities(self) -> tuple[AbstractVelocity, ...]:
+        """The point of contact does not slip."""
+        return (RoundSlip(self.normal, self.at_b, self.radius),)
 
 
-def rolling_sphere(
-    name: str,
-    a: AbstractBody,
-    at_a: Vector,
-    b: AbstractBody,
-    at_b: Vector,
-    *,
-    normal: Vector,
-    radius: Value,
-) -> EquationJoint:
+@dataclass(frozen=True)
+class RollingSphere(RollingDisk):
     """A sphere that rolls without slip on a plane and may spin about its normal; in space.
 
     Args:
-        name: name of the joint.
-        a: the body with the plane, or `ground`.
-        at_a: a point of the plane on a [m].
-        b: the sphere.
-        at_b: centre of the sphere on b [m].
-        normal: normal of the plane, on a, towards the sphere.
+        normal: normal of the plane, on a, towards the sphere, whose centre is the point on b.
         radius: radius of the sphere [m].
 
     Example:
@@ -97,33 +89,21 @@ def rolling_sphere(
         >>> rolling_sphere("table", ground, o, ball, o, normal=(0, 0, 1), radius=0.5).kind
         'rolling sphere'
     """
-    return _round("rolling sphere", 3, name, (a, b), (at_a, at_b), normal, radius)
+
+    kind = "rolling sphere"
+    dimensions = (3,)
 
 
-def rolling_wheel(
-    name: str,
-    a: AbstractBody,
-    at_a: Vector,
-    b: AbstractBody,
-    at_b: Vector,
-    *,
-    normal: Vector,
-    axle: Vector,
-    radius: Value,
-) -> EquationJoint:
+@dataclass(frozen=True)
+class RollingWheel(PairJoint):
     """A thin wheel that rolls without slip on a plane, upright or leaning; in space.
 
     Traction is the force along axle x normal, which is forward for an axle that points to the left;
     the lateral force is that along normal x (axle x normal).
 
     Args:
-        name: name of the joint.
-        a: the body with the plane, or `ground`.
-        at_a: a point of the plane on a [m].
-        b: the wheel.
-        at_b: centre of the wheel on b [m].
         normal: normal of the plane, on a, towards the wheel; never parallel to the axle.
-        axle: direction of the axle on b.
+        axle: direction of the axle on b, through the point on b, the centre.
         radius: radius of the wheel [m].
 
     Example:
@@ -133,12 +113,28 @@ def rolling_wheel(
         >>> rolling_wheel("table", ground, o, coin, o, normal=z, axle=y, radius=0.5).kind
         'rolling wheel'
     """
-    kind, points = "rolling wheel", (at_a, at_b)
-    part, bodies, size, centers = pinned(kind, name, (a, b), points, sizes=(3,), turning=True)
-    n, u = direction(part, "normal", normal, size), direction(part, "axle", axle, size)
-    r = positive(part, "radius", radius)
-    contact, slip = WheelContact(centers[0], n, centers[1], u, r), WheelSlip(n, centers[1], r, u)
-    return EquationJoint(kind, name, bodies, (contact,), (slip,))
+
+    _: KW_ONLY
+    normal: Direction
+    axle: Direction
+    radius: Positive
+
+    kind = "rolling wheel"
+    dimensions = (3,)
+    turning = True
+
+    @property
+    def positions(self) -> tuple[AbstractPosition, ...]:
+        """The lowest point of the rim is in the plane."""
+        return (WheelContact(self.at_a, self.normal, self.at_b, self.axle, self.radius),)
+
+    @property
+    def velocities(self) -> tuple[AbstractVelocity, ...]:
+        """The point of contact does not slip."""
+        return (WheelSlip(self.normal, self.at_b, self.radius, self.axle),)
+
+
+rolling_disk, rolling_sphere, rolling_wheel = RollingDisk, RollingSphere, RollingWheel
 
 
 def knife_edge(
@@ -165,17 +161,6 @@ def knife_edge(
     (a, b), size = partners(part, (on, b), sizes=(2,), turning=True)
     edge = Edge(point(part, "at_b", b, at_b, size), direction(part, "along", along, size))
     return EquationJoint("knife edge", name, (a, b), velocities=(edge,))
-
-
-def _round(
-    kind: str, size: int, name: str, pair: tuple[AbstractBody, AbstractBody],
-    points: tuple[Vector, Vector], normal: Vector, radius: Value,
-) -> EquationJoint:  # fmt: skip
-    checked = pinned(kind, name, pair, points, sizes=(size,), turning=True)
-    part, bodies, _, (at_a, at_b) = checked
-    n, r = direction(part, "normal", normal, size), positive(part, "radius", radius)
-    contact, slip = Level(at_a, n, at_b, r), RoundSlip(n, at_b, r)
-    return EquationJoint(kind, name, bodies, (contact,), (slip,))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Joints between the attitudes or points of bodies: hinge, slider, weld, shaft, ball, Cardan joint.
 
 Each joint is a class with everything about it: its equations where it closes a loop, how it moves
-a body by coordinates, the freedoms in which forces act, and how it is drawn. Read `base` and
+a body by coordinates, the freedoms in which forces act, and how it is drawn. Its fields are its
+arguments, checked by their kinds. Read `base`, `pair` and
 `coordinates`, what all joints have, and the freedoms in which forces and stops act; `revolute`,
 `prismatic` (and weld, planar), `cylindrical` (and screw), `spherical` (and universal, constant
 velocity); and `checks` of bodies and axes.
@@ -42,6 +43,11 @@ from jaxmech.parts.joints.coordinates import slid as slid
 from jaxmech.parts.joints.coordinates import turn_about_axis as turn_about_axis
 from jaxmech.parts.joints.cylindrical import cylindrical as cylindrical
 from jaxmech.parts.joints.cylindrical import screw as screw
+from jaxmech.parts.joints.pair import Attitude as Attitude
+from jaxmech.parts.joints.pair import Direction as Direction
+from jaxmech.parts.joints.pair import Number as Number
+from jaxmech.parts.joints.pair import PairJoint as PairJoint
+from jaxmech.parts.joints.pair import Positive as Positive
 from jaxmech.parts.joints.prismatic import planar as planar
 from jaxmech.parts.joints.prismatic import prismatic as prismatic
 from jaxmech.parts.joints.prismatic import weld as weld

@@ -123,7 +123,6 @@ class Sliding(AbstractFreedom):
         return frame.point(read.vector(self.at_b, frame.origin.shape[0]))
 
 
-@dataclass(frozen=True)
 class Joint(Drawable):
     """A connection between bodies, with everything that is known about it.
 
@@ -135,12 +134,6 @@ class Joint(Drawable):
         name: name of the joint and of its constraint. A joint with equations on positions and on
             velocities has two, `name.contact` and `name.slip`.
         bodies: the bodies, a before b.
-
-    Example:
-        >>> from jaxmech.parts import ground, planar_body, revolute
-        >>> pin = revolute("pin", ground, (0, 0), planar_body("bar", mass=1.0, inertia=0.1), (0, 0))
-        >>> isinstance(pin, Joint), pin.part, [*pin.freedoms]
-        (True, "revolute joint 'pin'", ['angle'])
     """
 
     kind: str
@@ -212,13 +205,19 @@ class Joint(Drawable):
 
 @dataclass(frozen=True)
 class EquationJoint(Joint):
-    """A joint that is always a constraint, such as a rod or a pair of gears.
+    """A joint of given equations that is always a constraint, such as a pair of gears.
 
     Attributes:
+        kind: kind of joint, as named in messages.
+        name: name of the joint.
+        bodies: the bodies, a before b.
         positions: equations on the positions of the bodies.
         velocities: equations on their velocities.
     """
 
+    kind: str
+    name: str
+    bodies: tuple[AbstractBody, ...]
     positions: tuple[AbstractPosition, ...] = ()
     velocities: tuple[AbstractVelocity, ...] = ()
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.inertia import Inertia
-from jaxmech.parts.joints.base import Joint
+from jaxmech.parts.joints.pair import PairJoint
 from jaxmech.parts.kinematics.base import Point, Relation
 from jaxmech.parts.values import Reader, Vector, unit, vector_with_rate
 from jaxmech.parts.vectors import (
@@ -35,19 +35,12 @@ Axes = tuple[Vector, Vector]  # the components of an axis on a and on b
 
 
 @dataclass(frozen=True)
-class CoordinateJoint(Joint):
+class CoordinateJoint(PairJoint):
     """A joint between two bodies that can move b by coordinates of its own.
 
-    Subclass it for a joint of your own: `letters`, `relation` and `coordinates` say how it moves b,
-    and `positions` which equations hold where it closes a loop.
-
-    Attributes:
-        at_a: the joint on a [m].
-        at_b: the joint on b [m].
+    Subclass it for a joint of your own: `kind` is its name in messages, `letters`, `relation` and
+    `coordinates` say how it moves b, and `positions` which equations hold where it closes a loop.
     """
-
-    at_a: Vector
-    at_b: Vector
 
     letters: ClassVar[tuple[str, ...]]  # the names of coordinates without the prefix of the joint
     slides: ClassVar[bool] = False  # whether the joint moves along a
@@ -58,11 +51,6 @@ class CoordinateJoint(Joint):
         return "e0" in self.letters
 
     @property
-    def dimension(self) -> int:
-        """2 in the plane, 3 in space."""
-        return self.bodies[1].dimension
-
-    @property
     def has_coordinates(self) -> bool:
         """Whether both bodies have an attitude, so that the joint can have coordinates."""
         return all(body.rotates for body in self.bodies)
@@ -70,7 +58,7 @@ class CoordinateJoint(Joint):
     @property
     def functions(self) -> tuple[Callable[..., Any], ...]:
         """The functions of time and parameters among points, axes and sizes."""
-        named = ("kind", "name", "bodies")
+        named = ("name", "bodies")
         values = (getattr(self, field.name) for field in fields(self) if field.name not in named)
         return tuple(_functions(tuple(values)))
 

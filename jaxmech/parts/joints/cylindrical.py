@@ -1,6 +1,6 @@
 """Joints with an axis along which b slides and about which it turns: the sleeve and the screw."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -9,11 +9,10 @@ from jaxtyping import Array
 
 from jaxmech import meshes
 from jaxmech.geometry import DARK, Solid, scaled
-from jaxmech.parts.body import AbstractBody, Moving, pointing
+from jaxmech.parts.body import Moving, pointing
 from jaxmech.parts.drawing import STEEL, Drawing, Shapes
 from jaxmech.parts.joint_equations import AbstractPosition, AbstractVelocity, Across, Parallel, slip
-from jaxmech.parts.joints.base import AbstractFreedom, Joint, Sliding, Turning
-from jaxmech.parts.joints.checks import axes_of, pinned
+from jaxmech.parts.joints.base import AbstractFreedom, Sliding, Turning
 from jaxmech.parts.joints.coordinates import (
     Axes,
     CoordinateJoint,
@@ -21,30 +20,18 @@ from jaxmech.parts.joints.coordinates import (
     slid,
     turn_about_axis,
 )
+from jaxmech.parts.joints.pair import Direction, Number, same_as
 from jaxmech.parts.kinematics.base import Relation
-from jaxmech.parts.values import Reader, Value, Vector, number, unit
+from jaxmech.parts.values import Reader, Value, Vector, unit
 
 
-def cylindrical(
-    name: str,
-    a: AbstractBody,
-    at_a: Vector,
-    b: AbstractBody,
-    at_b: Vector,
-    *,
-    axis: Vector,
-    axis_b: Vector | None = None,
-) -> Joint:
+@dataclass(frozen=True)
+class Cylindrical(CoordinateJoint):
     """A shaft in a sleeve: b turns about a line of a and slides along it; in space.
 
     Its multipliers are two forces [N] and two torques [N m] across the axis.
 
     Args:
-        name: name of the joint.
-        a: first body, or `ground`.
-        at_a: a point of the axis on a [m].
-        b: second body.
-        at_b: a point of the axis on b [m].
         axis: direction of the axis on a.
         axis_b: direction of the axis on b, by default the same components as `axis`.
 
@@ -54,57 +41,21 @@ def cylindrical(
         >>> cylindrical("bush", ground, (0, 0, 0), shaft, (0, 0, 0), axis=(0, 0, 1)).kind
         'cylindrical joint'
     """
+
+    _: KW_ONLY
+    axis: Direction
+    axis_b: Direction = same_as("axis")
+
     kind = "cylindrical joint"
-    part, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
-    axes = axes_of(part, axis, axis_b)
-    return Cylindrical(kind, name, bodies, *points, axes)
-
-
-def screw(
-    name: str,
-    a: AbstractBody,
-    at_a: Vector,
-    b: AbstractBody,
-    at_b: Vector,
-    *,
-    axis: Vector,
-    lead: Value,
-    axis_b: Vector | None = None,
-) -> Joint:
-    """A nut or spindle: b turns about an axis of a and moves along it by its lead; in space.
-
-    In the coordinates of joints it has an `angle`, at whose zero the points coincide; as a
-    constraint it keeps the initial offset.
-
-    Args:
-        name: name of the joint.
-        a: first body, or `ground`.
-        at_a: a point of the axis on a [m].
-        b: second body.
-        at_b: a point of the axis on b [m].
-        axis: direction of the axis on a.
-        lead: displacement along the axis per full turn [m], positive for a right-handed screw.
-        axis_b: direction of the axis on b, by default the same components as `axis`.
-
-    Example:
-        >>> from jaxmech.parts import ground, spatial_body
-        >>> nut, o = spatial_body("nut", mass=1.0, inertia=(0.1, 0.1, 0.1)), (0, 0, 0)
-        >>> screw("spindle", ground, o, nut, o, axis=(0, 0, 1), lead=0.005).kind
-        'screw'
-    """
-    part, bodies, _, points = pinned("screw", name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
-    axes = axes_of(part, axis, axis_b)
-    return Screw("screw", name, bodies, *points, axes, number(part, "lead", lead))
-
-
-@dataclass(frozen=True)
-class Cylindrical(CoordinateJoint):
-    """A way along an axis and a turn about it; `axes` are the axis on a and on b."""
-
-    axes: Axes
-
     letters: ClassVar[tuple[str, ...]] = ("position", "angle")
-    slides: ClassVar[bool] = True
+    slides = True
+    dimensions = (3,)
+    turning = True
+
+    @property
+    def axes(self) -> Axes:
+        """The axis on a and on b."""
+        return self.axis, self.axis_b
 
     @property
     def positions(self) -> tuple[AbstractPosition, ...]:
@@ -141,11 +92,28 @@ class Cylindrical(CoordinateJoint):
 
 @dataclass(frozen=True)
 class Screw(Cylindrical):
-    """A turn about an axis with a way along it, a lead for each full turn."""
+    """A nut or spindle: b turns about an axis of a and moves along it by its lead; in space.
 
-    lead: Value
+    In the coordinates of joints it has an `angle`, at whose zero the points coincide; as a
+    constraint it keeps the initial offset.
 
-    letters: ClassVar[tuple[str, ...]] = ("angle",)
+    Args:
+        axis: direction of the axis on a.
+        lead: displacement along the axis per full turn [m], positive for a right-handed screw.
+        axis_b: direction of the axis on b, by default the same components as `axis`.
+
+    Example:
+        >>> from jaxmech.parts import ground, spatial_body
+        >>> nut, o = spatial_body("nut", mass=1.0, inertia=(0.1, 0.1, 0.1)), (0, 0, 0)
+        >>> screw("spindle", ground, o, nut, o, axis=(0, 0, 1), lead=0.005).kind
+        'screw'
+    """
+
+    _: KW_ONLY
+    lead: Number
+
+    kind = "screw"
+    letters = ("angle",)
 
     @property
     def velocities(self) -> tuple[AbstractVelocity, ...]:
@@ -198,3 +166,6 @@ class ScrewSpeed(AbstractVelocity):
         speed = u @ slip(motions, b.frame.point(read.vector(self.at_b, 3)))
         pitch = read.number(self.lead) / (2 * np.pi)
         return (speed - pitch * (u @ (b.spin - a.spin)))[None]
+
+
+cylindrical, screw = Cylindrical, Screw

@@ -3,15 +3,15 @@
 In the first two b keeps its attitude relative to a; the plate turns about the normal of the table.
 """
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Array
 
 from jaxmech import meshes
 from jaxmech.geometry import BY_BODY, GROUND, scaled
-from jaxmech.parts.body import AbstractBody, Ground
+from jaxmech.parts.body import Ground
 from jaxmech.parts.drawing import Drawing, Shapes
 from jaxmech.parts.inertia import Inertia
 from jaxmech.parts.joint_equations import (
@@ -22,8 +22,7 @@ from jaxmech.parts.joint_equations import (
     Parallel,
     RelativeAttitude,
 )
-from jaxmech.parts.joints.base import AbstractFreedom, Joint, Sliding
-from jaxmech.parts.joints.checks import axes_of, pinned
+from jaxmech.parts.joints.base import AbstractFreedom, Sliding
 from jaxmech.parts.joints.coordinates import (
     Axes,
     CoordinateJoint,
@@ -31,79 +30,10 @@ from jaxmech.parts.joints.coordinates import (
     slid,
     turn_about_axis,
 )
+from jaxmech.parts.joints.pair import Attitude, Direction, same_as
 from jaxmech.parts.kinematics.base import Relation
-from jaxmech.parts.values import Reader, Vector, direction, number, unit
+from jaxmech.parts.values import Reader, unit
 from jaxmech.parts.vectors import normals, plane_rotation, rotation
-
-
-def prismatic(
-    name: str,
-    a: AbstractBody,
-    at_a: Vector,
-    b: AbstractBody,
-    at_b: Vector,
-    *,
-    axis: Vector,
-    turn: Any = None,
-) -> Joint:
-    """A slider: a point of b stays on a line of a, and b does not turn relative to a.
-
-    Its multipliers are the components of the force [N] across the line, one in the plane and two in
-    space, followed by those of the torque [N m], one in the plane and three in space, along the
-    axes of b.
-
-    Args:
-        name: name of the joint.
-        a: first body, or `ground`.
-        at_a: a point of the line on a [m].
-        b: second body.
-        at_b: the point on b [m].
-        axis: direction of the line on a.
-        turn: constant attitude of b relative to a, an angle [rad] or a quaternion; by default none.
-
-    Example:
-        >>> from jaxmech.parts import ground, planar_body
-        >>> piston = planar_body("piston", mass=1.0, inertia=0.1)
-        >>> prismatic("guide", ground, (0, 0), piston, (0, 0), axis=(1, 0)).kind
-        'prismatic joint'
-    """
-    kind = "prismatic joint"
-    part, bodies, size, points = pinned(kind, name, (a, b), (at_a, at_b), turning=True)
-    axis, attitude = direction(part, "axis", axis, size), _attitude(part, turn, size)
-    return Prismatic(kind, name, bodies, *points, axis, attitude)
-
-
-def weld(
-    name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector, *, turn: Any = None
-) -> Joint:
-    """A rigid connection of two bodies.
-
-    Its multipliers are the force [N] on b along the axes of the ground, and the torque [N m], in
-    space with three components along the axes of b.
-
-    Args:
-        name: name of the joint.
-        a: first body, or `ground`.
-        at_a: the point on a [m].
-        b: second body.
-        at_b: the point on b [m].
-        turn: constant attitude of b relative to a, an angle [rad] or a quaternion; by default none.
-
-    Example:
-        >>> from jaxmech.parts import ground, planar_body
-        >>> beam = planar_body("beam", mass=1.0, inertia=0.1)
-        >>> weld("wall", ground, (0, 0), beam, (-1, 0), turn=0.1).kind
-        'weld'
-    """
-    part, bodies, size, points = pinned("weld", name, (a, b), (at_a, at_b), turning=True)
-    return Weld("weld", name, bodies, *points, _attitude(part, turn, size))
-
-
-def _attitude(part: str, turn: Any, size: int) -> Any:
-    if size == 2:
-        return number(part, "turn", 0.0 if turn is None else turn)
-    identity = (1.0, 0.0, 0.0, 0.0)
-    return identity if turn is None else direction(part, "turn", turn, 4)
 
 
 def _at_rest(joint: CoordinateJoint, turn: Any, read: Reader) -> Relation:
@@ -118,13 +48,31 @@ def _at_rest(joint: CoordinateJoint, turn: Any, read: Reader) -> Relation:
 
 @dataclass(frozen=True)
 class Prismatic(CoordinateJoint):
-    """A way along an axis on a; b keeps the attitude `turn` relative to a."""
+    """A slider: a point of b stays on a line of a, and b does not turn relative to a.
 
-    axis: Vector
-    turn: Any
+    Its multipliers are the components of the force [N] across the line, one in the plane and two in
+    space, followed by those of the torque [N m], one in the plane and three in space, along the
+    axes of b.
 
-    letters: ClassVar[tuple[str, ...]] = ("position",)
-    slides: ClassVar[bool] = True
+    Args:
+        axis: direction of the line on a.
+        turn: constant attitude of b relative to a, an angle [rad] or a quaternion; by default none.
+
+    Example:
+        >>> from jaxmech.parts import ground, planar_body
+        >>> piston = planar_body("piston", mass=1.0, inertia=0.1)
+        >>> prismatic("guide", ground, (0, 0), piston, (0, 0), axis=(1, 0)).kind
+        'prismatic joint'
+    """
+
+    _: KW_ONLY
+    axis: Direction
+    turn: Attitude = None
+
+    kind = "prismatic joint"
+    letters = ("position",)
+    slides = True
+    turning = True
 
     @property
     def positions(self) -> tuple[AbstractPosition, ...]:
@@ -173,11 +121,27 @@ class Prismatic(CoordinateJoint):
 
 @dataclass(frozen=True)
 class Weld(CoordinateJoint):
-    """No motion: b keeps the attitude `turn` relative to a."""
+    """A rigid connection of two bodies.
 
-    turn: Any
+    Its multipliers are the force [N] on b along the axes of the ground, and the torque [N m], in
+    space with three components along the axes of b.
 
-    letters: ClassVar[tuple[str, ...]] = ()
+    Args:
+        turn: constant attitude of b relative to a, an angle [rad] or a quaternion; by default none.
+
+    Example:
+        >>> from jaxmech.parts import ground, planar_body
+        >>> beam = planar_body("beam", mass=1.0, inertia=0.1)
+        >>> weld("wall", ground, (0, 0), beam, (-1, 0), turn=0.1).kind
+        'weld'
+    """
+
+    _: KW_ONLY
+    turn: Attitude = None
+
+    kind = "weld"
+    letters = ()
+    turning = True
 
     @property
     def positions(self) -> tuple[AbstractPosition, ...]:
@@ -201,26 +165,13 @@ class Weld(CoordinateJoint):
         return drawing.base() if isinstance(self.bodies[0], Ground) else {}
 
 
-def planar(
-    name: str,
-    a: AbstractBody,
-    at_a: Vector,
-    b: AbstractBody,
-    at_b: Vector,
-    *,
-    normal: Vector,
-    normal_b: Vector | None = None,
-) -> Joint:
+@dataclass(frozen=True)
+class Planar(CoordinateJoint):
     """A plate on a table: b moves in a plane of a, and turns about its normal; in space.
 
     Its multipliers are the force [N] along the normal and two torques [N m] across it.
 
     Args:
-        name: name of the joint.
-        a: first body, or `ground`.
-        at_a: a point of the plane on a [m].
-        b: second body.
-        at_b: the point on b [m] that moves in the plane.
         normal: normal of the plane on a.
         normal_b: the same direction on b, by default the same components as `normal`.
 
@@ -230,20 +181,21 @@ def planar(
         >>> planar("table", ground, o, plate, o, normal=(0, 0, 1)).kind
         'planar joint'
     """
+
+    _: KW_ONLY
+    normal: Direction
+    normal_b: Direction = same_as("normal")
+
     kind = "planar joint"
-    part, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
-    axes = axes_of(part, normal, normal_b)
-    return Planar(kind, name, bodies, *points, axes)
+    letters = ("x", "y", "angle")
+    slides = True
+    dimensions = (3,)
+    turning = True
 
-
-@dataclass(frozen=True)
-class Planar(CoordinateJoint):
-    """A way along both normals of an axis on a, and a turn about the axis."""
-
-    axes: Axes
-
-    letters: ClassVar[tuple[str, ...]] = ("x", "y", "angle")
-    slides: ClassVar[bool] = True
+    @property
+    def axes(self) -> Axes:
+        """The normal on a and on b."""
+        return self.normal, self.normal_b
 
     @property
     def positions(self) -> tuple[AbstractPosition, ...]:
@@ -271,3 +223,6 @@ class Planar(CoordinateJoint):
         plate = drawing.solid(meshes.box(), axes, (14.0, 14.0, 0.3), GROUND, at)
         ball = drawing.solid(meshes.sphere(), drawing.frames[1].axes, (1.0,) * 3)
         return {drawing.name: ball, f"{drawing.name}.plate": plate}
+
+
+prismatic, weld, planar = Prismatic, Weld, Planar

@@ -1,7 +1,7 @@
 """The hinge: b turns about an axis that it shares with a, or about a point in the plane."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Array
@@ -12,48 +12,29 @@ from jaxmech.parts.body import AbstractBody
 from jaxmech.parts.drawing import Drawing, Shapes
 from jaxmech.parts.inertia import Inertia, rounded
 from jaxmech.parts.joint_equations import AbstractPosition, Coincide, Parallel
-from jaxmech.parts.joints.base import AbstractFreedom, Joint, Turning
-from jaxmech.parts.joints.checks import (
-    axes_of,
-    partners,
-    pinned,
-    require_no_axes,
-    require_turn_between,
-)
+from jaxmech.parts.joints.base import AbstractFreedom, Turning
+from jaxmech.parts.joints.checks import partners, require_turn_between
 from jaxmech.parts.joints.coordinates import (
     Axes,
     CoordinateJoint,
     angle_about_axis,
     turn_about_axis,
 )
+from jaxmech.parts.joints.pair import Axis, Turn, same_as
 from jaxmech.parts.kinematics.base import Relation
-from jaxmech.parts.values import Reader, Vector, direction, unit
+from jaxmech.parts.values import Reader, unit
 from jaxmech.parts.vectors import matmul, plane_rotation, quaternion_onto, rotation
 from jaxmech.utils.arrays import AnyArray
 
 
-def revolute(
-    name: str,
-    a: AbstractBody,
-    at_a: Vector,
-    b: AbstractBody,
-    at_b: Vector,
-    *,
-    axis: Vector | None = None,
-    axis_b: Vector | None = None,
-    turn: Any = None,
-) -> Joint:
+@dataclass(frozen=True)
+class Revolute(CoordinateJoint):
     """A hinge: a point of a coincides with a point of b, and in space they share an axis.
 
     Its multipliers are the force [N] on b along the axes of the ground, in space followed by two
     torques [N m] across the axis.
 
     Args:
-        name: name of the joint.
-        a: first body, or `ground`.
-        at_a: the point on a [m].
-        b: second body.
-        at_b: the point on b [m].
         axis: direction of the axis on a; in space only.
         axis_b: direction of the axis on b, by default the same components as `axis`.
         turn: in space, the attitude of b relative to a at the joint angle zero, a quaternion that
@@ -66,33 +47,26 @@ def revolute(
         >>> revolute("O", ground, (0, 0), crank, ("l", 0)).kind
         'revolute joint'
     """
+
+    _: KW_ONLY
+    axis: Axis = None
+    axis_b: Axis = same_as("axis")
+    turn: Turn = None
+
     kind = "revolute joint"
-    part, bodies, size, points = pinned(kind, name, (a, b), (at_a, at_b))
-    if size == 2:
-        require_no_axes(part, axis=axis, axis_b=axis_b, turn=turn)
-        return Revolute(kind, name, bodies, *points)
-    partners(part, bodies, turning=True)
-    axes = axes_of(part, axis, axis_b)
-    if turn is not None:
-        turn = direction(part, "turn", turn, 4)
-        require_turn_between(part, axes, turn)
-    return Revolute(kind, name, bodies, *points, axes, turn)
+    letters = ("angle",)
 
+    def __post_init__(self, a: AbstractBody, b: AbstractBody) -> None:
+        super().__post_init__(a, b)
+        if self.axes is not None:
+            partners(self.part, self.bodies, turning=True)
+            if self.turn is not None:
+                require_turn_between(self.part, self.axes, self.turn)
 
-@dataclass(frozen=True)
-class Revolute(CoordinateJoint):
-    """A turn about an axis.
-
-    Attributes:
-        axes: the axis on a and on b in space; None in the plane.
-        zero: the attitude of b relative to a at an angle of zero, a quaternion; None where the
-            first normals of both axes coincide.
-    """
-
-    axes: Axes | None = None
-    zero: Any = None
-
-    letters: ClassVar[tuple[str, ...]] = ("angle",)
+    @property
+    def axes(self) -> Axes | None:
+        """The axis on a and on b in space; None in the plane."""
+        return None if self.axis is None else (self.axis, self.axis_b)
 
     @property
     def positions(self) -> tuple[AbstractPosition, ...]:
@@ -103,20 +77,20 @@ class Revolute(CoordinateJoint):
     @property
     def freedoms(self) -> dict[str, AbstractFreedom]:
         """The angle."""
-        return {"angle": Turning(self.axes, self.zero)}
+        return {"angle": Turning(self.axes, self.turn)}
 
     def relation(self, q: Array, v: Array, read: Reader) -> Relation:
         """The joint on both bodies, turned about the axis."""
         if self.axes is None:
             return Relation(plane_rotation(q[0]), q[0], *self.points(read), v[0])
-        axes, attitude, spin = turn_about_axis(self.axes, q[0], v[0], read, self.zero)
+        axes, attitude, spin = turn_about_axis(self.axes, q[0], v[0], read, self.turn)
         return Relation(axes, attitude, *self.points(read), spin)
 
     def coordinates(self, relation: Relation, joint: tuple[Array, Array], read: Reader) -> Any:
         """The angle about the axis and its rate."""
         if self.axes is None:
             return [relation.attitude], [relation.spin]
-        angle, rate = angle_about_axis(self.axes, relation, read, self.zero)
+        angle, rate = angle_about_axis(self.axes, relation, read, self.turn)
         return [angle], [rate]
 
     def hinge_axes(self, read: Reader) -> tuple[AnyArray, AnyArray]:
@@ -125,8 +99,8 @@ class Revolute(CoordinateJoint):
             return np.eye(3, dtype=read.dtype), np.eye(3, dtype=read.dtype)
         u, w = (unit(read, axis, 3) for axis in self.axes)
         on_b = rounded(rotation(quaternion_onto(w)))
-        if self.zero is not None:
-            return matmul(rotation(unit(read, self.zero, 4)), on_b), on_b
+        if self.turn is not None:
+            return matmul(rotation(unit(read, self.turn, 4)), on_b), on_b
         if self.axes[0] == self.axes[1]:
             return on_b, on_b
         return rounded(rotation(quaternion_onto(u))), on_b
@@ -155,3 +129,6 @@ class Revolute(CoordinateJoint):
         tall = (high - low + 1.3 * sketch.height) * meshes.cylinder(24).vertices[:, 2]
         lifted = pin.vertices.at[:, 2].set(tall + (high + low) / 2)
         return {name: pin._replace(vertices=lifted), **drawing.base()}
+
+
+revolute = Revolute

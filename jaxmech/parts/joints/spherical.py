@@ -1,7 +1,7 @@
 """Joints about a common point: the ball, the Cardan joint and the joint of equal speeds."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +9,6 @@ from jaxtyping import Array
 
 from jaxmech import meshes
 from jaxmech.geometry import DARK
-from jaxmech.parts.body import AbstractBody
 from jaxmech.parts.drawing import Drawing, Shapes
 from jaxmech.parts.inertia import Inertia
 from jaxmech.parts.joint_equations import (
@@ -18,11 +17,10 @@ from jaxmech.parts.joint_equations import (
     EqualSpeeds,
     Perpendicular,
 )
-from jaxmech.parts.joints.base import Joint
-from jaxmech.parts.joints.checks import axes_of, pinned
-from jaxmech.parts.joints.coordinates import Axes, CoordinateJoint, quaternion_about
+from jaxmech.parts.joints.coordinates import CoordinateJoint, quaternion_about
+from jaxmech.parts.joints.pair import Direction, PairJoint, same_as
 from jaxmech.parts.kinematics.base import Relation
-from jaxmech.parts.values import Reader, Vector, direction, unit
+from jaxmech.parts.values import Reader, unit
 from jaxmech.parts.vectors import (
     apply,
     conjugate,
@@ -36,100 +34,6 @@ from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.traces import repeated
 
 
-def spherical(name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector) -> Joint:
-    """A ball and socket: a point of a coincides with a point of b; in space.
-
-    Its multipliers are the force [N] on b along the axes of the ground.
-
-    Args:
-        name: name of the joint.
-        a: first body, or `ground`.
-        at_a: the point on a [m].
-        b: second body.
-        at_b: the point on b [m].
-
-    Example:
-        >>> from jaxmech.parts import ground, point_mass
-        >>> bob = point_mass("bob", mass=1.0, dimension=3)
-        >>> spherical("pin", ground, (0, 0, 0), bob, (0, 0, 0)).kind
-        'spherical joint'
-    """
-    kind = "spherical joint"
-    _, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,))
-    return Spherical(kind, name, bodies, *points)
-
-
-def universal(
-    name: str,
-    a: AbstractBody,
-    at_a: Vector,
-    b: AbstractBody,
-    at_b: Vector,
-    *,
-    axis_a: Vector,
-    axis_b: Vector,
-) -> Joint:
-    """A Cardan joint: a common point, and an arm of a perpendicular to an arm of b; in space.
-
-    Its multipliers are the force [N] on b along the axes of the ground, and the torque [N m] along
-    the normal of both arms, axis_b x axis_a.
-
-    Args:
-        name: name of the joint.
-        a: first body, or `ground`.
-        at_a: the point on a [m].
-        b: second body.
-        at_b: the point on b [m].
-        axis_a: direction of the arm on a.
-        axis_b: direction of the arm on b.
-
-    Example:
-        >>> from jaxmech.parts import ground, spatial_body
-        >>> shaft, o = spatial_body("shaft", mass=1.0, inertia=(0.1, 0.1, 0.1)), (0, 0, 0)
-        >>> universal("U", ground, o, shaft, o, axis_a=(1, 0, 0), axis_b=(0, 1, 0)).kind
-        'universal joint'
-    """
-    kind = "universal joint"
-    part, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
-    arms = (direction(part, "axis_a", axis_a, 3), direction(part, "axis_b", axis_b, 3))
-    return Universal(kind, name, bodies, *points, *arms)
-
-
-def constant_velocity(
-    name: str,
-    a: AbstractBody,
-    at_a: Vector,
-    b: AbstractBody,
-    at_b: Vector,
-    *,
-    axis: Vector,
-    axis_b: Vector | None = None,
-) -> Joint:
-    """A joint of two bent shafts that turn at the same speed (Rzeppa joint); in space.
-
-    Its multipliers are the force [N] on b along the axes of the ground, and the torque [N m] that
-    it transmits, times the cosine of half the angle between the shafts.
-
-    Args:
-        name: name of the joint.
-        a: first body, or `ground`.
-        at_a: the point on a [m].
-        b: second body.
-        at_b: the point on b [m].
-        axis: direction of the shaft on a.
-        axis_b: direction of the shaft on b, by default the same components as `axis`.
-
-    Example:
-        >>> from jaxmech.parts import spatial_body
-        >>> one, two = (spatial_body(n, mass=1.0, inertia=(0.1, 0.1, 0.1)) for n in ("one", "two"))
-        >>> constant_velocity("cv", one, (0, 0, 0), two, (0, 0, 0), axis=(1, 0, 0)).kind
-        'constant-velocity joint'
-    """
-    kind = "constant-velocity joint"
-    part, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
-    return ConstantVelocity(kind, name, bodies, *points, axes_of(part, axis, axis_b))
-
-
 def _ball(drawing: Drawing) -> Shapes:
     ball = drawing.solid(meshes.sphere(), drawing.frames[1].axes, (1.5,) * 3)
     return {drawing.name: ball, **drawing.base()}
@@ -141,9 +45,21 @@ def _mass_moves_with_a(inertia: Inertia, zero: Inertia) -> tuple[Inertia, Inerti
 
 @dataclass(frozen=True)
 class Spherical(CoordinateJoint):
-    """Any turn about the joint, by the unit quaternion of b relative to a."""
+    """A ball and socket: a point of a coincides with a point of b; in space.
 
-    letters: ClassVar[tuple[str, ...]] = ("e0", "e1", "e2", "e3")
+    Its multipliers are the force [N] on b along the axes of the ground. Its coordinates are the
+    unit quaternion of b relative to a.
+
+    Example:
+        >>> from jaxmech.parts import ground, point_mass
+        >>> bob = point_mass("bob", mass=1.0, dimension=3)
+        >>> spherical("pin", ground, (0, 0, 0), bob, (0, 0, 0)).kind
+        'spherical joint'
+    """
+
+    kind = "spherical joint"
+    letters = ("e0", "e1", "e2", "e3")
+    dimensions = (3,)
 
     @property
     def positions(self) -> tuple[AbstractPosition, ...]:
@@ -172,21 +88,39 @@ class Spherical(CoordinateJoint):
 
 @dataclass(frozen=True)
 class Universal(CoordinateJoint):
-    """A turn of a cross about an arm of a, and of b about the arm of the cross on b."""
+    """A Cardan joint: a common point, and an arm of a perpendicular to an arm of b; in space.
 
-    arm_a: Vector
-    arm_b: Vector
+    Its multipliers are the force [N] on b along the axes of the ground, and the torque [N m] along
+    the normal of both arms, axis_b x axis_a.
 
-    letters: ClassVar[tuple[str, ...]] = ("angle_a", "angle_b")
+    Args:
+        axis_a: direction of the arm on a.
+        axis_b: direction of the arm on b.
+
+    Example:
+        >>> from jaxmech.parts import ground, spatial_body
+        >>> shaft, o = spatial_body("shaft", mass=1.0, inertia=(0.1, 0.1, 0.1)), (0, 0, 0)
+        >>> universal("U", ground, o, shaft, o, axis_a=(1, 0, 0), axis_b=(0, 1, 0)).kind
+        'universal joint'
+    """
+
+    _: KW_ONLY
+    axis_a: Direction
+    axis_b: Direction
+
+    kind = "universal joint"
+    letters = ("angle_a", "angle_b")
+    dimensions = (3,)
+    turning = True
 
     @property
     def positions(self) -> tuple[AbstractPosition, ...]:
         """Both points coincide, and the arms are at right angles."""
-        return Coincide(self.at_a, self.at_b), Perpendicular(self.arm_a, self.arm_b)
+        return Coincide(self.at_a, self.at_b), Perpendicular(self.axis_a, self.axis_b)
 
     def _arms(self, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray]:
         """The arms on a and b, and the quaternion of b at angles of zero."""
-        arms = unit(read, self.arm_a, 3), unit(read, self.arm_b, 3)
+        arms = unit(read, self.axis_a, 3), unit(read, self.axis_b, 3)
         # The arms of the cross are x on a and y on b: a cyclic turn takes each of them to z.
         cycles = np.array([[1, -1, -1, -1], [1, 1, 1, 1]], read.dtype) / 2
         e = [product(quaternion_onto(u), c) for u, c in zip(arms, cycles, strict=True)]
@@ -214,7 +148,7 @@ class Universal(CoordinateJoint):
         """A cross with its hub."""
         arms = [
             drawing.solid(meshes.cylinder(16), drawing.axes(k, arm), (0.45, 0.45, 4.0))
-            for k, arm in enumerate((self.arm_a, self.arm_b))
+            for k, arm in enumerate((self.axis_a, self.axis_b))
         ]
         hub = drawing.solid(meshes.sphere(), drawing.frames[1].axes, (1.0,) * 3, DARK)
         name = drawing.name
@@ -244,18 +178,39 @@ def _between(axis: AnyArray, first: AnyArray, second: AnyArray) -> Array:
 
 
 @dataclass(frozen=True)
-class ConstantVelocity(Joint):
-    """Two bent shafts that turn at the same speed; it has no coordinates."""
+class ConstantVelocity(PairJoint):
+    """A joint of two bent shafts that turn at the same speed (Rzeppa joint); in space.
 
-    at_a: Vector
-    at_b: Vector
-    axes: Axes
+    Its multipliers are the force [N] on b along the axes of the ground, and the torque [N m] that
+    it transmits, times the cosine of half the angle between the shafts. It has no coordinates.
+
+    Args:
+        axis: direction of the shaft on a.
+        axis_b: direction of the shaft on b, by default the same components as `axis`.
+
+    Example:
+        >>> from jaxmech.parts import spatial_body
+        >>> one, two = (spatial_body(n, mass=1.0, inertia=(0.1, 0.1, 0.1)) for n in ("one", "two"))
+        >>> constant_velocity("cv", one, (0, 0, 0), two, (0, 0, 0), axis=(1, 0, 0)).kind
+        'constant-velocity joint'
+    """
+
+    _: KW_ONLY
+    axis: Direction
+    axis_b: Direction = same_as("axis")
+
+    kind = "constant-velocity joint"
+    dimensions = (3,)
+    turning = True
 
     @property
     def positions(self) -> tuple[AbstractPosition, ...]:
         """Both points coincide, and the shafts turn at the same speed."""
-        return Coincide(self.at_a, self.at_b), EqualSpeeds(*self.axes)
+        return Coincide(self.at_a, self.at_b), EqualSpeeds(self.axis, self.axis_b)
 
     def shapes(self, drawing: Drawing) -> Shapes:
         """A ball."""
         return _ball(drawing)
+
+
+spherical, universal, constant_velocity = Spherical, Universal, ConstantVelocity

@@ -1,6 +1,6 @@
 """Joints by subclasses of `CoordinateJoint`, and axes that change with time."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import jax
@@ -10,7 +10,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from jaxmech.parts.joints import Across, CoordinateJoint, Relation, Sliding, slid
+from jaxmech.parts.joints import Across, CoordinateJoint, Direction, Relation, Sliding, slid
 from jaxmech.parts.vectors import plane_rotation
 
 
@@ -18,8 +18,10 @@ from jaxmech.parts.vectors import plane_rotation
 class PinInSlot(CoordinateJoint):
     """A pin of b slides along a slot of a, and b turns about it; in the plane."""
 
-    axis: Any
+    _: KW_ONLY
+    axis: Direction
 
+    kind = "pin in slot"
     letters = ("position", "angle")
     slides = True
 
@@ -44,7 +46,7 @@ def swing(coordinates: Any) -> jp.Mechanism:
     """A bar on a pin in a slot of a turning disk, with a spring and a stop along the slot."""
     disk = jp.planar_body("disk", mass=3.0, inertia=0.5)
     bar = jp.planar_body("bar", mass=1.0, inertia=0.1)
-    slot = PinInSlot("pin in slot", "slot", (disk, bar), (0.0, 0.2), (0.5, 0.0), (0.8, 0.6))
+    slot = PinInSlot("slot", disk, (0.0, 0.2), bar, (0.5, 0.0), axis=(8, 6))
     return jp.Mechanism(
         [disk, bar],
         [jp.revolute("axle", jp.ground, (0, 0), disk, (0, 0)), slot],
