@@ -25,7 +25,7 @@ from jaxmech.interop.mujoco import (
     text_of,
     unused,
 )
-from jaxmech.parts import are_numbers
+from jaxmech.parts import AbstractRigidBody, are_numbers
 from jaxmech.run import simulate
 from jaxmech.state import assemble
 from jaxmech.status import Status
@@ -91,7 +91,11 @@ def deviation(robot: Robot, model: Any, q: Any, v: Any, params: Any, seconds: fl
     Limits count that are constraints of the robot.
     """
     system = robot.mechanism.system
-    bodies = [body for body in robot.mechanism.bodies if body.name in robot.bodies]
+    bodies = [
+        body
+        for body in robot.mechanism.bodies
+        if isinstance(body, AbstractRigidBody) and body.name in robot.bodies
+    ]
     # The centre of mass of each body; its reference point where that is a parameter.
     centers = [
         np.asarray(center) if are_numbers(center) else np.zeros(3)
@@ -219,7 +223,7 @@ def audit(file: Path, seconds: float = 1.0) -> FileAudit:
     system, params = robot.mechanism.system, dict(robot.mechanism.params)
     q, v = robot.start
     for keyframe in [*robot.keyframes.values()][:1]:
-        q, v, params = keyframe.q, keyframe.v, params | keyframe.ctrl
+        q, v, params = keyframe.q, keyframe.v, params | dict(keyframe.ctrl)
     q, v = assemble(system, q, v, 0.0, params)
     at_start = structure(system, q, v, 0.0, params)
     is_soft = system.unilateral or any(not c.name.endswith(".unit") for c in system.constraints)

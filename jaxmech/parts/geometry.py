@@ -89,14 +89,14 @@ def joint_points(
 def _junction(
     parts: Sequence[Any], part: Any, frames: Sequence[Frame], t: Array, params: Any
 ) -> Array:
-    """The point of a joint, or of the joint between both bodies of a force; else their origin."""
-    if isinstance(part, Joint):
-        return jnp.asarray(part.point_on_b(frames[1], Reader(part.part, t, params)))
+    """The point of a joint, or of the joint between the bodies of a part; else their origin."""
     names = [body.name for body in part.bodies]
-    for joint in parts:
-        if isinstance(joint, Joint) and {body.name for body in joint.bodies[:2]} == {*names}:
-            frame = frames[names.index(joint.bodies[1].name)]
-            return jnp.asarray(joint.point_on_b(frame, Reader(joint.part, t, params)))
+    for joint in (part, *parts):
+        if isinstance(joint, Joint) and joint.has_point:
+            pair = [body.name for body in joint.bodies[:2]]
+            if joint is part or {*pair} == {*names}:
+                frame = frames[names.index(pair[1])]
+                return jnp.asarray(joint.point_on_b(frame, Reader(joint.part, t, params)))
     return jnp.asarray(frames[-1].origin)
 
 

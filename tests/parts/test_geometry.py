@@ -297,3 +297,34 @@ def test_a_rack_and_a_torsion_spring_are_where_they_act(size: int) -> None:
     assert np.abs((top + pitch / 2) % pitch - pitch / 2).max() < 0.15 * pitch
     lowest = gear[np.hypot(*gear[:, :2].T) > 0.3]
     assert np.abs(lowest[lowest[:, 1] < -0.29, 0]).min() > 0.2 * pitch
+
+
+def test_feet_and_stops_are_drawn() -> None:
+    """A box on two feet lies flat, with its lid between two pegs and a slide between two ends."""
+    box, lid, slide = (jp.planar_body(n, mass=1.0, inertia=0.02) for n in ("box", "lid", "slide"))
+    hinge = jp.revolute("hinge", box, (-0.2, 0.1), lid, (-0.2, 0))
+    rail = jp.prismatic("rail", box, (0, 0.2), slide, O, axis=(1, 0))
+    mechanism = jp.Mechanism(
+        [box, lid, slide],
+        [
+            hinge,
+            rail,
+            jp.contact("left", jp.ground, O, box, (-0.2, -0.1), normal=(0, 1)),
+            jp.contact("right", jp.ground, O, box, (0.2, -0.1), normal=(0, 1)),
+            jp.stop("pegs", hinge, lower=0.0, upper=0.5 * np.pi),
+            jp.stop("ends", rail, lower=-0.1, upper=0.3),
+        ],
+    )
+    starts = {"box": jp.Start((0, 0.1), 0.0), "hinge": jp.Start(1.0), "rail": jp.Start(0.2)}
+    x = drawn(mechanism, mechanism.guess(starts)[0])
+    low = placed(x["box"])
+    assert np.ptp(low[low[:, 1] < low[:, 1].min() + 1e-3, 0]) > 0.35
+    for name, at in {
+        "left": (-0.2, 0.0),
+        "right": (0.2, 0.0),
+        "pegs.lower": (0.0, 0.2),
+        "pegs.upper": (-0.2, 0.4),
+        "ends.lower": (-0.1, 0.3),
+        "ends.upper": (0.3, 0.3),
+    }.items():
+        np.testing.assert_allclose(x[name].origin, at, atol=1e-12)

@@ -26,9 +26,11 @@ class Modes(eqx.Module):
         frequencies: |Im lambda| / 2 pi [Hz], shape (j,).
         damping: damping ratios -Re lambda / |lambda|, negative where a mode grows, NaN for zeros,
             shape (j,).
-        shapes: deviations of the coordinates, the largest scaled to 1, real for vibrations without
-            damping, shape (n, j). For a mode that moves no coordinate (a velocity alone), those of
-            the velocities.
+        shapes: deviations of the coordinates, the largest number scaled to 1, real for vibrations
+            without damping, shape (n, j). For a mode that moves no coordinate (a velocity alone),
+            those of the velocities.
+        largest: index of the coordinate that moves most, metres and radians compared by their
+            kinetic energy, shape (j,).
         states: the same in (x, u), shape (j, j).
         signature: sign of the energy of a mode on the imaginary axis (Krein), for a conservative
             system with as many velocities as positions; else 0, shape (j,).
@@ -51,6 +53,7 @@ class Modes(eqx.Module):
     frequencies: Float[Array, " j"]
     damping: Float[Array, " j"]
     shapes: Complex[Array, " n j"]
+    largest: Int[Array, " j"]
     states: Complex[Array, " j j"]
     signature: Int[Array, " j"]
     zero: Bool[Array, " j"]
@@ -119,7 +122,7 @@ def _modes(lin: Linearization, spectrum: Spectrum) -> Modes:
     k = small.Z.shape[1]
     dq = small.Z @ right_vectors[:k]
     dv = small.T @ right_vectors[:k] + small.Y @ right_vectors[k:]
-    scale, only_velocity = _largest(dq, dv)
+    scale, largest, only_velocity = _largest(dq, dv, jnp.diagonal(lin.full.M))
     size = jnp.abs(jax.lax.stop_gradient(values))
     nonzero = jnp.where(spectrum.zero | (size == 0), 1.0, jnp.abs(values))
     return Modes(
@@ -127,6 +130,7 @@ def _modes(lin: Linearization, spectrum: Spectrum) -> Modes:
         frequencies=jnp.abs(values.imag) / (2 * np.pi),
         damping=jnp.where(spectrum.zero, jnp.nan, -values.real / nonzero),
         shapes=jnp.where(only_velocity[None], dv, dq) / scale[None],
+        largest=largest,
         states=right_vectors / scale[None],
         signature=_signature(lin, spectrum.zero, values, right_vectors),
         zero=spectrum.zero,
@@ -135,13 +139,19 @@ def _modes(lin: Linearization, spectrum: Spectrum) -> Modes:
     )
 
 
-def _largest(dq: Array, dv: Array) -> tuple[Array, Array]:
-    """The largest entry of each column, that of the velocities where no coordinate moves."""
+def _largest(dq: Array, dv: Array, masses: Array) -> tuple[Array, Array, Array]:
+    """The largest entry of each column, that of the velocities where no coordinate moves.
+
+    The second result is the index of the coordinate that has most kinetic energy.
+    """
     only_velocity = jnp.max(jnp.abs(dq), axis=0) <= 1e-9 * jnp.max(jnp.abs(dv), axis=0)
     entries = jnp.where(only_velocity[None], dv, dq)
-    largest_entry = jnp.argmax(jnp.abs(entries) * (1 - 1e-9 * jnp.arange(len(dq)))[:, None], axis=0)
-    largest = jnp.take_along_axis(entries, largest_entry[None], axis=0)[0]
-    return jnp.where(largest == 0, 1.0, largest), only_velocity
+    sizes = jnp.abs(entries) * (1 - 1e-9 * jnp.arange(len(dq)))[:, None]
+    largest = jnp.take_along_axis(entries, jnp.argmax(sizes, axis=0)[None], axis=0)[0]
+    energies = sizes * jnp.sqrt(jnp.maximum(jax.lax.stop_gradient(masses), 0.0))[:, None]
+    massless = jnp.max(energies, axis=0) <= 1e-9 * jnp.max(sizes, axis=0)
+    index = jnp.argmax(jnp.where(massless[None], sizes, energies), axis=0).astype(jnp.int32)
+    return jnp.where(largest == 0, 1.0, largest), index, only_velocity
 
 
 def _signature(lin: Linearization, zero: Array, values: Array, z: Array) -> Array:
@@ -165,7 +175,7 @@ def _signature(lin: Linearization, zero: Array, values: Array, z: Array) -> Arra
 def _card(modes: Modes) -> list[str]:
     values, is_zero = np.asarray(modes.eigenvalues), np.asarray(modes.zero)
     names = modes.coordinates
-    largest = [names[k] for k in np.abs(np.asarray(modes.shapes)).argmax(axis=0)]
+    largest = [names[k] for k in np.asarray(modes.largest)]
     names_shortened = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     lines = [f"Modes: {len(values)} eigenvalues of coordinates {names_shortened}"]
     if not is_zero.all():

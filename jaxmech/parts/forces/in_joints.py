@@ -232,7 +232,7 @@ def friction(
     name: str,
     joint: Joint,
     *,
-    coulomb: Value,
+    coulomb: Value = 0.0,
     viscous: Value = 0.0,
     static: Value | None = None,
     stribeck: Value = 0.01,
@@ -246,8 +246,8 @@ def friction(
     Args:
         name: name of the friction.
         joint: the joint in which it acts.
-        coulomb: sliding friction, a torque [N m] or force [N].
-        viscous: viscous coefficient [N m s/rad or N s/m].
+        coulomb: sliding friction, a torque [N m] or force [N]; by default none.
+        viscous: viscous coefficient [N m s/rad or N s/m]; by default none.
         static: friction at the beginning of sliding, a torque [N m] or force [N]; by default
             `coulomb`.
         stribeck: rate of the transition from static to sliding friction [rad/s or m/s].

@@ -31,6 +31,11 @@ class OverPlane(AbstractGap):
     at_b: Vector
     radius: Value
 
+    @property
+    def marks(self) -> tuple[tuple[int, Vector], ...]:
+        """The foot of b."""
+        return ((1, self.at_b),)
+
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The gap u . d - radius."""
         d = separation(frames, self.at_a, self.at_b, read)
@@ -45,8 +50,10 @@ class OverPlane(AbstractGap):
         return (tangent @ d + read.number(self.radius) * (b.attitude - a.attitude))[None]
 
     def shapes(self, drawing: Drawing) -> Shapes:
-        """In the plane the line, if a is the ground."""
-        return drawing.ground_line(self.at_a, self.normal)
+        """The foot, and in the plane the line, if a is the ground."""
+        foot = {drawing.name: drawing.bead(drawing.on(1, self.at_b))}
+        own = drawing.bodies[1].rotates and not drawing.has_visual(1)
+        return {**(foot if own else {}), **drawing.ground_line(self.at_a, self.normal)}
 
 
 @dataclass(frozen=True)

@@ -168,6 +168,11 @@ class Joint(Drawable):
         """The residuals of the equations on velocities, (k,)."""
         return jnp.concatenate([e.residual(motions, read) for e in self.velocities])
 
+    @property
+    def has_point(self) -> bool:
+        """Whether the joint is at a point of its second body."""
+        return any(hasattr(e, "at_b") for e in (*self.positions, *self.velocities))
+
     def point_on_b(self, frame: Frame, read: Reader) -> AnyArray:
         """The joint on its second body, by default the reference point, along the ground's axes."""
         for equation in (*self.positions, *self.velocities):

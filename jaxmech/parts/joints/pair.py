@@ -99,7 +99,7 @@ class PairJoint(Joint):
 
 
 @cache
-def _checks(joint: type[PairJoint]) -> tuple[tuple[str, Check], ...]:
+def _checks(joint: Any) -> tuple[tuple[str, Check], ...]:
     """The fields of a joint with a check."""
     hints = get_type_hints(joint, include_extras=True)
     return tuple((name, x) for name in hints for x in getattr(hints[name], "__metadata__", ()))

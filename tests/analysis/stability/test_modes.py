@@ -259,3 +259,17 @@ def test_round_off_of_single_precision_is_not_growth(dtype: Any) -> None:
     assert frequencies.dtype == dtype
     exact = np.sqrt([150.0, 150.0, 300.0]) / (2 * np.pi)
     np.testing.assert_allclose(frequencies, exact, rtol=100 * np.finfo(dtype).eps)
+
+
+def test_metres_and_radians_are_compared_by_their_energy() -> None:
+    """A heavy cart that moves by millimetres and a light needle that turns by radians."""
+
+    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
+        kinetic = 500.0 * v[0] ** 2 + 5e-7 * v[1] ** 2
+        return kinetic - 500.0 * q[0] ** 2 - 2e-6 * q[1] ** 2 - 1e-3 * q[0] * q[1]
+
+    system = jm.System(lagrangian, coordinates={"cart": "m", "needle": "rad"})
+    found = modes(linearize(system, jnp.zeros(2), jnp.zeros(2)))
+    slow = found.shapes[:, 0]
+    assert abs(slow[1]) > abs(slow[0])
+    assert [found.coordinates[k] for k in found.largest[::2]] == ["cart", "needle"]
