@@ -54,7 +54,8 @@ def loops(
     left_out: LeftOut,
 ) -> list[Joint]:
     """The equalities between bodies: `connect` is a ball, `weld` a weld."""
-    kinds, joints = mujoco().mjtEq, []
+    kinds = mujoco().mjtEq
+    joints: list[Joint] = []
     for k in _active(model, names, left_out):
         if not is_any(model.eq_type[k], kinds.mjEQ_CONNECT, kinds.mjEQ_WELD):
             continue

@@ -7,7 +7,7 @@ made, in the order in which they are declared.
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from functools import cache
-from typing import Annotated, Any, ClassVar, get_type_hints
+from typing import Annotated, Any, ClassVar, cast, get_type_hints
 
 from jaxmech.parts.body import AbstractBody
 from jaxmech.parts.joints.base import Joint
@@ -81,14 +81,14 @@ class PairJoint(Joint):
     def __post_init__(self, a: AbstractBody, b: AbstractBody) -> None:
         part = self.part
         bodies, size = partners(part, (a, b), sizes=self.dimensions, turning=self.turning)
-        values = {"bodies": bodies}
+        values: dict[str, Any] = {"bodies": bodies}
         values["at_a"] = point(part, "at_a", bodies[0], self.at_a, size)
         values["at_b"] = point(part, "at_b", bodies[1], self.at_b, size)
-        for name, check in _checks(type(self)):
+        for name, check in _checks(cast(Any, type(self))):
             value = getattr(self, name)
-            other = self.__dataclass_fields__[name].metadata.get("same as")
-            use_other = value is None and other is not None
-            values[name] = values[other] if use_other else check(part, name, value, size)
+            other = self.__dataclass_fields__[name].metadata.get("same as", "")
+            is_same = value is None and other
+            values[name] = values[other] if is_same else check(part, name, value, size)
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
