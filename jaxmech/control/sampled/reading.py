@@ -33,7 +33,7 @@ class Reading:
         given = list(args)
         if self.vectors > 1:
             given[self.params] = self.controllers.read(args[1], args[self.params])
-        given[: self.vectors] = map(self.controllers.bare, args[: self.vectors])
+        given[: self.vectors] = (self.controllers.bare(x) for x in args[: self.vectors])
         return self.fn(*given)
 
     @property

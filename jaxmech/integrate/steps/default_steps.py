@@ -119,8 +119,10 @@ def with_number(
         return _with_number(scheme, q0, v0, ts, params, times, event_set)
     except UnknownValuesError:
         warn_caller(UNKNOWN_STEPS, StepWarning)
-        steps = replace(scheme, steps=replace(scheme.steps, per_save=1))
-        return _with_number(steps, q0, v0, ts, params, times, event_set)
+        steps = scheme.steps
+        assert isinstance(steps, FixedSteps)
+        once = replace(scheme, steps=replace(steps, per_save=1))
+        return _with_number(once, q0, v0, ts, params, times, event_set)
 
 
 def _with_number(
