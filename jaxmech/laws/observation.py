@@ -48,11 +48,14 @@ def observed_at(
 ) -> Observation:
     """Observe accelerations, multipliers and reactions at one state, without checks."""
     q, v, t, params = system.arguments(q, v, t, params)
-    A = system.dynamics.at(q, v, t, params).A
+    eom = system.dynamics.at(q, v, t, params)
     motion = motion_at(system, formulation, q, v, t, params)
-    # The force of friction that slides is that of its constraint, which is switched off.
-    along = getattr(system.nonideal, "along", None)
-    forces = along(motion.multipliers, params) if along else motion.multipliers
+    # The force of friction that slides is that of its constraint, which is switched off, and what
+    # sticks has limits.
+    within = getattr(system.nonideal, "forces", None)
+    forces = motion.multipliers
+    if within:
+        forces = within(system, eom, forces, (q, v, t, params))
     names = [constraint.name for constraint in system.constraints]
     ends = list(accumulate(system.dynamics.sizes(q, v, t, params)))
     rows = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
@@ -68,7 +71,7 @@ def observed_at(
         qdd=motion.qdd,
         multipliers=multipliers,
         reactions=ByName(
-            {name: A[k].T @ motion.multipliers[k] for name, k in zip(names, rows, strict=True)}
+            {name: eom.A[k].T @ forces[k] for name, k in zip(names, rows, strict=True)}
         ),
         constraint_force=motion.constraint_force,
         nonideal_force=motion.nonideal_force,

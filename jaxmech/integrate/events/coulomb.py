@@ -1,25 +1,50 @@
-"""Coulomb's law among gaps and slips, as a linear complementarity problem.
+"""The law of contact among gaps and slips: the generalized inverse with bounds.
 
-With the velocities or accelerations a = W lambda + r of gaps (n) and slips (t), normal forces
-N = G lambda_n + d and limits mu N, it is
+With the accelerations a = W x + r of gaps (n) and slips (t), or their velocities in an impact, and
+limits s = mu N + d with the pushes N = x_n, the multipliers x satisfy
 
-    lambda_t = sigma - mu N,    a_t = xi - eta
-    0 <= lambda_n  |  a_n >= 0,    0 <= sigma  |  xi >= 0,    0 <= eta  |  2 mu N - sigma >= 0
+    0 <= x_n  |  a_n >= 0,    |x_t| <= s,    x_t = -s sign(a_t) where a_t is not zero.
+
+W has any rank: W x, and so the motion, is unique where limits are given, though x is not. So a
+friction slips if and only if its acceleration is not zero; that its own multiplier is at a limit
+says nothing where another row can carry the rest. As a linear complementarity problem it is
+
+    x_t = sigma - s,    a_t = xi - eta,
+    0 <= x_n  |  a_n >= 0,    0 <= sigma  |  xi >= 0,    0 <= eta  |  2 s - sigma >= 0
 
 (Stewart and Trinkle, Int. J. Numer. Methods Eng. 39, 1996, 2673-2691; Pfeiffer and Glocker,
 Multibody Dynamics with Unilateral Contacts, 1996, chapter 5).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.linalg import LDL, QR, complementarity, diagonal, matvec
+from jaxmech.linalg import LDL, QR, complementarity, diagonal, matvec, metric
 
-_KEPT = 1e-9  # relative compliance of a slip below which others keep it as it is
-_FULL = 1e-12  # relative distance from a limit that counts as none
+_FREE = 1e-12  # relative compliance of a row below which equality constraints keep it as it is
+_SEARCHES = 20  # of the margin, which needs two or three
+
+
+def compliance(
+    M: Float[Array, "k k"], A: Float[Array, "m k"], slope: Float[Array, "R k"]
+) -> tuple[Float[Array, "R R"], Float[Array, "R k"]]:
+    """The rates by unit impulses along each row, and the velocities (R, k) that they cause.
+
+    M is the mass matrix, and A has the equality constraints, within which bodies move.
+    """
+    pair = metric(M, A, LDL())
+    free = pair.mass.lower(slope.T).T
+    within = free
+    if len(A):
+        C = pair.mass.lower(A.T).T
+        within = jnp.stack([y - pair.rows.min_norm_solve(matvec(C, y))[0] for y in free])
+    W = (within[:, None] * within[None]).sum(-1)
+    is_held = diagonal(W) <= _FREE * (free * free).sum(1)
+    W = jnp.where(is_held[:, None] | is_held[None], 0.0, W)
+    return W, jnp.stack([pair.mass.upper(y) for y in within])
 
 
 class Coulomb(NamedTuple):
@@ -29,32 +54,48 @@ class Coulomb(NamedTuple):
     slope: Float[Array, "F C"]  # the limits, or the forces of others against w > 0, per push
     offset: Float[Array, " F"]  # the same without pushes
 
+    def force(self, pushes: Float[Array, " C"]) -> Float[Array, " F"]:
+        """The limits, or the forces of others against w > 0."""
+        return matvec(self.slope, pushes) + self.offset
+
 
 class ContactForces(NamedTuple):
     """A solution for C gaps and F slips."""
 
     forces: Float[Array, " R"]  # all of them
     pushes: Bool[Array, " C"]
-    sticks: Bool[Array, " F"]
-    direction: Float[Array, " F"]  # of those that slide, 1 or -1
     solved: Bool[Array, ""]
 
 
+def small(x: Array) -> float:
+    """The share of its terms below which a sum counts as zero."""
+    return float(jnp.finfo(x.dtype).eps) ** 0.75
+
+
 def coulomb_forces(
-    W: Float[Array, "R R"], r: Float[Array, " R"], members: Bool[Array, " C"], law: Coulomb
-) -> ContactForces:
-    """Forces of the gaps among `members` and of the frictions."""
-    count = len(members)
-    Wn, Wt, box = W[:, :count], W[:, count:], law.box
+    W: Float[Array, "R R"], r: Float[Array, " R"], members: Bool[Array, " C"], law: Coulomb,
+    associated: bool = False,
+) -> ContactForces:  # fmt: skip
+    """Forces of the gaps among `members` and of the frictions.
+
+    The `associated` ones minimize 1/2 x^T W x + r^T x within the bounds: where the load can be
+    held without accelerations they hold it, and elsewhere gaps open as fast as slips demand.
+    """
+    count, box = len(members), law.box
+    Wn, Wt = W[:, :count], W[:, count:]
     # a = Wn pushes + Wt (box sigma - slope pushes - offset) + r
     by_pushes, by_sigma = Wn - Wt @ law.slope, jnp.where(box[None], Wt, 0.0)
     r = r - matvec(Wt, law.offset)
     eye, none = jnp.eye(len(box), dtype=r.dtype), jnp.zeros((count, len(box)), r.dtype)
-    M = jnp.concatenate([
-        jnp.concatenate([by_pushes, by_sigma, jnp.concatenate([none, eye])], axis=1),
-        jnp.concatenate([2 * law.slope, -eye, 0 * eye], axis=1),
-    ])  # fmt: skip
+    top = jnp.concatenate([by_pushes, by_sigma, jnp.concatenate([none, eye])], axis=1)
+    if associated:
+        by_eta = jnp.where(box[None], -2 * law.slope.T, 0.0)
+        work = [top[:count, : -len(box)] - law.slope.T @ top[count:, : -len(box)], by_eta]
+        top = jnp.concatenate([jnp.concatenate(work, axis=1), top[count:]])
+        r = jnp.concatenate([r[:count] - matvec(law.slope.T, r[count:]), r[count:]])
+    M = jnp.concatenate([top, jnp.concatenate([2 * law.slope, -eye, 0 * eye], axis=1)])
     r = jnp.concatenate([r, 2 * law.offset])
+    # In units in which all rows are equally compliant, and those without a part far from closing.
     own = diagonal(W)
     unit = jnp.where(own > 0, 1 / jnp.sqrt(jnp.where(own > 0, own, 1.0)), 1.0)
     unit = jnp.concatenate([unit, 1 / unit[count:]])
@@ -64,67 +105,115 @@ def coulomb_forces(
     r = jnp.where(takes_part, unit * r, 0.0)
     largest = jnp.abs(r).max()
     found = complementarity(M, jnp.where(takes_part, r, jnp.where(largest > 0, largest, 1.0)))
-    z, is_basic = unit * found.z, found.is_basic & takes_part
-    pushes, sigma, _ = jnp.split(z, [count, len(own)])
-    is_push, is_sigma, is_eta = jnp.split(is_basic, [count, len(own)])
-    friction = jnp.where(box, sigma, 0.0) - matvec(law.slope, pushes) - law.offset
-    direction = jnp.where(is_eta, -1.0, 1.0)
-    sticks = box & is_sigma & ~is_eta
-    return ContactForces(
-        jnp.concatenate([pushes, friction]), is_push, sticks,
-        jnp.where(box & ~sticks, direction, 0.0).astype(r.dtype), found.solved,
+    pushes, sigma, _ = jnp.split(unit * found.z, [count, len(own)])
+    pushes = jnp.where(members, pushes, 0.0)
+    friction = jnp.where(box, sigma, 0.0) - law.force(pushes)
+    forces = jnp.concatenate([pushes, friction])
+    return ContactForces(forces, found.is_basic[:count] & members, found.solved)
+
+
+class Contact(NamedTuple):
+    """What C gaps and F frictions do from then on."""
+
+    forces: Float[Array, " R"]
+    pushes: Bool[Array, " C"]
+    sticks: Bool[Array, " F"]
+    direction: Float[Array, " F"]  # of those that slide, 1 or -1
+    solved: Bool[Array, ""]
+
+
+class _Pass(NamedTuple):
+    """The contacts after some of the frictions have started to slide."""
+
+    members: Bool[Array, " C"]
+    box: Bool[Array, " F"]
+    direction: Float[Array, " F"]
+    found: ContactForces
+    goes_on: Bool[Array, ""]
+    number: Int[Array, ""]
+
+
+def contact(
+    W: Float[Array, "R R"], r: Float[Array, " R"], size: Float[Array, " R"],
+    members: Bool[Array, " C"], G: Float[Array, "F C"], limits: Float[Array, "2 F"],
+    offset: Float[Array, " F"], on: Bool[Array, " F"], direction: Float[Array, " F"],
+    leaves: Bool[Array, ""],
+) -> Contact:  # fmt: skip
+    """Which gaps push, and what frictions do, by the accelerations r without forces.
+
+    `size` has the terms of r, `G` the gaps that press at the frictions that are `on`, which slide
+    in a `direction` or stick, and `offset` what presses beside gaps; `limits` are the static and
+    the kinetic ones, per push. If the load `leaves` what all of them can hold, those
+    that it leaves by are found with limits, and pushes, that are smaller by a little.
+    """
+    count, (static, kinetic) = len(members), limits
+    slack = float(jnp.finfo(r.dtype).eps) ** 0.5
+
+    def law_of(state: _Pass, share: Any) -> Coulomb:
+        each = jnp.where(on, jnp.where(state.box, static * share, state.direction * kinetic), 0.0)
+        return Coulomb(state.box, each[:, None] * G, each * offset)
+
+    def a_pass(state: _Pass) -> _Pass:
+        # What slips drops to its kinetic limit, and the others are asked again.
+        less = jnp.where(leaves & (state.number == 0), slack, 0.0)
+        pulled = r + less * jnp.concatenate([size[:count], jnp.zeros_like(size[count:])])
+        found = coulomb_forces(W, pulled, state.members, law_of(state, 1 - less))
+        a = pulled + matvec(W, found.forces)
+        zero = small(r) * (size + matvec(jnp.abs(W), jnp.abs(found.forces)))
+        slips = state.box & (jnp.abs(a) > zero)[count:]
+        opens = (less > 0) & (a > zero)[:count]
+        return _Pass(
+            state.members & ~opens, state.box & ~slips,
+            jnp.where(slips, jnp.sign(a[count:]), state.direction), found,
+            found.solved & (slips.any() | (less > 0)), state.number + 1,
+        )  # fmt: skip
+
+    none = ContactForces(jnp.zeros_like(r), jnp.zeros_like(members), jnp.asarray(True))
+    start = _Pass(
+        members, on & (direction == 0), direction, none, jnp.asarray(True),
+        jnp.zeros((), jnp.int32),
     )  # fmt: skip
+    most = len(on) + 2
+    end = jax.lax.while_loop(lambda x: x.goes_on & (x.number < most), a_pass, start)
+    law = law_of(end, 1.0)
+    pushes, forces = _sharing(W, r, size, end.members, law, end.found)
+    solved = end.found.solved & ~_has_alternative(W, r, size, end.members, law, end.found)
+    return Contact(forces, pushes, end.box, jnp.where(end.box, 0.0, end.direction), solved)
 
 
-def shared_forces(
+def _sharing(
     W: Float[Array, "R R"], r: Float[Array, " R"], size: Float[Array, " R"],
     members: Bool[Array, " C"], law: Coulomb, found: ContactForces,
-) -> ContactForces:  # fmt: skip
-    """The solution in which all that can share the load do so, or the one that was found.
+) -> tuple[Bool[Array, " C"], Float[Array, " R"]]:  # fmt: skip
+    """The gaps that push, and all forces: of minimum norm, if no gap pulls then.
 
-    Redundant rows share it with multipliers of minimum norm.
+    Otherwise those of the solution that was found. Gaps without a push are open, though bodies
+    touch there.
     """
-    count, share = len(members), float(jnp.finfo(r.dtype).eps) ** 0.75
-    small = share * (size + matvec(jnp.abs(W), jnp.abs(found.forces)))
+    count, share = len(members), small(r)
+    zero = share * (size + matvec(jnp.abs(W), jnp.abs(found.forces)))
     rows = jnp.concatenate([members, law.box])
-    rows &= jnp.abs(r + matvec(W, found.forces)) <= small
-    closed, sticks = jnp.split(rows, [count])
+    rows &= jnp.abs(r + matvec(W, found.forces)) <= zero
     slides = jnp.where(law.box[:, None], 0.0, law.slope)
     offset = jnp.where(law.box, 0.0, law.offset)
     by_pushes = W[:, :count] - W[:, count:] @ slides
-    S = jnp.where(
-        rows[:, None] & rows[None], jnp.concatenate([by_pushes, W[:, count:]], axis=1), 0.0
-    )
+    S = jnp.concatenate([by_pushes, W[:, count:]], axis=1)
+    S = jnp.where(rows[:, None] & rows[None], S, 0.0)
     goal = jnp.where(rows, -(r - matvec(W[:, count:], offset)), 0.0)
-    x, _ = QR().factor(S).min_norm_solve(goal)
-    pushes, friction = jnp.split(jnp.where(rows, x, 0.0), [count])
+    x = jnp.where(rows, QR().factor(S).min_norm_solve(goal)[0], 0.0)
+    pushes, friction = jnp.split(x, [count])
     least = share * jnp.abs(pushes).max(initial=0.0)
-    limits = matvec(law.slope, pushes) + law.offset
-    is_valid = (jnp.abs(matvec(S, x) - goal) <= small).all() & (pushes >= -least).all()
-    is_valid &= (~sticks | (jnp.abs(friction) <= (1 - _FULL) * limits)).all()
-    is_valid &= ~(law.box & ~sticks).any()
-    friction = jnp.where(law.box, friction, -limits)
-    shared = ContactForces(
-        jnp.concatenate([pushes, friction]), closed & (pushes > least), sticks,
-        jnp.zeros_like(friction), found.solved,
-    )  # fmt: skip
+    is_valid = (jnp.abs(matvec(S, x) - goal) <= zero).all() & (pushes >= -least).all()
     most = share * found.forces[:count].max(initial=0.0)
-    needed = found._replace(pushes=found.pushes & (found.forces[:count] > most))
-    return jax.tree.map(lambda x, y: jnp.where(is_valid, x, y), shared, needed)
+    needed = found.pushes & (found.forces[:count] > most)
+    closed = jnp.where(is_valid, members & (pushes > least), needed)
+    friction = jnp.where(law.box, friction, -law.force(pushes))
+    forces = jnp.where(is_valid, jnp.concatenate([pushes, friction]), found.forces)
+    acts = jnp.concatenate([closed, jnp.ones_like(law.box)])
+    return closed, jnp.where(acts, forces, 0.0)
 
 
-def are_kept(W: Float[Array, "R R"], acts: Bool[Array, " R"], count: int) -> Bool[Array, " F"]:
-    """Flags of the slips that the rows which act keep as they are."""
-    among = jnp.where(acts[:, None] & acts[None], W, 0.0)
-    factor = LDL().factor(among)
-    columns = jnp.where(acts[:, None], W, 0.0)[:, count:]
-    responses = jnp.stack([factor.min_norm_solve(column)[0] for column in columns.T])
-    rest = diagonal(W)[count:] - (columns.T * responses).sum(1)
-    held: Array = rest <= _KEPT * diagonal(W)[count:]
-    return held
-
-
-def has_alternative(
+def _has_alternative(
     W: Float[Array, "R R"], r: Float[Array, " R"], size: Float[Array, " R"],
     rests: Bool[Array, " C"], law: Coulomb, found: ContactForces,
 ) -> Bool[Array, ""]:  # fmt: skip
@@ -132,10 +221,82 @@ def has_alternative(
 
     This is the paradox of Painlevé with two solutions; without any, `coulomb_forces` says so.
     """
-    count, share = len(rests), float(jnp.finfo(r.dtype).eps) ** 0.75
+    count = len(rests)
     slides = jnp.where(law.box[:, None], 0.0, law.slope)
     own = diagonal(W)[:count] - (W[:count, count:] * slides.T).sum(1)
-    small = share * (size + matvec(jnp.abs(W), jnp.abs(found.forces)))
-    opens = (r + matvec(W, found.forces) > small)[:count]
+    zero = small(r) * (size + matvec(jnp.abs(W), jnp.abs(found.forces)))
+    opens = (r + matvec(W, found.forces) > zero)[:count]
     could_push: Array = rests & ~found.pushes & opens & (own < 0)
     return could_push.any()
+
+
+class Margin(NamedTuple):
+    """How far a load is from what contacts can hold."""
+
+    value: Float[Array, ""]  # by which, in units, all pushes and all limits could be less
+    units: Float[Array, " R"]
+    forces: Float[Array, " R"]  # with which they hold it, if they can
+
+
+def margin(
+    W: Float[Array, "R R"], forces: Float[Array, " R"], members: Bool[Array, " C"], law: Coulomb
+) -> Margin:
+    """How far a load, which `forces` x hold, is from what contacts can hold.
+
+    It is the largest rho with which there are forces y of the same accelerations, W (y - x) = 0,
+
+        y_n >= rho u_n,    |y_t| <= slope y_n + offset - rho u_t
+
+    in the box, with units u. It is zero where the load leaves what all contacts together can hold.
+    The dual of this linear program is a search among mechanisms: the multipliers for some rho that
+    minimize the acceleration accelerate along one of them, w = W (y - x), on which the load works
+    more than the limits allow from rho - w.(y - x) / (u.|w|) on. Each further mechanism lowers rho,
+    until there is no acceleration.
+    """
+    count, box = len(members), law.box
+    fixed = jax.lax.stop_gradient
+    x, W0, law0 = fixed(forces), fixed(W), Coulomb(box, fixed(law.slope), fixed(law.offset))
+    heaviest = jnp.where(members, jnp.abs(x[:count]), 0.0).max(initial=0.0)
+    of_gaps = jnp.where(members, heaviest, 0.0)
+    most = jnp.where(box, law0.force(of_gaps), 0.0)
+    units = jnp.concatenate([of_gaps, jnp.maximum(most, small(x) * most.max(initial=0.0))])
+    units = jnp.where(jnp.concatenate([members, box]), units, 0.0)
+
+    def held(rho: Array) -> Array:
+        """The forces with the least acceleration in the bounds of some rho."""
+        pushes, less = rho * units[:count], jnp.where(box, rho * units[count:], 0.0)
+        offset = law0.force(pushes) - less
+        r = matvec(W0[:, :count], pushes) - matvec(W0, x)
+        found = coulomb_forces(W0, r, members, Coulomb(box, law0.slope, offset), True)
+        return found.forces + jnp.concatenate([pushes, jnp.zeros_like(less)])
+
+    def ratio(w: Array) -> tuple[Array, Array]:
+        """The rates at which slips in the box and openings reduce what a mechanism can hold."""
+        slips = jnp.where(box, jnp.abs(w[count:]), 0.0)
+        along = jnp.where(box, slips, w[count:])
+        opens = jnp.where(members, w[:count] - matvec(law0.slope.T, along), 0.0)
+        return jnp.concatenate([jnp.maximum(opens, 0.0), slips]), along
+
+    def search(state: Any) -> Any:
+        rho, _, w, _, number = state
+        y = held(rho)
+        moved = matvec(W0, y - x)
+        zero = small(x) * matvec(jnp.abs(W0), jnp.abs(y) + jnp.abs(x))
+        goes_on = (jnp.abs(moved) > zero).any()
+        room = units @ ratio(moved)[0]
+        step = jnp.where(room > 0, moved @ (y - x) / jnp.where(room > 0, room, 1.0), 0.0)
+        lowered = rho - jnp.where(goes_on, step, 0.0)
+        w = jnp.where(goes_on, y - x, w)
+        return lowered, y, w, goes_on & (room > 0), number + 1
+
+    start = jnp.ones((), x.dtype), x, jnp.zeros_like(x), jnp.asarray(True), 0
+    rho, y, change, _, _ = jax.lax.while_loop(
+        lambda state: state[3] & (state[4] < _SEARCHES), search, start
+    )
+    # The derivative of the value is that of the Lagrange function of the linear program.
+    w = matvec(W0, change)
+    rates, along = ratio(w)
+    room = units @ rates
+    work = w @ forces + change @ matvec(W, x - y) + along @ law.force(y[:count])
+    work = work / jnp.where(room > 0, room, 1.0)
+    return Margin(rho + work - fixed(work), units, y)

@@ -18,13 +18,12 @@ from jaxmech.integrate.events.gaps import NO_GAPS, GapDecisions, Gaps, in_place
 from jaxmech.integrate.events.impacts import (
     Decided,
     MotionState,
-    after_impacts,
     decided_at,
     gap_states,
+    impulses,
 )
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.multipliers import GapMultipliers
-from jaxmech.integrate.events.rubbing import after_rubbing, rubbed_at
 from jaxmech.integrate.events.transitions import After, after_transition
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.switches import Switched, plain, with_switches
@@ -505,8 +504,7 @@ class EventSet:
             met = self.gaps_are_met(scheme.system, q, state.t, all_on, extents) | (index >= own)
             wrong = jnp.asarray(int(Status.NOT_ON_CONSTRAINT), jnp.int32)
             status = jnp.where((status == Status.OK) & ~met, wrong, status)
-        velocities = after_rubbing if self.gaps.frictions else after_impacts
-        new_v = velocities(self.gaps, scheme, decisions, state, all_on, self.plain(params))
+        new_v = impulses(self.gaps, scheme, decisions, state, all_on, self.plain(params))
         changes = self.chosen(index, self.changes)
         return After(
             q,
@@ -525,12 +523,8 @@ class EventSet:
         gaps, own = self.gaps, len(self.own_events)
         all_on = self.params(params, active | self.of_gaps)
         decide, is_still = decision_program(gaps, scheme), index >= own
-        if gaps.frictions:
-            occurs = jnp.arange(len(gaps.events)) + own == index
-            return decide(state, all_on, self.params(params, active), is_still, occurs)
-        opens = jnp.arange(gaps.count) + own + gaps.count == index
-        closed = active[-gaps.count :]
-        return decide(state, all_on, self.plain(params), closed, is_still, opens)
+        occurs = jnp.arange(len(gaps.events)) + own == index
+        return decide(state, all_on, self.params(params, active), is_still, occurs)
 
 
 NO_EVENTS = EventSet()
@@ -539,4 +533,4 @@ NO_EVENTS = EventSet()
 @kept_by(32)
 def decision_program(gaps: Gaps, scheme: Scheme) -> Callable[..., Decided]:
     """The decisions for the gaps of a run, which are traced once."""
-    return jax.jit(partial(rubbed_at if gaps.frictions else decided_at, gaps, scheme))
+    return jax.jit(partial(decided_at, gaps, scheme))

@@ -1,8 +1,8 @@
 """The frictions of a run: each is a constraint while it sticks, and a force while it slides.
 
 A friction "slips" where the multiplier of its constraint exceeds what it can hold, and "stops"
-where its velocity becomes zero. Its switches are whether it sticks, whether it slides forward or
-backward, and whether it is held: loaded to its static limit, while others keep it from moving.
+where its velocity becomes zero. Its switches are whether it sticks, and whether it slides forward
+or backward.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,12 +12,15 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from jaxmech.integrate.events.coulomb import Coulomb, Margin, compliance, margin
 from jaxmech.integrate.events.event import Event, Transition
 from jaxmech.integrate.switches import Switched, plain
 from jaxmech.laws import Law
-from jaxmech.linalg import diagonal, matvec
+from jaxmech.linalg import LDL, diagonal, matvec
+from jaxmech.state import metric_mass
 from jaxmech.system import (
     DryFriction,
     EquationsOfMotion,
@@ -30,7 +33,7 @@ from jaxmech.utils.checks import naming_missing
 from jaxmech.utils.text import not_one_of
 from jaxmech.utils.tracers import actual
 
-KINDS = ("", " forward", " backward", " held")  # endings of the names of its switches
+KINDS = ("", " forward", " backward")  # endings of the names of its switches
 _ROUNDING = 64.0  # units of round-off of an acceleration that counts as zero
 _MEMBERS = 1000  # of a batch whose limits are checked
 
@@ -154,8 +157,8 @@ def events_of_frictions(frictions: Sequence[Friction]) -> tuple[Event, ...]:
 
 def can_occur(slides: Bool[Array, " S"]) -> Bool[Array, " E"]:
     """Flags of the events of frictions with these switches that can occur."""
-    sticks, forward, backward, held = jnp.split(slides, len(KINDS))
-    return jnp.concatenate([sticks, (forward | backward) & ~held])
+    sticks, forward, backward = jnp.split(slides, len(KINDS))
+    return jnp.concatenate([sticks, forward | backward])
 
 
 class Rubbing(NamedTuple):
@@ -174,20 +177,59 @@ class Rubbing(NamedTuple):
         """The frictions, given all multipliers, and the `last` ones, of gaps and frictions."""
         user, count = plain(params), len(last) - len(frictions)
         slides = params.active[-len(KINDS) * len(frictions) :]
-        _, forward, backward, held = jnp.split(slides, len(KINDS))
+        _, forward, backward = jnp.split(slides, len(KINDS))
         normal = jnp.stack([f.normal_force(multipliers, last[:count]) for f in frictions])
         static, kinetic = (
             jnp.stack([f.limit(argument, user, last.dtype) for f in frictions])
             for argument in ("static", "kinetic")
         )
         directions = forward.astype(last.dtype) - backward.astype(last.dtype)
-        kinetic = jnp.where(held, static, kinetic)
         return Rubbing(normal, static * normal, kinetic * normal, last[count:], directions)
 
     @property
     def forces(self) -> Float[Array, " F"]:
         """The friction forces, along the velocities."""
         return self.multipliers - self.directions * self.kinetic
+
+
+def pressing(frictions: Sequence[Friction], count: int, dtype: Any) -> Float[Array, "F C"]:
+    """Which of so many gaps presses at each friction."""
+    flags = np.zeros((len(frictions), count), dtype)
+    for k, friction in enumerate(frictions):
+        if friction.gap is not None:
+            flags[k, friction.gap] = 1
+    return jnp.asarray(flags)
+
+
+def load_margin(
+    frictions: Sequence[Friction], system: System, eom: EquationsOfMotion,
+    multipliers: Float[Array, " m"], state: tuple[Array, Array, Array, Switched],
+) -> Margin:  # fmt: skip
+    """The margin of the load of gaps and frictions, the last constraints of a system.
+
+    The multipliers are any that the law finds; those in the margin are within their bounds.
+    """
+    q, v, t, params = state
+    own, user = len(frictions), plain(params)
+    count = system.nonideal.count - own
+    first = len(multipliers) - count - own
+    switches = params.active[-count - len(KINDS) * own :]
+    sticks = switches[count : count + own]
+    rubbing = Rubbing.at(frictions, params, multipliers[first:], multipliers)
+    static, kinetic = (
+        jnp.stack([f.limit(argument, user, q.dtype) for f in frictions])
+        for argument in ("static", "kinetic")
+    )
+    each = jnp.where(sticks, static, rubbing.directions * kinetic)
+    slips = system.nonideal.constraints
+    slip_rows = jnp.concatenate([c.jacobian(q, v, t, params.params) for c in slips])
+    slope = jnp.concatenate([eom.A[first : first + count], slip_rows])
+    W, _ = compliance(metric_mass(system, q, v, t, params), eom.A[:first], slope)
+    by_gap = np.array([f.gap is not None for f in frictions])
+    offset = each * jnp.where(by_gap, 0.0, rubbing.normal)
+    law = Coulomb(sticks, each[:, None] * pressing(frictions, count, q.dtype), offset)
+    forces = jnp.concatenate([multipliers[first : first + count], rubbing.forces])
+    return margin(W, forces, switches[:count], law)
 
 
 @dataclass(frozen=True)
@@ -197,8 +239,7 @@ class _Reserve:
     number: int
 
     def __call__(self, q: Array, v: Array, t: Array, params: Any, reactions: Any) -> Array:
-        rubbing = reactions.rubbing
-        return rubbing.static[self.number] - jnp.abs(rubbing.multipliers[self.number])
+        return reactions.reserves[self.number]
 
 
 @dataclass(frozen=True)
@@ -209,8 +250,7 @@ class _Slip:
     friction: Friction
 
     def __call__(self, q: Array, v: Array, t: Array, params: Any, reactions: Any) -> Array:
-        w = reactions.slips[self.number]
-        return reactions.rubbing.directions[self.number] * w
+        return reactions.slips[self.number]
 
 
 @dataclass(frozen=True)
@@ -257,11 +297,20 @@ class SlidingForce:
         noise = jnp.where(small & sticks, law.qdd, 0.0)
         return replace(law, qdd=law.qdd - jax.lax.stop_gradient(noise))
 
-    def along(self, multipliers: Array, params: Switched) -> Array:
-        """The multipliers with the friction forces of those that slide."""
-        rubbing = Rubbing.at(self.frictions, params, multipliers[-self.count :], multipliers)
-        first = len(multipliers) - len(self.frictions)
-        return jnp.concatenate([multipliers[:first], rubbing.forces])
+    def forces(
+        self, system: System, eom: EquationsOfMotion, multipliers: Array, state: Any
+    ) -> Array:
+        """The multipliers within their bounds, with the forces of frictions that slide."""
+        params, first = state[-1], len(multipliers) - self.count
+        found = load_margin(self.frictions, system, eom, multipliers, state).forces
+        sticks = params.active[-len(KINDS) * len(self.frictions) :][: len(self.frictions)]
+        # What equations bear of a load that contacts share in another way.
+        rest = matvec(eom.A[first:].T, multipliers[first:] - found)
+        own = LDL().factor(eom.A[:first].T).min_norm_solve(rest)[0] if first else multipliers[:0]
+        shared = jnp.concatenate([multipliers[:first] + own, found])
+        rubbing = Rubbing.at(self.frictions, params, multipliers[first:], multipliers)
+        alone = jnp.concatenate([multipliers[: -len(self.frictions)], rubbing.forces])
+        return jnp.where(sticks.any(), shared, alone)
 
 
 def with_sliding(

@@ -1,14 +1,17 @@
-"""Impacts of gaps that close, and which gaps stay closed.
+"""Events of contacts: impacts of gaps that close, and what gaps and frictions do from then on.
 
 Impulses P >= 0 along the gaps that close change the velocities, within the equality constraints, by
 Newton's law: in each gap dg/dt+ >= -e dg/dt-, with equality where P > 0. Of gaps that touch, those
 that close fastest collide first, together with those that are pressed together already; the others
-follow, so that a row of balls passes a blow on. Then the accelerations decide which gaps stay
-closed. Both are linear complementarity problems (`jaxmech.linalg.complementarity`).
+follow, so that a row of balls passes a blow on. Frictions obey Coulomb's law for the impulse and
+the velocity after it. Where such impulses would add energy, which they can if both directions are
+coupled (Kane and Levinson), slips are reversed like gaps (Moreau's law with one restitution), or
+nothing rebounds: both of these cannot add energy. Then the accelerations decide which gaps stay
+closed, and which frictions stick. Both are the law of `coulomb`; without friction it has no rows
+of slips.
 """
 
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,11 +19,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.integrate.events.friction import SlidingForce
+from jaxmech.integrate.events.coulomb import (
+    Coulomb,
+    compliance,
+    contact,
+    coulomb_forces,
+    small,
+)
+from jaxmech.integrate.events.friction import Rubbing, SlidingForce, pressing
 from jaxmech.integrate.events.gaps import GapDecisions, Gaps
 from jaxmech.integrate.events.rounding import rounded
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.linalg import LDL, complementarity, diagonal, matvec, metric
+from jaxmech.integrate.switches import Switched, plain
+from jaxmech.linalg import LDL, QR, matvec, metric
 from jaxmech.state import metric_mass
 from jaxmech.status import Status
 from jaxmech.system import MOST, Holonomic, Nonholonomic, Params, System
@@ -28,7 +39,6 @@ from jaxmech.utils.jit_cache import kept_by
 
 AS_FAST = 0.999  # relative speed of gaps that close equally fast
 ROUNDING = 64.0  # units of round-off of an acceleration that counts as zero
-_FREE = 1e-12  # relative compliance of a gap below which equality constraints keep it as it is
 
 
 class GapStates(NamedTuple):
@@ -43,6 +53,14 @@ class GapStates(NamedTuple):
     rest: Float[Array, " C"]  # speed below which there is no rebound
 
 
+class Slips(NamedTuple):
+    """F slip velocities at a state."""
+
+    slope: Float[Array, "F k"]  # derivative with respect to velocities
+    rate: Float[Array, " F"]
+    still: Float[Array, " F"]  # size of a rate that counts as zero
+
+
 class MotionState(NamedTuple):
     """A state of a run, and what its round-off depends on."""
 
@@ -54,32 +72,13 @@ class MotionState(NamedTuple):
     accuracy: Float[Array, ""]  # of the time
 
 
-class Collision(NamedTuple):
-    """Which of C gaps collide."""
+class Decided(NamedTuple):
+    """What becomes of gaps and frictions at a state."""
 
-    touches: Bool[Array, " C"]
-    rate: Float[Array, " C"]  # zero in gaps that stay closed
-    first: Bool[Array, " C"]  # those that close fastest
-    rebounds: Bool[Array, " C"]  # those of them that open again
-    members: Bool[Array, " C"]  # those that can have an impulse
-    e: Float[Array, " C"]  # the restitution of those that rebound
-
-    @staticmethod
-    def of(
-        gap: GapStates, e: Float[Array, " C"], closed: Bool[Array, " C"], is_still: Bool[Array, ""]
-    ) -> "Collision":
-        """The collision of gaps with these restitutions; as for `decided_at`."""
-        touches = closed | (gap.value <= gap.zero)
-        is_calm = jnp.abs(gap.rate) <= jnp.where(closed, gap.calm, gap.still)
-        is_calm |= closed & is_still
-        rate = jnp.where(closed & is_calm, 0.0, gap.rate)
-        closing = touches & (rate < -gap.still)
-        speeds = jnp.where(closing, -rate / jnp.where(gap.still > 0, gap.still, 1.0), 0.0)
-        first = closing & (speeds >= AS_FAST * speeds.max(initial=0.0))
-        rebounds = first & (-e * rate > gap.rest)
-        members = first | (touches & is_calm & (closed | ~rebounds.any()))
-        used = jnp.where(rebounds, e, 0.0)
-        return Collision(touches, rate, first, rebounds, members & first.any(), used)
+    decisions: GapDecisions
+    status: Int[Array, ""]
+    speeds: Float[Array, " n"]  # the largest speeds so far, or those gained within a step
+    multipliers: Float[Array, " C"]  # of the gaps from then on
 
 
 @kept_by(32)
@@ -94,17 +93,21 @@ def without_gaps(system: System, count: int) -> System:
     return equations.with_singular_mass(system.singular_mass)
 
 
-def gaps_of(gaps: Gaps, system: System) -> list[Holonomic]:
-    """The constraints of gaps in a system."""
-    last = system.constraints[len(system.constraints) - gaps.equations :][: gaps.count]
-    return [c for c in last if isinstance(c, Holonomic)]
+def rows_of(gaps: Gaps, system: System) -> tuple[list[Holonomic], list[Nonholonomic]]:
+    """The constraints of gaps and of frictions in a system."""
+    last = system.constraints[len(system.constraints) - gaps.equations :]
+    of_gaps = [c for c in last[: gaps.count] if isinstance(c, Holonomic)]
+    return of_gaps, [c for c in last[gaps.count :] if isinstance(c, Nonholonomic)]
 
 
 def gap_states(gaps: Gaps, system: System, state: MotionState, params: Params) -> GapStates:
     """The gaps of a system at a state; `params` have all of them switched on."""
     q, v, t = state.q, state.v, state.t
+    if not gaps.count:
+        none = jnp.zeros(0, q.dtype)
+        return GapStates(none, jnp.zeros((0, v.size), q.dtype), *[none] * 5)
     rows = []
-    for constraint in gaps_of(gaps, system):
+    for constraint in rows_of(gaps, system)[0]:
 
         def value(q: Array, t: Array, constraint: Holonomic = constraint) -> Array:
             return constraint.value(q, t, params)[0]
@@ -117,31 +120,23 @@ def gap_states(gaps: Gaps, system: System, state: MotionState, params: Params) -
     return GapStates(value_, slope, rate, zero, still, jnp.maximum(still, rest / 2), rest)
 
 
-def compliance(
-    system: System, slope: Float[Array, "C k"], state: MotionState, params: Params
-) -> tuple[Float[Array, "C C"], Float[Array, "C k"]]:
-    """The rates by unit impulses along each gap, and the velocities (C, k) that they cause."""
+def _slips(gaps: Gaps, system: System, state: MotionState, params: Params) -> Slips:
     q, v, t = state.q, state.v, state.t
-    A = system.dynamics.rows(q, v, t, params)
-    pair = metric(metric_mass(system, q, v, t, params), A, LDL())
-    free = pair.mass.lower(slope.T).T
-    within = free
-    if len(A):
-        C = pair.mass.lower(A.T).T
-        within = jnp.stack([y - pair.rows.min_norm_solve(matvec(C, y))[0] for y in free])
-    W = (within[:, None] * within[None]).sum(-1)
-    is_held = diagonal(W) <= _FREE * (free * free).sum(1)
-    W = jnp.where(is_held[:, None] | is_held[None], 0.0, W)
-    return W, jnp.stack([pair.mass.upper(y) for y in within])
+    if not gaps.frictions:
+        none = jnp.zeros(0, q.dtype)
+        return Slips(jnp.zeros((0, v.size), q.dtype), none, none)
+    speeds = system.dynamics.speeds(q, v, t, params)
+    rows = []
+    for c in rows_of(gaps, system)[1]:
 
+        def slip(speeds: Array, c: Nonholonomic = c) -> Array:
+            return jnp.reshape(c.fn(q, speeds, t, params), ())
 
-class Decided(NamedTuple):
-    """What becomes of gaps at a state."""
-
-    decisions: GapDecisions
-    status: Int[Array, ""]
-    speeds: Float[Array, " n"]  # the largest speeds so far, or those gained within a step
-    multipliers: Float[Array, " C"]  # of the gaps from then on
+        slope = jnp.abs(jax.grad(slip)(speeds))
+        size = (slope * jnp.maximum(state.speeds, jnp.abs(speeds))).sum()
+        size += jnp.abs(slip(jnp.zeros_like(speeds)))
+        rows.append((c.jacobian(q, v, t, params)[0], slip(speeds), small(q) * size))
+    return Slips(*(jnp.stack(x) for x in zip(*rows, strict=True)))
 
 
 class _Slots(NamedTuple):
@@ -181,140 +176,240 @@ class _Slots(NamedTuple):
 
 
 def decided_at(
-    gaps: Gaps, scheme: Scheme, state: MotionState, params: Params, user_params: Params,
-    closed: Bool[Array, " C"], is_still: Bool[Array, ""], opens: Bool[Array, " C"],
+    gaps: Gaps, scheme: Scheme, state: MotionState, params: Params, before: Switched,
+    is_still: Bool[Array, ""], occurs: Bool[Array, " E"],
 ) -> Decided:  # fmt: skip
-    """Decide what becomes of gaps at a state.
+    """Decide what becomes of gaps and frictions at a state.
 
-    `params` have all gaps switched on, `user_params` are those of the user's functions. Gaps that
-    were `closed` before have no rate if the motion `is_still` that of before; those that `opens`
-    flags are to open.
+    `params` have all gaps switched on, and `before` what was. Without a change of the motion before
+    the event, the motion `is_still` that of before. `occurs` flags the event of gaps or frictions.
     """
-    state, params, user_params = jax.lax.stop_gradient((state, params, user_params))
-    base = without_gaps(scheme.system, gaps.count)
-    accelerations = jax.jit(partial(accelerations_of, scheme, base))
-    state = with_gained_speeds(state, accelerations(state, params)[1])
-    gap = gap_states(gaps, scheme.system, state, params)
+    state, params, before = jax.lax.stop_gradient((state, params, before))
+    system, frictions, user = scheme.system, gaps.frictions, plain(params)
+    q, count, own = state.q, gaps.count, len(gaps.frictions)
+    base = without_gaps(system, gaps.equations)
+
+    @jax.jit
+    def accelerations(state: MotionState) -> tuple[Array, Array]:
+        q, v, t = state.q, state.v, state.t
+        qdd = replace(scheme, system=base).law(q, v, t, params)[1].qdd
+        return qdd, base.dynamics.speed_rates(q, v, qdd, t, params)
+
+    # Round-off is that of the speeds gained in a step: a body at rest has none to compare with.
+    gained = jnp.abs(state.h * accelerations(state)[1])
+    state = state._replace(speeds=jnp.maximum(state.speeds, gained))
+    _, opens, slips, stops = jnp.split(occurs, [count, 2 * count, 2 * count + own])
+    active = before.active[len(before.active) - len(gaps.switches) :]
+    closed, sticks = active[:count], active[count : count + own]
+
+    gap, slip = (f(gaps, system, state, params) for f in (gap_states, _slips))
     slots = _Slots.of(gaps, closed | ((gap.value <= gap.zero) & (gap.rate <= gap.calm)))
-    gap, e, closed, opens = jax.tree.map(
-        slots.of_slots, (gap, gaps.restitutions(user_params, state.q.dtype), closed, opens)
-    )
+    e = gaps.restitutions(user, q.dtype) if count else gap.rate
+    gap, e, closed = jax.tree.map(slots.of_slots, (gap, e, closed))
     gap = gap._replace(value=jnp.where(slots.used, gap.value, 1.0))
-    W, motions = compliance(base, gap.slope, state, params)
-    collision = Collision.of(gap, e, closed, is_still)
-    goal = jnp.where(collision.first, (1 + collision.e) * collision.rate, 0.0)
-    P, hit, could_hit = _pushed(W, goal, collision.members)
-    rate = collision.rate + matvec(W, P)
-    v = state.v + matvec(motions.T, P)
+    G = slots.of_slots(pressing(frictions, count, q.dtype).T).T
+    A = base.dynamics.rows(q, state.v, state.t, params)
+    mass = metric_mass(base, q, state.v, state.t, params)
+    W, motions = compliance(mass, A, jnp.concatenate([gap.slope, slip.slope]))
 
-    rests = collision.touches & (jnp.abs(rate) <= gap.calm) & ~opens
-    after = state._replace(v=v)
-    qdd, _ = accelerations(after, params)
-    w, size = map(slots.of_slots, _separation(gaps_of(gaps, scheme.system), after, qdd, params))
-    pushes, needed, could_rest = _pushed(W, w, rests)
-    closed_now, multipliers = _shared(W, w, size, rests, pushes, needed)
-    status = jnp.where(could_hit & could_rest, int(Status.OK), int(Status.CONTACT_UNSOLVED))
-    few = slots.members <= slots.size
+    # The limits of frictions, and what presses there beside gaps.
+    limits, offset, direction = jnp.zeros((2, 0), q.dtype), slip.rate, slip.rate
+    by_gap = jnp.asarray(np.array([f.gap is not None for f in frictions], bool))
+    if frictions:
+        _, law = scheme.law(q, state.v, state.t, before)
+        rubbing = Rubbing.at(frictions, before, law.multipliers[-gaps.equations :], law.multipliers)
+        offset, direction = jnp.where(by_gap, 0.0, rubbing.normal), rubbing.directions
+        limits = jnp.stack([
+            jnp.stack([f.limit(argument, user, q.dtype) for f in frictions])
+            for argument in ("static", "kinetic")
+        ])  # fmt: skip
+
+    # Of gaps that touch those that close fastest collide, and those that are pressed together.
+    touches = closed | (gap.value <= gap.zero)
+    is_calm = jnp.abs(gap.rate) <= jnp.where(closed, gap.calm, gap.still)
+    is_calm |= closed & is_still
+    rate = jnp.where(closed & is_calm, 0.0, gap.rate)
+    closing = touches & (rate < -gap.still)
+    fast = jnp.where(closing, -rate / jnp.where(gap.still > 0, gap.still, 1.0), 0.0)
+    first = closing & (fast >= AS_FAST * fast.max(initial=0.0))
+    rebounds = first & (-e * rate > gap.rest)
+    members = first | (touches & is_calm & (closed | ~rebounds.any()))
+    w = jnp.where((sticks & is_still) | stops, 0.0, slip.rate)
+    impact = _Impact(
+        W, jnp.concatenate([rate, w]), first, members & first.any(), jnp.where(rebounds, e, 0.0), G,
+        limits[1], jnp.concatenate([gap.still, slip.still]),
+    )  # fmt: skip
+    hit = impact.decided()
+    rate, w = jnp.split(impact.velocity + matvec(W, hit.impulses), [slots.size])
+    w = jnp.where(hit.rubs[:own] & ~hit.rubs[-1:], 0.0, w)
+
+    # Then the accelerations decide about those that are at rest.
+    after = state._replace(v=state.v + matvec(motions.T, hit.impulses))
+    qdd, _ = accelerations(after)
+    r, size = _accelerations_of_rows(gaps, system, after, qdd, params)
+    r, size = (
+        jnp.concatenate([slots.of_slots(x[:count]), x[count:]]) for x in (r, size)
+    )  # fmt: skip
+    rests = touches & (jnp.abs(rate) <= gap.calm)
+    was_hit = (hit.impulses != 0).any()
+    pressed = matvec(G, rests.astype(G.dtype)) > 0
+    on = (pressed | ~by_gap) & (limits[0] > 0)
+    moving = (jnp.abs(w) > slip.still) & on
+    goes_on = is_still & ~was_hit & (w * direction > 0)
+    direction = jnp.where(goes_on, direction, jnp.sign(w))
+    direction = jnp.where(moving, direction, 0.0)
+    leaves = (opens.any() | slips.any()) & ~was_hit
+    found = contact(W, r, size, rests, G, limits, offset, on, direction, leaves)
+
+    by_pushing = matvec(G, found.pushes.astype(G.dtype)) > 0
+    on = on & (by_pushing | ~by_gap)
+    few = jnp.maximum(slots.members, rests.sum()) <= slots.size
+    is_solved = hit.solved & found.solved
+    status = jnp.where(is_solved, int(Status.OK), int(Status.CONTACT_UNSOLVED))
     status = jnp.where(few, status, int(Status.TOO_MANY_CONTACTS)).astype(jnp.int32)
-    rebounds, none = hit & collision.rebounds, jnp.zeros(0, bool)
-    hit, rebounds, closed_now = map(slots.of_gaps, (hit, rebounds, closed_now))
-    decisions = GapDecisions(hit, rebounds, closed_now, none, none)
-    return Decided(decisions, status, state.speeds, slots.of_gaps(multipliers))
-
-
-def with_gained_speeds(state: MotionState, accelerations: Float[Array, " n"]) -> MotionState:
-    """The state with the speeds gained in a step: one at rest has none to compare with."""
-    gained = jnp.abs(state.h * accelerations)
-    return state._replace(speeds=jnp.maximum(state.speeds, gained))
-
-
-def accelerations_of(
-    scheme: Scheme, base: System, state: MotionState, params: Params
-) -> tuple[Float[Array, " k"], Float[Array, " n"]]:
-    """The accelerations with open gaps, and those of the coordinates."""
-    q, v, t = state.q, state.v, state.t
-    qdd = replace(scheme, system=base).law(q, v, t, params)[1].qdd
-    return qdd, base.dynamics.speed_rates(q, v, qdd, t, params)
-
-
-def _shared(
-    W: Float[Array, "C C"], r: Float[Array, " C"], size: Float[Array, " C"],
-    rests: Bool[Array, " C"], pushes: Float[Array, " C"], needed: Bool[Array, " C"],
-) -> tuple[Bool[Array, " C"], Float[Array, " C"]]:  # fmt: skip
-    """The gaps that share the pushes: all with multipliers of minimum norm, if none of them pulls.
-
-    Otherwise those that are `needed`. Gaps without a push are open, though bodies touch there. Also
-    the multipliers.
-    """
-    share = float(jnp.finfo(r.dtype).eps) ** 0.75
-    small = share * (size + matvec(jnp.abs(W), pushes))
-    stays = rests & (r + matvec(W, pushes) <= small)
-    W = jnp.where(stays[:, None] & stays[None], W, 0.0)
-    r = jnp.where(stays, r, 0.0)
-    multipliers, _ = LDL().factor(W).min_norm_solve(-r)
-    least = share * jnp.abs(multipliers).max()
-    is_valid = (jnp.abs(r + matvec(W, multipliers)) <= small).all()
-    is_valid &= (multipliers >= -least).all()
-    shares = jnp.where(
-        is_valid, stays & (multipliers > least), needed & (pushes > share * pushes.max())
+    of_gaps = (hit.hit, hit.hit & rebounds & hit.rebounds, found.pushes)
+    slides = (found.sticks, found.direction > 0, found.direction < 0)
+    decisions = GapDecisions(
+        *map(slots.of_gaps, of_gaps), hit.rubs, jnp.concatenate([on & kind for kind in slides])
     )
-    return shares, jnp.where(shares, jnp.where(is_valid, multipliers, pushes), 0.0)
+    return Decided(decisions, status, state.speeds, slots.of_gaps(found.forces[: slots.size]))
 
 
-def _separation(
-    gaps: list[Holonomic], state: MotionState, qdd: Float[Array, " k"], params: Params
-) -> tuple[Float[Array, " C"], Float[Array, " C"]]:
-    """The second derivative of each gap if all were open, zero within round-off, and its terms."""
+class _Hit(NamedTuple):
+    """What an impact does."""
+
+    impulses: Float[Array, " R"]
+    hit: Bool[Array, " C"]
+    rubs: Bool[Array, " S"]  # frictions that stick, slide forward and backward; are they reversed
+    solved: Bool[Array, ""]
+    gain: Float[Array, ""]  # of energy
+    rebounds: Bool[Array, ""]  # whether any gap may
+
+
+class _Impact(NamedTuple):
+    """An impact of C gaps with F frictions."""
+
+    W: Float[Array, "R R"]
+    velocity: Float[Array, " R"]
+    first: Bool[Array, " C"]
+    members: Bool[Array, " C"]
+    e: Float[Array, " C"]
+    G: Float[Array, "F C"]
+    kinetic: Float[Array, " F"]
+    still: Float[Array, " R"]
+
+    def decided(self) -> _Hit:
+        """By the first of three laws that does not add energy; the last one cannot.
+
+        Without friction none does.
+        """
+        laws = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
+        if not (len(self.e) and len(self.kinetic)):
+            return self._by_law(jnp.asarray(laws[0], self.e.dtype))
+        hits = jax.lax.map(self._by_law, jnp.asarray(laws, self.e.dtype))
+        size = matvec(jnp.abs(hits.impulses), jnp.abs(self.velocity))
+        share = float(jnp.finfo(size.dtype).eps) ** 0.5
+        fits = hits.solved & (hits.gain <= share * size)
+        index = jnp.where(fits.any(), jnp.argmax(fits), len(laws) - 1)
+        is_chosen = np.arange(len(laws)) == index
+
+        def pick(x: Array) -> Array:
+            return jnp.where(is_chosen.reshape(-1, *[1] * (x.ndim - 1)), x, 0).sum(0, dtype=x.dtype)
+
+        hit: _Hit = jax.tree.map(pick, hits)
+        return hit
+
+    def _by_law(self, law: Float[Array, " 2"]) -> _Hit:
+        G, dtype = self.G, self.e.dtype
+        rate, w = jnp.split(self.velocity, [len(self.e)])
+        e = law[0] * self.e
+        goal = jnp.where(self.first, 1 + e, 1.0) * rate
+        # A force without gaps has no impulse.
+        touches = matvec(G, self.members.astype(dtype)) > 0
+        limits = jnp.where(touches, self.kinetic, 0.0)[:, None] * G
+        r = jnp.concatenate([goal, (1 + law[1] * matvec(G, e)) * w])
+        found = coulomb_forces(self.W, r, self.members, Coulomb(touches, limits, jnp.zeros_like(w)))
+        P = jnp.where(self.first.any(), found.forces, 0.0)
+        after = r + matvec(self.W, P)
+        zero = small(r) * (jnp.abs(r) + matvec(jnp.abs(self.W), jnp.abs(P))) + self.still
+        slips = (jnp.abs(after) > zero)[len(e) :]
+        rubs = matvec(G, (found.pushes & self.members).astype(dtype)) > 0
+        forward = after[len(e) :] > 0
+        kinds = (~slips, slips & forward, slips & ~forward)
+        reverses = jnp.broadcast_to(law[1:] > 0, (min(len(w), 1),))
+        return _Hit(
+            P, found.pushes, jnp.concatenate([*(rubs & kind for kind in kinds), reverses]),
+            found.solved, P @ (self.velocity + matvec(self.W, P) / 2), law[0] > 0,
+        )  # fmt: skip
+
+
+def _accelerations_of_rows(
+    gaps: Gaps, system: System, state: MotionState, qdd: Float[Array, " k"], params: Params
+) -> tuple[Float[Array, " R"], Float[Array, " R"]]:
+    """The accelerations of gaps and slips without any force, zero within round-off, and terms."""
     q, v, t = state.q, state.v, state.t
-    rows = [c.rows(q, v, t, params) for c in gaps]
+    rows = [c.rows(q, v, t, params) for group in rows_of(gaps, system) for c in group]
     A, b = (jnp.concatenate(x) for x in zip(*rows, strict=True))
     w, size = matvec(A, qdd) - b, matvec(jnp.abs(A), jnp.abs(qdd)) + jnp.abs(b)
     eps = ROUNDING * float(jnp.finfo(q.dtype).eps)
     return jnp.where(jnp.abs(w) <= eps * size, 0.0, w), size
 
 
-def _pushed(
-    W: Float[Array, "C C"], r: Float[Array, " C"], members: Bool[Array, " C"]
-) -> tuple[Float[Array, " C"], Bool[Array, " C"], Bool[Array, ""]]:
-    """The pushes of `members` by which r + W P is not negative, and which of them may push.
-
-    Also whether there is a solution.
-    """
-    both = members[:, None] & members[None]
-    # In units in which all gaps are equally compliant, and the others are far from closing.
-    own = jnp.where(members, diagonal(W), 1.0)
-    unit = jnp.where(own > 0, 1 / jnp.sqrt(jnp.where(own > 0, own, 1.0)), 1.0)
-    eye = jnp.eye(len(r), dtype=bool)
-    W = jnp.where(both, unit[:, None] * W * unit[None], (eye & ~both).astype(W.dtype))
-    r = jnp.where(members, unit * r, 0.0)
-    largest = jnp.abs(r).max()
-    found = complementarity(W, jnp.where(members, r, jnp.where(largest > 0, largest, 1.0)))
-    return unit * found.z, found.is_basic & members, found.solved
-
-
-def after_impacts(
+def impulses(
     gaps: Gaps, scheme: Scheme, decisions: GapDecisions, state: MotionState, params: Params,
     user_params: Params,
 ) -> Float[Array, " k"]:  # fmt: skip
-    """The velocities after an event, by the impulses of gaps and equality constraints."""
-    q, v, t = state.q, state.v, state.t
-    base = without_gaps(scheme.system, gaps.count)
-    all_gaps = gaps_of(gaps, scheme.system)
+    """The velocities after an event, by the impulses of gaps, frictions and constraints."""
+    q, v, t, own = state.q, state.v, state.t, len(gaps.frictions)
+    base = without_gaps(scheme.system, gaps.equations)
+    of_gaps, slips = rows_of(gaps, scheme.system)
+    rub_sticks, rub_forward, rub_backward, reverses = jnp.split(
+        decisions.rubs, [own, 2 * own, 3 * own]
+    )
     slots = _Slots.of(gaps, decisions.hit | decisions.closed)
-    acts = slots.of_slots(decisions.hit | decisions.closed)
-    slope = jnp.concatenate([c.velocity_jacobian(q, t, params) for c in all_gaps])
-    slope = jnp.where(acts[:, None], slots.of_slots(slope), 0.0)
-    e = jnp.where(decisions.rebounds, gaps.restitutions(user_params, q.dtype), 0.0)
+    G = slots.of_slots(pressing(gaps.frictions, gaps.count, q.dtype).T).T
+    pushes = slots.of_slots(decisions.hit | decisions.closed)
+    acts = jnp.concatenate([pushes, rub_sticks | decisions.slides[:own]])
+
+    def of_rows(gap: list[Array], slip: list[Array]) -> Array:
+        parts = [slots.of_slots(jnp.concatenate(gap))] if gap else []
+        return jnp.concatenate([*parts, *slip])
 
     def rates(v: Array) -> Array:
-        return slots.of_slots(jnp.concatenate([c.speed(q, v, t, params) for c in all_gaps]))
+        return of_rows(
+            [c.speed(q, v, t, params) for c in of_gaps], [c.value(q, v, t, params) for c in slips]
+        )
 
-    goal = -slots.of_slots(e) * rates(v)
+    slip_slope = [c.jacobian(q, v, t, params) for c in slips]
+    slope = of_rows([c.velocity_jacobian(q, t, params) for c in of_gaps], slip_slope)
+    e = jnp.zeros(0, q.dtype)
+    if gaps.count:
+        e = jnp.where(decisions.rebounds, gaps.restitutions(user_params, q.dtype), 0.0)
+        e = slots.of_slots(e)
+    if own:
+        e = jnp.concatenate([e, jnp.where(reverses & rub_sticks, matvec(G, e), 0.0)])
+    goal = -e * rates(v)
     A = base.dynamics.velocity_jacobian(q, v, t, params)
-    mass = metric(metric_mass(base, q, v, t, params), jnp.concatenate([A, slope]), LDL())
-    curved = any(isinstance(c, Nonholonomic) for c in base.constraints)
-    for _ in range(2 if curved else 1):
+    rows = jnp.concatenate([A, jnp.where(acts[:, None], slope, 0.0)])
+    mass = metric(metric_mass(base, q, v, t, params), rows, LDL())
+
+    def corrected(v: Array) -> tuple[Array, Array]:
         wrong: Any = jnp.where(acts, rates(v) - goal, 0.0)
         wrong = jnp.concatenate([base.dynamics.velocity_level(q, v, t, params), wrong])
-        v = v - mass.min_norm_solve(wrong)[0]
+        change, forces = mass.min_norm_solve(wrong)
+        return v - change, -forces[len(A) : len(A) + slots.size]
+
+    if own and gaps.count:
+        # The impulses of slips, against them, are those of gaps times their limits.
+        limits = jnp.stack([f.limit("kinetic", user_params, q.dtype) for f in gaps.frictions])
+        pull = (rub_forward.astype(q.dtype) - rub_backward.astype(q.dtype)) * limits
+        free = jnp.stack([mass.mass.upper(mass.mass.lower(row[0])) for row in slip_slope])
+        _, pushes = corrected(v)
+        by_slips = jnp.stack([corrected(v + row)[1] - pushes for row in free], axis=1)
+        matrix = jnp.eye(own, dtype=q.dtype) + pull[:, None] * (G @ by_slips)
+        slipped = QR().factor(matrix).min_norm_solve(-pull * matvec(G, pushes))[0]
+        v = v + matvec(free.T, slipped)
+    curved = own or any(isinstance(c, Nonholonomic) for c in base.constraints)
+    for _ in range(2 if curved else 1):
+        v, _ = corrected(v)
     return v

@@ -1,4 +1,4 @@
-"""The multipliers of gaps, which tell when they open, and what frictions need to know."""
+"""What the functions of the events of gaps and frictions read: multipliers, reserves and slips."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.integrate.events.friction import Rubbing
+from jaxmech.integrate.events.friction import Rubbing, load_margin
 from jaxmech.integrate.events.gaps import Gaps
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.switches import plain, with_shared_rows
@@ -17,11 +17,11 @@ from jaxmech.system import Params
 
 
 class GapMultipliers(NamedTuple):
-    """What the functions of the events of gaps and frictions read."""
+    """The functions of the events of gaps and frictions, but for the gaps themselves."""
 
     multipliers: dict[str, Array]
-    rubbing: Rubbing | None = None  # of frictions
-    slips: Array | None = None  # their velocities
+    reserves: Array | None = None  # what frictions that stick could still hold
+    slips: Array | None = None  # speeds of those that slide
 
     @staticmethod
     def by_name(gaps: Gaps, pushes: Array) -> "GapMultipliers":
@@ -42,14 +42,26 @@ class GapMultipliers(NamedTuple):
                 is_closed, lambda: _of_closed(gaps, scheme, q, v, t, params), lambda: zeros
             )
             return GapMultipliers.by_name(gaps, pushes)
-        closed = params.active[-len(gaps.switches) :][:count]
-        pushes, multipliers = _smallest(scheme, q, v, t, params, closed)
-        frictions, user = gaps.frictions, plain(params)
-        rubbing = Rubbing.at(frictions, params, pushes, multipliers)
-        speeds = scheme.system.dynamics.speeds(q, v, t, params)
-        slips = [f.constraint.fn(q, speeds, t, user) for f in frictions]
-        named = GapMultipliers.by_name(gaps, pushes)
-        return named._replace(rubbing=rubbing, slips=jnp.stack(slips))
+        system, frictions, own = scheme.system, gaps.frictions, len(gaps.frictions)
+        acts = params.active[-len(gaps.switches) :][:count]
+        eom, law = scheme.law(q, v, t, params)
+        multipliers = law.multipliers
+        rubbing = Rubbing.at(frictions, params, multipliers[-count:], multipliers)
+        values = jnp.concatenate([
+            multipliers[-count:-own], rubbing.static - jnp.abs(rubbing.multipliers)
+        ])  # fmt: skip
+        if len(multipliers) > 1:
+            redundant = jnp.asarray(True) if law.independent is None else ~law.independent[-count:]
+
+            def shared() -> Array:
+                found = load_margin(frictions, system, eom, multipliers, (q, v, t, params))
+                return found.value * found.units
+
+            values = jax.lax.cond((acts & redundant).any(), shared, lambda: values)
+        speeds = system.dynamics.speeds(q, v, t, params)
+        slips = jnp.stack([f.constraint.fn(q, speeds, t, plain(params)) for f in frictions])
+        named = GapMultipliers.by_name(gaps, values)
+        return named._replace(reserves=values[-own:], slips=rubbing.directions * slips)
 
 
 def _of_closed(
@@ -60,7 +72,7 @@ def _of_closed(
     closed = params.active[-len(slots) :]
     shared = replace(scheme, system=with_shared_rows(scheme.system, len(slots)))
     rows = jnp.stack([closed[slots == slot].any() for slot in range(slots.max() + 1)])
-    pushes = _smallest(shared, q, v, t, params, rows)[0][slots]
+    pushes = _smallest(shared, q, v, t, params, rows)[slots]
     before = np.array([np.flatnonzero(slots == slot)[0] for slot in slots])
     is_first = (before == np.arange(len(slots))) | ~closed[before]
     return jnp.where(closed & is_first, pushes, 0.0)
@@ -68,10 +80,10 @@ def _of_closed(
 
 def _smallest(
     scheme: Scheme, q: Array, v: Array, t: Array, params: Params, closed: Bool[Array, " G"]
-) -> tuple[Float[Array, " G"], Float[Array, " m"]]:
-    """The multipliers of the last rows, and of all.
+) -> Float[Array, " G"]:
+    """The multipliers of the last rows.
 
-    The last ones have minimum norm if any of them that is `closed` depends on other rows.
+    They have minimum norm if any of those that are `closed` depends on other rows.
     """
     eom, law = scheme.law(q, v, t, params)
     count = len(closed)
@@ -81,9 +93,9 @@ def _smallest(
         return LDL().factor(eom.A.T).min_norm_solve(forces)[0][-count:]
 
     if law.independent is None:
-        return smallest(), law.multipliers
+        return smallest()
     pushes = law.multipliers[-count:]
     if len(law.multipliers) > 1:
         is_redundant = (closed & ~law.independent[-count:]).any()
         pushes = jax.lax.cond(is_redundant, smallest, lambda: pushes)
-    return pushes, law.multipliers
+    return pushes
