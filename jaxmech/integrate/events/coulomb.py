@@ -63,6 +63,7 @@ class ContactForces(NamedTuple):
     """A solution for C gaps and F slips."""
 
     forces: Float[Array, " R"]  # all of them
+    terms: Float[Array, " R"]  # of which they are sums
     pushes: Bool[Array, " C"]
     solved: Bool[Array, ""]
 
@@ -109,7 +110,8 @@ def coulomb_forces(
     pushes = jnp.where(members, pushes, 0.0)
     friction = jnp.where(box, sigma, 0.0) - law.force(pushes)
     forces = jnp.concatenate([pushes, friction])
-    return ContactForces(forces, found.is_basic[:count] & members, found.solved)
+    terms = jnp.concatenate([pushes, jnp.abs(friction) + jnp.abs(law.force(pushes))])
+    return ContactForces(forces, terms, found.is_basic[:count] & members, found.solved)
 
 
 class Contact(NamedTuple):
@@ -159,7 +161,7 @@ def contact(
         pulled = r + less * jnp.concatenate([size[:count], jnp.zeros_like(size[count:])])
         found = coulomb_forces(W, pulled, state.members, law_of(state, 1 - less))
         a = pulled + matvec(W, found.forces)
-        zero = small(r) * (size + matvec(jnp.abs(W), jnp.abs(found.forces)))
+        zero = small(r) * (size + matvec(jnp.abs(W), found.terms))
         slips = state.box & (jnp.abs(a) > zero)[count:]
         opens = (less > 0) & (a > zero)[:count]
         return _Pass(
@@ -168,7 +170,9 @@ def contact(
             found.solved & (slips.any() | (less > 0)), state.number + 1,
         )  # fmt: skip
 
-    none = ContactForces(jnp.zeros_like(r), jnp.zeros_like(members), jnp.asarray(True))
+    none = ContactForces(
+        jnp.zeros_like(r), jnp.zeros_like(r), jnp.zeros_like(members), jnp.asarray(True)
+    )
     start = _Pass(
         members, on & (direction == 0), direction, none, jnp.asarray(True),
         jnp.zeros((), jnp.int32),
@@ -185,13 +189,13 @@ def _sharing(
     W: Float[Array, "R R"], r: Float[Array, " R"], size: Float[Array, " R"],
     members: Bool[Array, " C"], law: Coulomb, found: ContactForces,
 ) -> tuple[Bool[Array, " C"], Float[Array, " R"]]:  # fmt: skip
-    """The gaps that push, and all forces: of minimum norm, if no gap pulls then.
+    """The gaps that push, and all forces: of minimum norm, if they are within their bounds.
 
     Otherwise those of the solution that was found. Gaps without a push are open, though bodies
     touch there.
     """
     count, share = len(members), small(r)
-    zero = share * (size + matvec(jnp.abs(W), jnp.abs(found.forces)))
+    zero = share * (size + matvec(jnp.abs(W), found.terms))
     rows = jnp.concatenate([members, law.box])
     rows &= jnp.abs(r + matvec(W, found.forces)) <= zero
     slides = jnp.where(law.box[:, None], 0.0, law.slope)
@@ -204,6 +208,7 @@ def _sharing(
     pushes, friction = jnp.split(x, [count])
     least = share * jnp.abs(pushes).max(initial=0.0)
     is_valid = (jnp.abs(matvec(S, x) - goal) <= zero).all() & (pushes >= -least).all()
+    is_valid &= (~law.box | (jnp.abs(friction) <= law.force(pushes))).all()
     most = share * found.forces[:count].max(initial=0.0)
     needed = found.pushes & (found.forces[:count] > most)
     closed = jnp.where(is_valid, members & (pushes > least), needed)
@@ -224,7 +229,7 @@ def _has_alternative(
     count = len(rests)
     slides = jnp.where(law.box[:, None], 0.0, law.slope)
     own = diagonal(W)[:count] - (W[:count, count:] * slides.T).sum(1)
-    zero = small(r) * (size + matvec(jnp.abs(W), jnp.abs(found.forces)))
+    zero = small(r) * (size + matvec(jnp.abs(W), found.terms))
     opens = (r + matvec(W, found.forces) > zero)[:count]
     could_push: Array = rests & ~found.pushes & opens & (own < 0)
     return could_push.any()
@@ -281,7 +286,7 @@ def margin(
         rho, _, w, _, number = state
         y = held(rho)
         moved = matvec(W0, y - x)
-        zero = small(x) * matvec(jnp.abs(W0), jnp.abs(y) + jnp.abs(x))
+        zero = small(x) * matvec(jnp.abs(W0), jnp.abs(y) + jnp.abs(x) + units)
         goes_on = (jnp.abs(moved) > zero).any()
         room = units @ ratio(moved)[0]
         step = jnp.where(room > 0, moved @ (y - x) / jnp.where(room > 0, room, 1.0), 0.0)

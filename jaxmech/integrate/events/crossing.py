@@ -198,11 +198,15 @@ def through_events(
                 accuracy,
             )  # fmt: skip
 
-        nothing = search, jnp.zeros((), jnp.int32), jnp.zeros(event_set.words, t.dtype)
-        after, row, outcome = jax.lax.cond(is_located, occurs, lambda: nothing)
+        no_rows = jnp.full(len(event_set.events) if event_set.gaps else 1, -1, jnp.int32)
+        nothing = search, no_rows, jnp.zeros(event_set.words, t.dtype)
+        after, rows, outcome = jax.lax.cond(is_located, occurs, lambda: nothing)
         states = (after.q, after.v) if has_transitions else (None, None)
         occurrence = Occurrences(t + search.high * h, search.q, search.v, *states, outcome)
-        return after, with_row(log, row, occurrence.packed(), is_located)
+        packed = occurrence.packed()
+        for row in jnp.unstack(rows):
+            log = with_row(log, row, packed, is_located)
+        return after, log
 
     zero, unit, count = jnp.zeros_like(h), jnp.ones_like(h), jnp.zeros((), jnp.int32)
     true, false, nowhere = (
@@ -277,7 +281,8 @@ def _occurred(
 ) -> tuple[StepSearch, Array, Array]:  # fmt: skip
     """The search after the first of the events at the end of the bracket.
 
-    Also the row in which it is kept, and what is decided about gaps.
+    Also the rows in which it is kept, or -1, and what is decided about gaps: each gap and friction
+    that takes part has a row.
     """
     before, to_t, crossed = search.events, t + search.high * h, search.crossed
     # Of events at the same time, to within the accuracy, the first in the order of the user; but
@@ -287,11 +292,6 @@ def _occurred(
     index = jnp.argmax(jnp.where(first.any(), first, crossed)).astype(jnp.int32)
     interrupts, terminal = event_set.interrupts(index), event_set.stops(index)
     mine = jnp.arange(len(event_set.events)) == index
-    capacities = jnp.asarray([event.kept for event in event_set.events], jnp.int32)
-    so_far = event_set.chosen(index, before.counts)
-    row = event_set.chosen(index, jnp.asarray(event_set.rows[:-1], jnp.int32)) + so_far
-    row = jnp.where(so_far < event_set.chosen(index, capacities), row, -1).astype(jnp.int32)
-
     q, v, values = search.q, search.v, search.values
     status, active = jnp.asarray(int(Status.OK), jnp.int32), before.active
     outcome, speeds = jnp.zeros(event_set.words, q.dtype), before.speeds
@@ -303,6 +303,18 @@ def _occurred(
         values = event_set.values(scheme, q, v, to_t, event_set.params(params, active), multipliers)
         if event_set.gaps:
             values = jnp.where(interrupts, values, search.values)
+    # Each gap and friction that takes part has a row. A derivative knows the first of them, of
+    # which the others are copies.
+    take_part = event_set.taking_part(index, before.active, active, outcome)
+    capacities = jnp.asarray([event.kept for event in event_set.events], jnp.int32)
+    starts = jnp.asarray(event_set.rows[:-1], jnp.int32)
+    rows = jnp.where(take_part & (before.counts < capacities), starts + before.counts, -1)
+    rows = rows.astype(jnp.int32)
+    row = jnp.where(rows >= 0, rows, rows.max()).min()
+    if event_set.gaps:
+        outcome = outcome.at[-1].set(row.astype(outcome.dtype))
+    else:
+        rows = row[None]
     for x, rate, switches in ((search.q, search.v, before.active), (q, v, active)):
         switched = event_set.params(params, switches)
         rates_of_q = scheme.system.dynamics.speeds(x, rate, to_t, switched)
@@ -378,8 +390,8 @@ def _occurred(
             before,
             signs=signs,
             values=values,
-            counts=before.counts + mine,
-            latest=jnp.where(mine, to_t, before.latest),
+            counts=before.counts + take_part,
+            latest=jnp.where(mine | take_part, to_t, before.latest),
             active=active,
             stopped_by=jnp.where(terminal, index, before.stopped_by),
             smooth=jnp.where(interrupts, 0, before.smooth),
@@ -397,4 +409,4 @@ def _occurred(
         ),
         is_done=terminal | ~good | is_last,
     )
-    return after, row, outcome
+    return after, rows, outcome

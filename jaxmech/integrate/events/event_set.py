@@ -435,6 +435,31 @@ class EventSet:
         closed = self._closed(GapDecisions.unpacked(outcome, self.gaps), active)
         return jnp.where(self.chosen(index, self.changes), closed, active)
 
+    def taking_part(
+        self, index: Array, before: Bool[Array, " C"], after: Bool[Array, " C"],
+        outcome: Float[Array, " D"],
+    ) -> Bool[Array, " E"]:  # fmt: skip
+        """Flags of the events that take place with one of them, given the switches about it."""
+        mine = jnp.arange(len(self.events)) == index
+        if not self.gaps:
+            return mine
+        count, own, first = self.gaps.count, len(self.gaps.frictions), len(self.own_events)
+        sizes = np.cumsum([count, own, own]).tolist()
+        pairs = (x[len(x) - len(self.gaps.switches) :] for x in (before, after))
+        (was, stuck, ran, back), (is_, sticks, runs, backs) = (jnp.split(x, sizes) for x in pairs)
+        hit = GapDecisions.unpacked(outcome, self.gaps).hit
+        closes, opens = ~was & (hit | is_), was & ~is_
+        slips, stops = (
+            stuck & (runs | backs),
+            (ran & ~runs & (sticks | backs)) | (back & ~backs & (sticks | runs)),
+        )
+        others = jnp.concatenate([jnp.zeros(first, bool), closes, opens, slips, stops])
+        others &= self.chosen(index, self.changes)
+        # A load that some can still hold leaves nothing, and a gap that closes may open at once.
+        leaves = (index >= first + count) & (index < first + 2 * count + own)
+        alone = (index < first) | (~others.any() & ~leaves)
+        return jnp.where(mine, alone | others, others)
+
     def _switched(self, index: Array, active: Bool[Array, " C"]) -> Bool[Array, " C"]:
         for k, event in enumerate(self.events):
             if event.transition is None or not event.transition.switches or self.one_sided[k]:

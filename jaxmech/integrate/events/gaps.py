@@ -57,13 +57,14 @@ class GapDecisions(eqx.Module):
         return jnp.concatenate([self.closed, self.slides]) if self.slides.size else self.closed
 
     def packed(self, dtype: Any) -> Float[Array, " D"]:
-        """All flags as a few numbers."""
+        """All flags as a few numbers, and last that of the row in which they are kept."""
         parts = [self.hit, self.rebounds, self.closed]
         flags = jnp.concatenate([*parts, self.rubs, self.slides] if self.slides.size else parts)
         weights = np.zeros((-(-flags.size // _BITS), flags.size))
         bits = np.arange(flags.size)
         weights[bits // _BITS, bits] = 2.0 ** (bits % _BITS)
-        return jnp.where(flags[None], jnp.asarray(weights, dtype), 0.0).sum(1)
+        packed = jnp.where(flags[None], jnp.asarray(weights, dtype), 0.0).sum(1)
+        return jnp.concatenate([packed, jnp.zeros(1, dtype)])
 
     @staticmethod
     def unpacked(words: Float[Array, " *K D"], gaps: "Gaps") -> "GapDecisions":
@@ -139,7 +140,7 @@ class Gaps:
     @property
     def words(self) -> int:
         """The numbers that hold decisions."""
-        return -(-sum(self.flags) // _BITS)
+        return -(-sum(self.flags) // _BITS) + 1 if self else 0
 
     @cached_property
     def switches(self) -> tuple[str, ...]:

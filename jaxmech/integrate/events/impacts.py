@@ -331,7 +331,7 @@ class _Impact(NamedTuple):
         found = coulomb_forces(self.W, r, self.members, Coulomb(touches, limits, jnp.zeros_like(w)))
         P = jnp.where(self.first.any(), found.forces, 0.0)
         after = r + matvec(self.W, P)
-        zero = small(r) * (jnp.abs(r) + matvec(jnp.abs(self.W), jnp.abs(P))) + self.still
+        zero = small(r) * (jnp.abs(r) + matvec(jnp.abs(self.W), found.terms)) + self.still
         slips = (jnp.abs(after) > zero)[len(e) :]
         rubs = matvec(G, (found.pushes & self.members).astype(dtype)) > 0
         forward = after[len(e) :] > 0

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -109,6 +110,11 @@ def events_of(
     `rows` are their occurrences (R, w). `active` flags the constraints with a switch that are on at
     the save times, shape (T, C).
     """
+    if event_set.gaps:
+        # Gaps and frictions that take part in one event have copies of a row.
+        own = jnp.arange(len(rows))
+        source = jax.lax.stop_gradient(jnp.nan_to_num(rows[:, -1], nan=-1.0)).astype(own.dtype)
+        rows = rows[jnp.where(source >= 0, source, own)]
     occurrences = Occurrences.unpacked(rows, system.n, system.n_velocities, event_set.words)
     records, t_end = dict[str, EventRecord](), t_last
     for k, event in enumerate(event_set.events):
