@@ -106,9 +106,10 @@ def test_a_table_with_four_legs_is_lifted_on_one_side() -> None:
     np.testing.assert_allclose(push[:-1], (G + side) / 4, atol=1e-12)
     # Two legs leave at once, where the torque 3 t is that of the weight.
     counts = [int(sol.events[f"legs[{k}] opens"].count) for k in range(4)]
-    assert sorted(counts) == [0, 0, 0, 1]
+    assert counts == [0, 0, 1, 1] or counts == [1, 1, 0, 0]
     k = counts.index(1)
-    np.testing.assert_allclose(sol.events[f"legs[{k}] opens"].t[0], G / 3, rtol=1e-12)
+    times = [sol.events[f"legs[{j}] opens"].t[0] for j in (k, k + 1)]
+    np.testing.assert_allclose(times, G / 3, rtol=1e-12)
     np.testing.assert_array_equal(push[-1] > 0, [False, False, True, True])
 
 
