@@ -346,13 +346,20 @@ class EventSet:
         def decide() -> tuple[Array, Array, Array]:
             nothing = jnp.asarray(-1, jnp.int32)
             decided = self._decided(scheme, nothing, state, params, active)
-            closed = self._closed(decided.decisions, active)
-            return closed, decided.status, decided.multipliers
+            decisions, hits = decided.decisions, decided.decisions.hit.any()
+            # A gap that closes with a velocity is open, until its impact occurs at once.
+            decisions = replace(
+                decisions,
+                closed=decisions.closed & (jnp.abs(gap.rate) <= gap.calm),
+                slides=decisions.slides & ~hits,
+            )
+            pushes = jnp.where(decisions.closed, decided.multipliers, 0.0)
+            return self._closed(decisions, active), decided.status, pushes
 
-        if self.gaps.frictions:
-            return decide()
         all_on = self.params(params, active | self.of_gaps)
         gap = gap_states(self.gaps, scheme.system, state, all_on)
+        if self.gaps.frictions:
+            return decide()
         touches, ok = (gap.value <= gap.zero).any(), jnp.asarray(int(Status.OK), jnp.int32)
         open_ = active, ok, jnp.zeros_like(gap.value)
         begun: tuple[Array, Array, Array] = jax.lax.cond(touches, decide, lambda: open_)

@@ -211,7 +211,9 @@ def load_margin(
     """
     q, v, t, params = state
     own, user = len(frictions), plain(params)
-    count = system.nonideal.count - own
+    force = system.nonideal
+    assert isinstance(force, SlidingForce)
+    count = force.count - own
     first = len(multipliers) - count - own
     switches = params.active[-count - len(KINDS) * own :]
     sticks = switches[count : count + own]
@@ -221,8 +223,7 @@ def load_margin(
         for argument in ("static", "kinetic")
     )
     each = jnp.where(sticks, static, rubbing.directions * kinetic)
-    slips = system.nonideal.constraints
-    slip_rows = jnp.concatenate([c.jacobian(q, v, t, params.params) for c in slips])
+    slip_rows = jnp.concatenate([c.jacobian(q, v, t, params.params) for c in force.constraints])
     slope = jnp.concatenate([eom.A[first : first + count], slip_rows])
     W, _ = compliance(metric_mass(system, q, v, t, params), eom.A[:first], slope)
     by_gap = np.array([f.gap is not None for f in frictions])

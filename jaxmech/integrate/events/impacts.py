@@ -202,7 +202,7 @@ def decided_at(
     active = before.active[len(before.active) - len(gaps.switches) :]
     closed, sticks = active[:count], active[count : count + own]
 
-    gap, slip = (f(gaps, system, state, params) for f in (gap_states, _slips))
+    gap, slip = gap_states(gaps, system, state, params), _slips(gaps, system, state, params)
     slots = _Slots.of(gaps, closed | ((gap.value <= gap.zero) & (gap.rate <= gap.calm)))
     e = gaps.restitutions(user, q.dtype) if count else gap.rate
     gap, e, closed = jax.tree.map(slots.of_slots, (gap, e, closed))
@@ -267,10 +267,12 @@ def decided_at(
     is_solved = hit.solved & found.solved
     status = jnp.where(is_solved, int(Status.OK), int(Status.CONTACT_UNSOLVED))
     status = jnp.where(few, status, int(Status.TOO_MANY_CONTACTS)).astype(jnp.int32)
-    of_gaps = (hit.hit, hit.hit & rebounds & hit.rebounds, found.pushes)
+    hits, bounces, closed = map(
+        slots.of_gaps, (hit.hit, hit.hit & rebounds & hit.rebounds, found.pushes)
+    )
     slides = (found.sticks, found.direction > 0, found.direction < 0)
     decisions = GapDecisions(
-        *map(slots.of_gaps, of_gaps), hit.rubs, jnp.concatenate([on & kind for kind in slides])
+        hits, bounces, closed, hit.rubs, jnp.concatenate([on & kind for kind in slides])
     )
     return Decided(decisions, status, state.speeds, slots.of_gaps(found.forces[: slots.size]))
 
