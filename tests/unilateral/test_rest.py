@@ -75,6 +75,7 @@ def test_the_floor_pushes_while_the_ball_rests() -> None:
     np.testing.assert_allclose(push[:, 0], np.where(sol.events.active["floor"], G, 0.0))
 
 
+@pytest.mark.slow
 def test_a_rest_speed_ends_the_bounces() -> None:
     quiet = jm.System(
         BALL.lagrangian,

@@ -5,6 +5,7 @@ from typing import Any
 import hypothesis
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import strategies
 
 import jaxmech as jm
@@ -26,6 +27,7 @@ def _weights(q: Any, v: Any, t: Any, p: Any) -> Any:
     return 0.5 * v @ v - G * q.sum()
 
 
+@pytest.mark.slow
 def test_a_chain_lifts_off_a_table_link_by_link() -> None:
     """A hand lifts the end of a chain at a constant speed; every mass is jerked to that speed."""
     table = jm.Unilateral(_heights, name="table")

@@ -178,6 +178,7 @@ def _rod_slip(q: Any, t: Any, p: Any) -> Any:
     return q[0] - jnp.cos(q[2])
 
 
+@pytest.mark.slow
 def test_a_rod_that_jams_or_has_two_motions_ends_a_run() -> None:
     """Painlevé: N (1 + 3 c^2 - 3 mu s c) + s w^2 - g is the acceleration of the end in contact."""
     rod = jm.System(

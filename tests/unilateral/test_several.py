@@ -113,6 +113,7 @@ def test_a_table_with_four_legs_is_lifted_on_one_side() -> None:
     np.testing.assert_array_equal(push[-1] > 0, [False, False, True, True])
 
 
+@pytest.mark.slow
 def test_a_squeezed_body_ends_a_run() -> None:
     def walls(q: Any, t: Any, p: Any) -> Any:
         return jnp.stack([q[0] - t**2, 1e-3 - t**2 - q[0]])
@@ -229,6 +230,7 @@ def test_gaps_in_quasi_velocities() -> None:
     np.testing.assert_allclose(sol.q[-1], [0.0, expected], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_two_stops_of_a_joint_share_a_row() -> None:
     def gaps(q: Any, t: Any, p: Any) -> Any:
         return jnp.array([q[0] + p["lower"], p["upper"] - q[0], q[1], q[1] + q[0]])

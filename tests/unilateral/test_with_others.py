@@ -59,6 +59,7 @@ def test_a_fit_finds_the_position_of_a_stop_and_its_restitution() -> None:
     np.testing.assert_allclose([fit.params["h"], fit.params["e"]], [0.1, 0.5], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_dense_output_knows_which_gaps_are_closed() -> None:
     ts = jnp.linspace(0.0, 1.4, 8)
     sol = jm.simulate(BALL, jnp.ones(1), jnp.zeros(1), ts, P, steps=jm.FixedSteps(10))
@@ -86,6 +87,7 @@ def test_dense_output_knows_in_which_direction_a_friction_slides() -> None:
     np.testing.assert_allclose(sol.at(t).q[:, 0], _way(0.3, t), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_friction_in_single_precision_needs_no_arguments() -> None:
     f32 = jnp.float32
     start, ts = (jnp.zeros(1, f32), jnp.full(1, 2, f32)), SLIDE_TIMES.astype(f32)
