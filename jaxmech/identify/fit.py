@@ -12,9 +12,15 @@ from jaxmech.identify.data.recording import Recording, named, require_same_senso
 from jaxmech.identify.data.segments import Shooting
 from jaxmech.identify.identifiable import Identifiable, InitialStates, Optimizer, Settings
 from jaxmech.identify.optimize.gradient_descent import Descent
-from jaxmech.identify.optimize.loop import MultiStart, Solved, solve, starting_points
+from jaxmech.identify.optimize.loop import (
+    MultiStart,
+    Solved,
+    across_kinks,
+    solve,
+    starting_points,
+)
 from jaxmech.identify.optimize.trust_region import TrustRegion
-from jaxmech.identify.outcome import held_out, result_of
+from jaxmech.identify.outcome import held_out, is_noise, result_of
 from jaxmech.identify.problem.least_squares import (
     Data,
     Observe,
@@ -89,7 +95,9 @@ def fit(
         horizon: `Shooting(...)` to cut the recordings into segments, for chaotic motion.
         validation: recordings that are not fitted, for judging the result. They do not influence
             the fit, except with the `patience` of `Descent`.
-        multistart: random starting points, of which the best are fitted.
+        multistart: random starting points, of which the best are fitted. By default a system with
+            impacts or dry friction is fitted from some points around its optimum too, if the
+            residuals there are not noise: its loss has many minima.
         loss: a robust loss, `Huber()`, `Cauchy()` or `StudentT()`, for recordings with outliers; by
             default squares.
         method: the integration method, as for `simulate`.
@@ -150,12 +158,21 @@ def fit(
         consistent_start(task.problem, params, recording, free=settings.initial_states == "free")
     deciding = _deciding(policy, task, others)
     tasks = starting_points(task, multistart) if multistart else [task]
+    if not tasks:
+        raise FloatingPointError(
+            "Argument `multistart`: none of the starting points can be simulated; take a smaller "
+            "spread."
+        )
     ends = []
     for task in tasks:
         solved = solve(task, policy, deciding, progress)
         ends.append((with_steps(task, solved.per_save), solved))
     losses = [_final_loss(*end, policy, deciding) for end in ends] if len(ends) > 1 else [0.0]
     task, solved = ends[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))]
+    searches = isinstance(policy, TrustRegion) and not (multistart or horizon)
+    if searches and task.problem.system.unilateral:
+        solved = across_kinks(task, solved, policy, is_noise)
+        task = with_steps(task, solved.per_save)
     return result_of(task, solved, others, subject.params)
 
 

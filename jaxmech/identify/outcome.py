@@ -11,7 +11,7 @@ import numpy as np
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import SegmentOrigin, segments
 from jaxmech.identify.inference.density import Density
-from jaxmech.identify.inference.misfit import correlated
+from jaxmech.identify.inference.misfit import correlated, misfit
 from jaxmech.identify.inference.normal_equations import blocks, normal, normal_conditions
 from jaxmech.identify.inference.remarks import horizon_warning, may_grow, remarks
 from jaxmech.identify.optimize.loop import Solved
@@ -63,6 +63,15 @@ def result_of(task: Task, solved: Solved, others: Sequence[Recording], params0: 
         bounds=problem.layout.bounds(data.leaves),
         priors=_priors(solved),
     )
+
+
+def is_noise(task: Task, solved: Solved) -> bool:
+    """Whether the residuals look like noise of the stated size, or else like independent noise."""
+    made = task.evaluator.at(solved.y).run
+    unknowns = task.data.unknowns(task.problem.layout.size, task.origin.first)
+    count = sum(one.count for one in task.origin.recordings)
+    _, standard = _standard(task, solved, count - unknowns)
+    return not misfit(task, solved.y, made, standard, unknowns)
 
 
 def _noise(

@@ -10,6 +10,7 @@ pictures/
 
 import hashlib
 import os
+import re
 import shutil
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -54,11 +55,47 @@ class Outcome:
         return self.fit.converged and all(np.isfinite(part.errors).all() for part in parts)
 
 
+_CALL = re.compile(r"`?\b(steps|horizon|multistart|loss)=(\w+)\(([^()]*)\)`?")
+_KEYS = {  # of arguments of `fit`, where these are not keys of the same name
+    "params0": "parameters.start", "free": "parameters.free", "bounds": "parameters.bounds",
+    "prior": "parameters.prior", "recordings": "data", "weights": "data.noise_sd",
+    "start_sd": "data.start_sd", "inputs": "data.inputs", "wraps": "data.wraps",
+}  # fmt: skip
+_NAMES = {"Huber": "huber", "Adaptive": "Adaptive"}  # of classes that are not the default of a key
+
+
+def in_toml(text: str) -> str:
+    """The remedies in a message of `fit` as keys of a configuration.
+
+    Example:
+        >>> in_toml("Give `steps=FixedSteps(per_save=4)` or loss=Huber(), or fix it by `free`.")
+        'Give `[steps] per_save = 4` or `[loss] name = "huber"`, or fix it by `parameters.free`.'
+    """
+
+    def table(match: re.Match[str]) -> str:
+        key, name, arguments = match.groups()
+        lines = [f'name = "{_NAMES[name]}"'] if name in _NAMES else []
+        lines += [x.replace("=", " = ") for x in arguments.split(", ") if x]
+        return f"`[{key}] {', '.join(lines)}`"
+
+    text = _CALL.sub(table, text)
+    text = re.sub(r'initial_states="(\w+)"', r'initial_states = "\1"', text)
+    text = re.sub(
+        r"prior=\{'([^']*)': \((\w+), (\w+)\)\}", r"[parameters.prior] \1 = [\2, \3]", text
+    )
+    text = text.replace(
+        "1 / (standard deviation of the noise)", "the standard deviation of the noise"
+    )
+    for argument, key in _KEYS.items():
+        text = text.replace(f"`{argument}`", f"`{key}`")
+    return text
+
+
 def as_text(outcome: Outcome) -> str:
     """Format the report for a terminal."""
     fit = outcome.fit
     blocks = [outcome.title, repr(fit), repr(fit.identifiability)]
-    return "\n\n".join([*blocks, "\n".join(_errors_as_text(fit))]) + "\n"
+    return in_toml("\n\n".join([*blocks, "\n".join(_errors_as_text(fit))]) + "\n")
 
 
 def as_markdown(outcome: Outcome, pictures: Sequence[Path]) -> str:
@@ -79,7 +116,7 @@ def as_markdown(outcome: Outcome, pictures: Sequence[Path]) -> str:
     for file in pictures:
         name = file.stem.replace("_", " ")
         lines += [f"![{name}]({file.parent.name}/{file.name})", ""]
-    return "\n".join(lines)
+    return in_toml("\n".join(lines))
 
 
 def _summary(fit: Fit) -> str:
@@ -205,7 +242,7 @@ def run_fit(
                 )  # fmt: skip
                 save_fit(found, out / FIT)
             except (ValueError, FloatingPointError) as error:
-                raise FitError(str(error)) from error
+                raise FitError(in_toml(str(error))) from error
             except Exception as error:
                 first = str(error).strip().partition("\n")[0]
                 text = f"the model cannot be fitted: {type(error).__name__}: {first}"

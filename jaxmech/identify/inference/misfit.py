@@ -172,6 +172,10 @@ _RARE = 1e-4  # probability below which noise alone is rejected
 _FACTOR = 1.1  # largest accepted error of the stated noise, and with it of all intervals
 _MEDIAN = 0.37  # efficiency of the median of sizes as an estimate of the noise
 _CAUSE = "The model lacks something, or the times, a unit or a column are wrong, or a filter."
+_LOCAL = (
+    " Or this is a local minimum, of which impacts and dry friction make many: try "
+    "multistart=MultiStart(count=256, refine=16), and other initial parameters."
+)
 
 
 def correlated(
@@ -190,18 +194,19 @@ def misfit(
     # They must be independent of one another, whether their noise is stated or estimated. In units
     # of a stated noise their sum of squares has a chi-square distribution, too.
     alike = correlated(task, made, residuals)
+    local = _LOCAL if task.problem.system.unilateral else ""
     if task.weighted:
         squares, count = _squares(task, y, residuals)
         if task.loss is not None:  # of which a median knows as much as 0.37 of the samples
             squares, count = _MEDIAN * squares, round(_MEDIAN * (count - unknowns)) + unknowns
         if message := _compare_with_stated(squares, count - unknowns, alike):
-            return message
+            return message + local
     if alike is None:
         return ""
     left = share(task, made)
     return (
         f"Misfit: the residuals, {percent(left)} of the motion, are not noise: {_alike(alike)}"
-        f". {_CAUSE} Intervals that assume independent residuals are too short."
+        f". {_CAUSE} Intervals that assume independent residuals are too short.{local}"
     )
 
 

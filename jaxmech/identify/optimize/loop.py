@@ -1,5 +1,6 @@
 """Run an optimizer on a task: its rounds and its starting points."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -154,15 +155,41 @@ def starting_points(task: Task, policy: MultiStart) -> list[Task]:
     """The best of many random starting points, each as a task of its own, the best first."""
     size = task.problem.layout.size
     ys = np.tile(task.y, (policy.count, 1))
-    ys[:, :size] = policy.draws(size)
+    ys[:, :size] += policy.draws(size)
     at_once = max(1, _MOST_ROWS // task.data.segments.ts.size)
     parts = [ys[k : k + at_once] for k in range(0, len(ys), at_once)]
     losses = [half_squares(task.problem, part, task.data, task.conditions) for part in parts]
     all_losses = np.concatenate(losses)
     good = [k for k in np.argsort(all_losses)[: policy.refine] if np.isfinite(all_losses[k])]
-    if not good:
-        raise FloatingPointError(
-            "Argument `multistart`: none of the starting points can be simulated; take a smaller "
-            "spread."
-        )
     return [replace(task, y=ys[k]) for k in good]
+
+
+_SPREADS = (0.2, 0.05)  # of starting points across kinks, in turns
+_TURNS = 6
+_LESS = 1e-3  # share by which a loss must fall to be that of another minimum
+
+
+def across_kinks(
+    task: Task, solved: Solved, policy: TrustRegion, is_noise: Callable[[Task, Solved], bool]
+) -> Solved:
+    """The best of further minima around one whose residuals are not noise.
+
+    The loss of a motion with impacts or dry friction has a kink wherever the order of its events
+    changes, and ridges between minima that no step along a gradient crosses.
+    """
+    starts, evaluations, vain, first, turn = 0, solved.evaluations, 0, solved.history[-1], 0
+    while turn < _TURNS and vain < len(_SPREADS) and not is_noise(task, solved):
+        around = MultiStart(spread=_SPREADS[turn % len(_SPREADS)], refine=8, seed=turn)
+        ends = [
+            solve(one, policy) for one in starting_points(replace(task, y=solved.y), around)[1:]
+        ]
+        starts, evaluations = starts + len(ends), evaluations + sum(x.evaluations for x in ends)
+        best = min(ends, key=lambda one: one.history[-1], default=solved)
+        vain = 0 if best.history[-1] < (1 - _LESS) * solved.history[-1] else vain + 1
+        solved, turn = (best if not vain else solved), turn + 1
+    if not starts:
+        return solved
+    said = f"{solved.end.reason}; with {starts} more starts across the kinks of contact, by which "
+    said += f"the loss fell to {solved.history[-1] / first:.2g} of itself"
+    end = solved.end._replace(reason=said)
+    return solved._replace(end=end, evaluations=evaluations)
