@@ -3,7 +3,7 @@
 Fitted parameters are drawn with their intervals, beside their bounds and priors.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from jaxmech.plot import panels
 from jaxmech.plot.panels import (
     BLUE,
     GREY,
-    MOST_PANELS,
     ORANGE,
     UNKNOWN,
     SensorAxes,
@@ -102,9 +101,7 @@ def _row(fit: Fit, k: int, interval: np.ndarray | None, ax: Axes) -> None:
         ax.set_title("at its bound", fontsize="small", color=ORANGE)
 
 
-Drawing = Callable[[Fit, int, bool, Sequence[str], Axes], list[Axes]]
-
-_SHOWN = 3  # recordings, and as many of the validation
+_SHOWN, _MOST_SHOWN = 3, 8  # recordings, and as many of the validation; in files
 _WIDTH, _HEIGHT = 9.0, 2.3  # inches
 _CELL = 0.45  # inches per parameter in the picture of correlations
 MOST_MARKS = 200  # measurements drawn of one recording; more would merge into a line
@@ -228,68 +225,53 @@ def correlation(fit: Fit, *, by_recording: bool = False, ax: Axes | None = None)
 
 def draw_fit(fit: Fit, folder: Path, *, sensors: Sequence[str] = (), title: str = "") -> list[Path]:
     """Draw the fit over the recordings, its residuals, loss and correlations into a folder."""
-    figures = (
-        (name, ", ".join(filter(None, (title, note))), figure)
-        for name, note, figure in _figures(fit, sensors)
-    )
-    return panels.save(figures, folder)
-
-
-def _figures(fit: Fit, sensors: Sequence[str]) -> Iterator[tuple[str, str, Figure]]:
-    for validation in (False, True):
-        count = len((fit.validation if validation else fit.train).recordings)
-        note = f"the first {MOST_PANELS} of {count} recordings" if count > MOST_PANELS else ""
-        for name, draw in (("fit_over_data", _motion), ("residuals", _misfit)):
-            if count:
-                figure = _by_recording(fit, draw, min(count, MOST_PANELS), validation, sensors)
-                yield f"{name}_validation" if validation else name, note, figure
-    figure, ax = panels.single()
-    loss(fit, ax=ax)
-    yield "loss", "", figure
     side = max(3.0, _CELL * len(fit.names) + 1.5)
-    figure = new_figure(side, side)
-    correlation(fit, ax=add_axes(figure))
-    yield "correlation", "", figure
+    square, (alone, ax) = new_figure(side, side), panels.single()
+    loss(fit, ax=ax)
+    correlation(fit, ax=add_axes(square))
+    motions = _recordings(fit, sensors, _MOST_SHOWN, new_figure).figure
+    total = len(fit.train.recordings)
+    note = f"the first {_MOST_SHOWN} of {total} recordings" if total > _MOST_SHOWN else ""
+    figures = [
+        ("recordings", ", ".join(filter(None, (title, note))), motions),
+        ("loss", title, alone),
+        ("correlation", title, square),
+    ]
+    return panels.save(figures, folder)
 
 
 def plot_fit(fit: Fit, sensors: Sequence[str], figure: Figure | None) -> panels.Panels:
     """Draw the panels of `Fit.plot`, which explains the arguments."""
+    make = panels.shown_figure if figure is None else lambda width, height: figure
+    return _recordings(fit, sensors, _SHOWN, make)
+
+
+def _recordings(
+    fit: Fit, sensors: Sequence[str], most: int, make: Callable[[float, float], Figure]
+) -> panels.Panels:
+    """The first recordings of the fit and of the validation, each beside its residuals."""
     shown = [
         (one.name, k, is_validation)
         for is_validation, part in ((False, fit.train), (True, fit.validation))
-        for k, one in enumerate(part.recordings[:_SHOWN])
+        for k, one in enumerate(part.recordings[:most])
     ]
-    figure = figure or panels.shown_figure(_WIDTH, _HEIGHT * len(shown) + 0.6)
+    figure = make(_WIDTH, _HEIGHT * len(shown) + 0.6)
     axes: dict[str, Axes] = {}
     stacks: list[list[Axes]] = []
     for row, (name, k, is_validation) in enumerate(shown):
         for column, (label, draw) in enumerate((("", _motion), (" residuals", _misfit))):
             ax = add_axes(figure, (len(shown), 2, 2 * row + column + 1))
             stacks.append(draw(fit, k, is_validation, sensors, ax))
+            if is_validation:
+                ax.set_title(f"{ax.get_title()}, validation", fontsize="small")
             key = f"{name}{', validation' if is_validation else ''}{label}"
             axes |= {f"{key} {j}" if j else key: ax for j, ax in enumerate(stacks[-1])}
             stacks[-1][-1].set_xlabel("t [s]" if row == len(shown) - 1 else "")
-    most = max(map(len, stacks))
-    if figure.get_figwidth() == _WIDTH:
-        figure.set_size_inches(_WIDTH, figure.get_figheight() * (1 + most) / 2)
+    if figure.get_figwidth() == _WIDTH:  # a figure of ours
+        most_axes = max(map(len, stacks))
+        figure.set_size_inches(_WIDTH, figure.get_figheight() * (1 + most_axes) / 2)
     panels.legend_below(figure, stacks[0], columns=4)
     return panels.Panels(figure, axes)
-
-
-def _by_recording(
-    fit: Fit, draw: Drawing, count: int, validation: bool, sensors: Sequence[str]
-) -> Figure:
-    figure, slots = panels.grid(count)
-    columns = panels.columns_of(count)
-    stacks = [draw(fit, k, validation, sensors, ax) for k, ax in enumerate(slots)]
-    for k, parts in enumerate(stacks):  # each recording has its own scales, so ticks stay
-        parts[-1].set_xlabel("t [s]" if k + columns >= count else "")
-        for part in parts:
-            part.set_ylabel("" if k % columns else part.get_ylabel())
-    width, height = figure.get_size_inches()
-    figure.set_size_inches(width, height * (1 + len(stacks[0])) / 2)
-    panels.legend_below(figure, stacks[0], columns=4)
-    return figure
 
 
 def _motion(

@@ -188,33 +188,21 @@ def single() -> tuple[Figure, Axes]:
     return figure, add_axes(figure)
 
 
-def columns_of(count: int) -> int:
-    """The number of columns of a grid of `count` panels."""
-    return min(count, 2 if count <= 4 else 4)
-
-
-def grid(
-    count: int, figure: Figure | None = None, *, is_shown: bool = False
-) -> tuple[Figure, list[Axes]]:
-    """Make a figure of `count` small panels, by row, or add them to a figure."""
-    columns = columns_of(count)
-    rows = ceil(count / columns)
-    make = shown_figure if is_shown else new_figure
-    figure = figure or make(max(3.2 * columns, 6.0), 2.3 * rows + 0.6)
-    return figure, [add_axes(figure, (rows, columns, k + 1)) for k in range(count)]
-
-
 def laid_out(
     drawings: Mapping[str, Drawing], title: str = "", figure: Figure | None = None, *,
     is_shown: bool = False,
 ) -> Panels:  # fmt: skip
     """Draw panels in a grid, at most 24 of them, with the legend of the first below all."""
     chosen = [*drawings][:MOST_PANELS]
-    figure, slots = grid(len(chosen), figure, is_shown=is_shown)
-    for name, ax in zip(chosen, slots, strict=True):
+    columns = min(len(chosen), 2 if len(chosen) <= 4 else 4)
+    rows = ceil(len(chosen) / columns)
+    make = shown_figure if is_shown else new_figure
+    figure = figure or make(max(3.2 * columns, 6.0), 2.3 * rows + 0.6)
+    axes = {name: add_axes(figure, (rows, columns, k + 1)) for k, name in enumerate(chosen)}
+    for name, ax in axes.items():
         drawings[name](ax)
-    legend_below(figure, [ax for ax in slots if not ax.get_legend()][:1], columns=3)
-    return Panels(entitled(figure, title), dict(zip(chosen, slots, strict=True)))
+    legend_below(figure, [ax for ax in axes.values() if not ax.get_legend()][:1], columns=3)
+    return Panels(entitled(figure, title), axes)
 
 
 def legend_below(figure: Figure, axes: Iterable[Axes], columns: int) -> None:
