@@ -33,7 +33,6 @@ FILES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 TEXTS = {file.relative_to(ROOT).as_posix(): file.read_text(encoding="utf-8") for file in FILES}
 ELSEWHERE = ("docs/measured_pendulum.md",)  # with its recordings, by test_measured_page.py
 PAGES = [page for page, text in TEXTS.items() if "```python" in text and page not in ELSEWHERE]
-QUICK = ("README.md",)
 SEPARATOR = "\nprint('\\0', end='')\n"  # between the outputs of blocks
 # Python imports this file, of which `absent` is the first line, when it starts.
 WITHOUT_PACKAGES = """
@@ -125,10 +124,8 @@ def require_alike(shown: str, said: str) -> None:
             np.testing.assert_allclose(x, y, rtol=1e-4, atol=SMALL)
 
 
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=[] if page in QUICK else pytest.mark.slow) for page in PAGES],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
 def test_every_example_prints_what_follows_it(page: str, tmp_path: Path) -> None:
     folder, hidden = tmp_path / "work", tmp_path / "hidden"
     folder.mkdir()
