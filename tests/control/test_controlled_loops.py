@@ -77,6 +77,7 @@ def recorded(**kept: Any) -> Recording:
     return Recording(TS, np.asarray(data.q[:, :1]), q0=[0.3], v0=[0.0], **kept)
 
 
+@pytest.mark.slow
 def test_a_delay_is_fitted_and_has_sensitivities() -> None:
     ways = {"steps": FixedSteps(4)}
     result = fit(LATE, [recorded()], {"lag": 0.004}, initial_states="fixed", **ways)

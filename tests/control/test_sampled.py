@@ -137,7 +137,9 @@ def test_an_inverted_pendulum_with_a_late_torque(delay: float, theta: float, rat
 
 
 @pytest.mark.parametrize("delay", [0.006, 0.054])
-@pytest.mark.parametrize("steps", [FixedSteps(4), Adaptive(rtol=1e-11)])
+@pytest.mark.parametrize(
+    "steps", [FixedSteps(4), pytest.param(Adaptive(rtol=1e-11), marks=pytest.mark.slow)]
+)
 def test_any_delay_and_its_gradient(delay: float, steps: Any) -> None:
     def theta(delay: Any) -> Any:
         return simulate(LATE, [0.3], [0.0], [0.0, 0.5], {"lag": delay}, steps=steps).q[-1, 0]
@@ -159,7 +161,9 @@ def test_the_gradient_of_a_delay_of_whole_samples_is_that_of_a_longer_one() -> N
         np.testing.assert_allclose(slopes[::2], slopes[1::2], rtol=1e-4)
 
 
-@pytest.mark.parametrize("steps", [FixedSteps(8), Adaptive(rtol=1e-11)])
+@pytest.mark.parametrize(
+    "steps", [FixedSteps(8), pytest.param(Adaptive(rtol=1e-11), marks=pytest.mark.slow)]
+)
 def test_a_period_is_a_parameter_with_a_gradient(steps: Any) -> None:
     controller = Controller(torque, "T", delay=0.006, shortest_period=0.02)
     loop = controlled(PENDULUM, controller)
@@ -248,6 +252,7 @@ def test_a_run_is_continued_and_evaluated_between_its_saves() -> None:
     np.testing.assert_allclose(states.v, fine.v, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_events_read_outputs_and_leave_them_alone() -> None:
     wall = Event(
         lambda q, v, t, p: q[0] + 0.05, direction=-1, name="wall",
