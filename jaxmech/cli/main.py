@@ -40,6 +40,8 @@ app = App(
     "jaxmech",
     help="""Constrained mechanics in batches: Monte Carlo studies and fits from a file.
 
+For example, in a clone:
+
     jaxmech ensemble configs/double_pendulum.toml
     jaxmech fit configs/fit_pendulum.toml
     jaxmech check my_robot.py:arm
@@ -106,6 +108,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             tell(f"{why}; finished work is kept; continue with: {again}")
         return TERMINATED if stopped else INTERRUPTED
     except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # so rich ends a process, within --help
+            _silence()
+            return DONE
         tell(f"a function of the model has ended the process (exit code {error.code}); correct it")
         return BAD_INPUT
     except BrokenPipeError:  # the reader has closed the pipe, as in `jaxmech doctor | head`
