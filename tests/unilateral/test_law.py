@@ -1,0 +1,223 @@
+"""The law of contact for redundant rows, against linear programs, least squares, closed forms."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+
+import jaxmech as jm
+import jaxmech.parts as jp
+from jaxmech.integrate.events.coulomb import Coulomb, contact, margin
+from tests.unilateral.systems import G
+
+GAPS, SLIPS = 3, 4
+
+
+def _largest_margin(Y: Any, x: Any, members: Any, law: Any, units: Any) -> float:
+    """The linear program of `margin`, by scipy."""
+    rows = GAPS + SLIPS
+    equal, goal = [*np.c_[Y.T, np.zeros(Y.shape[1])]], [*(Y.T @ x)]
+    below, most = [], []
+    for k in range(rows):
+        row = np.eye(rows + 1)[k]
+        if k < GAPS and members[k]:
+            below.append(-row + units[k] * np.eye(rows + 1)[-1])
+            most.append(0.0)
+        elif k >= GAPS and law.box[k - GAPS]:
+            for sign in (1, -1):
+                limit = np.r_[law.slope[k - GAPS], np.zeros(SLIPS), -units[k]]
+                below.append(sign * row - limit)
+                most.append(law.offset[k - GAPS])
+        else:
+            push = np.zeros(GAPS) if k < GAPS else law.slope[k - GAPS]
+            equal.append(row + np.r_[push, np.zeros(SLIPS + 1)])
+            goal.append(0.0 if k < GAPS else -law.offset[k - GAPS])
+    bounds = [(None, None)] * rows + [(None, 1)]
+    found = scipy.optimize.linprog(
+        -np.eye(rows + 1)[-1], np.array(below), most, np.array(equal), goal, bounds
+    )
+    return float(-found.fun)
+
+
+def test_margins_of_random_contacts_are_those_of_a_linear_program() -> None:
+    rng, cases = np.random.default_rng(1), []
+    for _ in range(60):
+        Y = rng.normal(size=(GAPS + SLIPS, 6)) * (np.arange(6) < rng.integers(1, 6))
+        members = rng.random(GAPS) < 0.7
+        at = rng.integers(-1, GAPS, SLIPS)  # the gap that presses, if any does
+        on = (at < 0) | members[at]
+        box = on & (rng.random(SLIPS) < 0.7)
+        limits = np.where(box, 1, rng.choice([-1, 1], SLIPS)) * on * rng.uniform(0.1, 1.0, SLIPS)
+        law = Coulomb(box, limits[:, None] * (at[:, None] == np.arange(GAPS)), limits * (at < 0))
+        pushes = members * rng.uniform(0.0, 2.0, GAPS)
+        limit = law.slope @ pushes + law.offset
+        x = np.r_[pushes, np.where(box, rng.uniform(-1.2, 1.2, SLIPS), -1) * limit]
+        if box.any():
+            cases.append((Y, x, members, law))
+    rows = jax.tree.map(lambda *x: np.stack(x), *cases)
+    found = jax.jit(jax.vmap(margin))(rows[0] @ rows[0].transpose(0, 2, 1), *rows[1:])
+    for case, value, units, y in zip(cases, found.value, found.units, found.forces, strict=True):
+        Y, x, members, law = case
+        expected = _largest_margin(Y, x, members, law, np.asarray(units))
+        np.testing.assert_allclose(value, expected, atol=1e-9)
+        np.testing.assert_allclose(Y.T @ y, Y.T @ x, atol=1e-9)
+        if expected >= 0:
+            limit = law.slope @ y[:GAPS] + law.offset
+            assert (np.abs(y[GAPS:]) <= limit + 1e-12)[law.box].all()
+            assert (y[:GAPS] >= -1e-12).all()
+
+
+def test_accelerations_of_random_contacts_are_those_of_bounded_least_squares() -> None:
+    rng, cases = np.random.default_rng(2), []
+    for _ in range(80):
+        Y = rng.normal(size=(GAPS + SLIPS, 6)) * (np.arange(6) < rng.integers(1, 7))
+        cases.append((Y, rng.normal(size=6), rng.uniform(0.1, 2.0, SLIPS)))
+    Y, a, limits = (np.stack(x) for x in zip(*cases, strict=True))
+
+    def forces(Y: Any, a: Any, limits: Any) -> Any:
+        members, on, r = jnp.ones(GAPS, bool), jnp.ones(SLIPS, bool), Y @ a
+        both, size = jnp.stack([limits, limits]), jnp.abs(Y) @ jnp.abs(a)
+        none = jnp.zeros((SLIPS, GAPS))
+        found = contact(
+            Y @ Y.T, r, size, members, none, both, jnp.ones(SLIPS), on,
+            jnp.zeros(SLIPS), jnp.asarray(False),
+        )  # fmt: skip
+        return found.forces, found.solved, found.sticks
+
+    x, solved, sticks = map(np.asarray, jax.jit(jax.vmap(forces))(Y, a, limits))
+    assert solved.all()
+    assert 0.1 < sticks.mean() < 0.9
+    for (Y, a, limit), force, stuck in zip(cases, x, sticks, strict=True):
+        least = np.r_[np.zeros(GAPS), -limit], np.r_[np.full(GAPS, np.inf), limit]
+        exact = scipy.optimize.lsq_linear(Y.T, -a, least, method="bvls", tol=1e-14).x
+        np.testing.assert_allclose(a + Y.T @ force, a + Y.T @ exact, atol=1e-9)
+        slips = np.abs(Y @ (a + Y.T @ exact))[GAPS:] > 1e-9
+        np.testing.assert_array_equal(slips, ~stuck)
+
+
+def _cart(count: int) -> jm.System:
+    def limit(kind: str, k: int) -> Any:
+        return lambda p: p[kind][k]
+
+    frictions = [
+        jm.DryFriction(
+            lambda q, v, t, p: v[0], static=limit("static", k), kinetic=limit("kinetic", k),
+            name=f"rub{k}",
+        )
+        for k in range(count)
+    ]  # fmt: skip
+    return jm.System(
+        lambda q, v, t, p: 0.5 * v @ v, frictions, coordinates=("x",),
+        force=lambda q, v, t, p: jnp.stack([4.5 * jnp.sin(t)]),
+    )  # fmt: skip
+
+
+THREE, ONE = _cart(3), _cart(1)
+
+
+@pytest.mark.parametrize("steps", [jm.FixedSteps(8), jm.Adaptive(rtol=1e-10, atol=1e-12)])
+def test_frictions_on_one_coordinate_are_their_sum(steps: Any) -> None:
+    rng, ts = np.random.default_rng(3), jnp.linspace(0.0, 8.0, 17)
+    static = rng.dirichlet(np.ones(3), 5) * 3.0
+    static[0] = 1.0
+    static[1] = [2.0, 1.0, 0.0]
+    params = {"static": static, "kinetic": static * np.linspace(1.0, 0.7, 5)[:, None]}
+
+    def run(system: Any) -> Any:
+        def one(p: Any) -> Any:
+            sol = jm.simulate(system, jnp.zeros(1), jnp.zeros(1), ts, p, steps=steps)
+            return sol, jm.observe(system, sol, p).multipliers
+
+        return jax.vmap(one)
+
+    sols, forces = run(THREE)(params)
+    sums = jax.tree.map(lambda x: x.sum(1, keepdims=True), params)
+    exact, _ = run(ONE)(sums)
+    assert (sols.status == jm.Status.OK).all()
+    np.testing.assert_allclose(sols.q, exact.q, atol=1e-9)
+    for k in range(3):
+        assert (jnp.abs(forces[f"rub{k}"][..., 0]) <= static[:, k, None] + 1e-12).all()
+        for kind in ("slips", "stops"):
+            has = static[:, k] > 0
+            found, single = sols.events[f"rub{k} {kind}"], exact.events[f"rub0 {kind}"]
+            np.testing.assert_array_equal(found.count[has], single.count[has])
+            np.testing.assert_allclose(found.t[has], single.t[has], rtol=1e-9)
+
+
+def test_a_slip_of_several_frictions_has_derivatives_by_all_limits() -> None:
+    def slip(static: Any) -> Any:
+        p = {"static": static, "kinetic": static}
+        ts = jnp.linspace(0.0, 1.2, 3)
+        sol = jm.simulate(THREE, jnp.zeros(1), jnp.zeros(1), ts, p, steps=jm.FixedSteps(4))
+        return jnp.stack([sol.events[f"rub{k} slips"].t[0] for k in range(3)])
+
+    static = jnp.array([0.5, 1.5, 1.0])
+    slopes = jax.jacrev(slip)(static)
+    np.testing.assert_allclose(slip(static), np.arcsin(2 / 3), rtol=1e-12)
+    np.testing.assert_allclose(slopes, np.full((3, 3), 1 / np.sqrt(4.5**2 - 9)), rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_a_crate_on_three_feet_moves_like_its_center() -> None:
+    crate = jp.planar_body("crate", mass=1.0, inertia=0.05)
+    feet = [
+        jp.contact(f"foot{k}", jp.ground, (0, 0), crate, (x, -0.3), normal=(0, 1), friction=0.4)
+        for k, x in enumerate((-0.5, 0.1, 0.5))
+    ]
+
+    def push(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return jnp.stack([6.0 * jnp.sin(2 * t), 0 * t, 0 * t])
+
+    mechanism = jp.Mechanism([crate], feet, [jp.gravity(G), push])
+    sled = jm.System(
+        lambda q, v, t, p: 0.5 * v @ v, [jm.DryFriction(lambda q, v, t, p: v[0], static=0.4 * G)],
+        force=lambda q, v, t, p: jnp.stack([6.0 * jnp.sin(2 * t)]), coordinates=("x",),
+    )  # fmt: skip
+    ts, steps = jnp.linspace(0.0, 4.0, 21), jm.FixedSteps(20)
+    sol = jm.simulate(mechanism, [0.0, 0.3, 0.0], [0.0] * 3, ts, steps=steps)
+    exact = jm.simulate(sled, [0.0], [0.0], ts, steps=steps)
+    np.testing.assert_allclose(sol.q[:, 0], exact.q[:, 0], atol=1e-9)
+    forces = jm.observe(mechanism, sol).multipliers
+    for k in range(3):
+        assert (jnp.abs(forces[f"foot{k} friction"]) <= 0.4 * forces[f"foot{k}"] + 1e-12).all()
+
+
+RADIUS, ROD, FORCE = 0.1, 0.25, 4.0
+
+
+def test_friction_of_a_slider_reverses_at_the_dead_centers() -> None:
+    """There its row depends on the equation of the rod; the sign follows from the motion."""
+
+    def place(a: Any) -> Any:
+        return RADIUS * jnp.cos(a) + jnp.sqrt(ROD**2 - (RADIUS * jnp.sin(a)) ** 2)
+
+    def rod(q: Any, t: Any, p: Any) -> Any:
+        ends = (q[1] - RADIUS * jnp.cos(q[0])) ** 2 + (RADIUS * jnp.sin(q[0])) ** 2
+        return (ends - ROD**2) / 2
+
+    friction = jm.DryFriction(lambda q, v, t, p: v[1], static=FORCE, name="friction")
+    crank = jm.System(
+        lambda q, v, t, p: 0.025 * v[0] ** 2 + 0.2 * v[1] ** 2, [jm.Holonomic(rod), friction],
+        coordinates=("angle", "slider"),
+    )  # fmt: skip
+    start = jnp.array([0.5, place(0.5)]), jnp.array([15.0, jax.grad(place)(0.5) * 15])
+    sol = jm.simulate(crank, *start, jnp.linspace(0.0, 3.5, 36), steps=jm.FixedSteps(10))
+    np.testing.assert_allclose(sol.q[-1, 0], 23.47693, atol=1e-3)
+    assert (jnp.diff(sol.energy) < 1e-9).all()
+    assert jnp.abs(sol.v[-1]).max() < 1e-12
+    force = jm.observe(crank, sol).multipliers["friction"][:, 0]
+    assert (force * sol.v[:, 1] <= 1e-12).all()
+
+
+@pytest.mark.parametrize("e", [0.0, 1e-7, 0.5])
+def test_a_start_with_a_velocity_into_a_stop_is_an_impact(e: float) -> None:
+    stop = jm.Unilateral(lambda q, t, p: q[0], restitution=lambda p: p["e"], name="stop")
+    mass = jm.System(lambda q, v, t, p: 0.5 * v @ v - q[0], [stop], coordinates=("x",))
+    ts, p = jnp.linspace(0.0, 3.0, 4), {"e": jnp.array(e)}
+    sol = jm.simulate(mass, [0.0], [-1.0], ts, p, steps=jm.FixedSteps(10))
+    assert sol.status == jm.Status.OK
+    np.testing.assert_allclose(sol.events["stop closes"].t[0], 0.0, atol=0)
+    np.testing.assert_allclose(sol.q[2:], 0.0, atol=1e-12)
