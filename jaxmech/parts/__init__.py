@@ -1,6 +1,6 @@
 """Parts of mechanisms: bodies, joints and forces that compose into a `System`.
 
-Read in this order. `values` and `vectors` are numbers and geometry, `body` and `rigid_bodies` the
+Read in this order. `values`, `kinds` and `vectors` are numbers, kinds of arguments and geometry, `body` and `rigid_bodies` the
 bodies, made of `solids` with `mass` and `inertia` and drawn by `visuals`, `joint_equations` the
 elements that joints are made of. `joints` are those that can have coordinates, each in one class
 with all that is known about it; `point_joints`, `gears` and `rolling` are always constraints, and

@@ -26,7 +26,8 @@ from jaxmech.parts.body import AbstractBody, Frames, Moving, ground, pointing
 from jaxmech.parts.drawing import Drawing, Shapes, directions_across
 from jaxmech.parts.joint_equations import AbstractPosition, AbstractVelocity
 from jaxmech.parts.joints.base import EquationJoint
-from jaxmech.parts.joints.checks import part_name, partners, require_no_axes
+from jaxmech.parts.joints.checks import part_name, partners
+from jaxmech.parts.kinds import require_no_axes
 from jaxmech.parts.values import Reader, Value, Vector, direction, number, positive, unit
 from jaxmech.parts.vectors import quarter_turn
 from jaxmech.utils.text import capital

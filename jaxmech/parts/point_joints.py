@@ -34,9 +34,10 @@ from jaxmech.parts.joint_equations import (
 )
 from jaxmech.parts.joints.base import EquationJoint, Joint
 from jaxmech.parts.joints.checks import part_name, partners, point, turning_pair
-from jaxmech.parts.joints.pair import Direction, Number, PairJoint
+from jaxmech.parts.joints.pair import PairJoint
 from jaxmech.parts.joints.revolute import Revolute
 from jaxmech.parts.joints.spherical import Spherical
+from jaxmech.parts.kinds import Direction, Kind, Number
 from jaxmech.parts.values import Value, Vector, number, positive
 from jaxmech.utils.checks import require_function
 
@@ -46,7 +47,7 @@ def _length(part: str, argument: str, value: Any, size: int) -> Any:
     return positive(part, argument, value, remedy)
 
 
-Length = Annotated[Any, _length]
+Length = Annotated[Any, Kind("Length", _length)]
 
 
 @dataclass(frozen=True)

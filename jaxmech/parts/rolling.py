@@ -35,7 +35,8 @@ from jaxmech.parts.drawing import TYRE, Drawing, Shapes
 from jaxmech.parts.joint_equations import AbstractPosition, AbstractVelocity, Level, slip
 from jaxmech.parts.joints.base import EquationJoint
 from jaxmech.parts.joints.checks import part_name, partners, point
-from jaxmech.parts.joints.pair import Direction, PairJoint, Positive
+from jaxmech.parts.joints.pair import PairJoint
+from jaxmech.parts.kinds import Direction, Positive
 from jaxmech.parts.values import Reader, Value, Vector, direction, require_sign
 from jaxmech.parts.vectors import apply, cross
 from jaxmech.utils.arrays import AnyArray

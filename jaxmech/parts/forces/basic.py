@@ -30,7 +30,7 @@ from jaxmech.parts.forces.elements import (
     Torque,
     TorsionSpring,
 )
-from jaxmech.parts.joints.checks import part_name, partners, pinned, point, turning_pair
+from jaxmech.parts.joints.checks import part_name, partners, point, turning_pair
 from jaxmech.parts.values import Value, Vector, direction, non_negative, number, vector
 
 
@@ -52,59 +52,7 @@ def gravity(acceleration: Value = 9.81, *, down: Vector | None = None) -> Gravit
     return Gravity(magnitude, direction("gravity", "down", down, size))
 
 
-def spring(
-    name: str,
-    a: AbstractBody,
-    at_a: Vector,
-    b: AbstractBody,
-    at_b: Vector,
-    *,
-    stiffness: Value,
-    length: Value,
-) -> Spring:
-    """A spring between two points.
-
-    Args:
-        name: name of the spring.
-        a: first body, or `ground`.
-        at_a: the point on a [m].
-        b: second body.
-        at_b: the point on b [m].
-        stiffness: spring constant [N/m].
-        length: natural length [m]. Unless it is the number 0, the points must never meet.
-
-    Example:
-        >>> from jaxmech.parts import point_mass
-        >>> bob = point_mass("bob", mass=1.0)
-        >>> spring("coil", ground, (0, 0), bob, (0, 0), stiffness="k", length=0.2).part
-        "spring 'coil'"
-    """
-    part, bodies, _, points = pinned("spring", name, (a, b), (at_a, at_b))
-    k, rest_length = number(part, "stiffness", stiffness), number(part, "length", length)
-    return Spring(part, bodies, *points, k, rest_length)
-
-
-def damper(
-    name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector, *, damping: Value
-) -> Damper:
-    """A damper between two points, which must never meet.
-
-    Args:
-        name: name of the damper.
-        a: first body, or `ground`.
-        at_a: the point on a [m].
-        b: second body.
-        at_b: the point on b [m].
-        damping: damping coefficient [N s/m].
-
-    Example:
-        >>> from jaxmech.parts import point_mass
-        >>> bob = point_mass("bob", mass=1.0)
-        >>> damper("oil", ground, (0, 0), bob, (0, 0), damping="c").part
-        "damper 'oil'"
-    """
-    part, bodies, _, points = pinned("damper", name, (a, b), (at_a, at_b))
-    return Damper(part, bodies, *points, number(part, "damping", damping))
+spring, damper = Spring, Damper
 
 
 def torsion_spring(

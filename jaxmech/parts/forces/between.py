@@ -11,7 +11,7 @@ for bodies, points or directions that do not fit; the message names the force.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -19,8 +19,14 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, ground, separation, shifted
-from jaxmech.parts.forces.elements import AbstractLoad, AbstractPotential, point_with_velocity
-from jaxmech.parts.joints.checks import part_name, partners, pinned, point
+from jaxmech.parts.forces.elements import (
+    AbstractLoad,
+    AbstractPairForce,
+    AbstractPotential,
+    point_with_velocity,
+)
+from jaxmech.parts.joints.checks import part_name, partners, point
+from jaxmech.parts.kinds import Coefficients
 from jaxmech.parts.values import Reader, Value, Vector, number, vector
 from jaxmech.parts.vectors import conjugate, product
 from jaxmech.utils.checks import require_function
@@ -28,12 +34,30 @@ from jaxmech.utils.text import capital
 
 
 @dataclass(frozen=True)
-class ForceLaw(AbstractLoad):
-    """A force along the line between two points, positive where it pushes them apart."""
+class ForceLaw(AbstractPairForce, AbstractLoad):
+    """A force between two points by any law, such as a nonlinear or tabulated spring.
 
-    at_a: Vector
-    at_b: Vector
+    It has no potential, so the energy of the mechanism is not audited. The points must never meet.
+
+    Args:
+        law: `law(length, rate, t, params)`, a scalar: the force [N], positive where it pushes the
+            points apart, at their distance [m] and its rate [m/s]; see `tabulated`.
+
+    Example:
+        >>> from jaxmech.parts import point_mass
+        >>> bob = point_mass("bob", mass=1.0)
+        >>> law = lambda length, rate, t, p: -p["k"] * (length - 1.0) ** 3
+        >>> force_law("cubic", ground, (0, 0), bob, (0, 0), law).part
+        "force law 'cubic'"
+    """
+
     law: Callable[..., Any]
+
+    kind = "force law"
+
+    def __post_init__(self, name: str, a: AbstractBody, b: AbstractBody) -> None:
+        super().__post_init__(name, a, b)
+        require_function("law", self.law, "length, rate, t, params")
 
     def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force on b at its point, and the opposite on a."""
@@ -49,16 +73,29 @@ class ForceLaw(AbstractLoad):
 
 
 @dataclass(frozen=True)
-class Bushing(AbstractPotential):
-    """Springs along the axes of a, and about them.
+class Bushing(AbstractPairForce, AbstractPotential):
+    """An elastic joint: a spring along and a spring about each axis of a.
 
-    The energy is k_d . d^2 / 2 for the way d from the point on a to that on b, and for a turn of b
-    relative to a k_r . angle^2 / 2 in the plane, 2 k_r . vec(e)^2 in space.
+    It is at rest where the points coincide and b has the attitude of a. The energy is
+    k_d . d^2 / 2 for the way d from the point on a to that on b, and for a turn of b relative to a
+    k_r . angle^2 / 2 in the plane, 2 k_r . vec(e)^2 in space, where a turn counts as 2 sin(angle/2)
+    times its axis.
+
+    Args:
+        stiffness: three values [N/m] and three [N m/rad]; in the plane two and one.
+
+    Example:
+        >>> from jaxmech.parts import planar_body
+        >>> engine = planar_body("engine", mass=80.0, inertia=2.0)
+        >>> bushing("mount", ground, (0, 0), engine, (0.2, 0), stiffness=("k", "k", 0)).part
+        "bushing 'mount'"
     """
 
-    at_a: Vector
-    at_b: Vector
-    stiffness: Vector
+    _: KW_ONLY
+    stiffness: Coefficients
+
+    kind = "bushing"
+    turning = True
 
     def energy(self, frames: tuple[Frame, ...], read: Reader) -> Array:
         """The potential energy."""
@@ -73,12 +110,24 @@ class Bushing(AbstractPotential):
 
 
 @dataclass(frozen=True)
-class BushingDamper(AbstractLoad):
-    """Dampers along the axes of a, and about them."""
+class BushingDamper(AbstractPairForce, AbstractLoad):
+    """The damper of a bushing: one along and one about each axis of a.
 
-    at_a: Vector
-    at_b: Vector
-    damping: Vector
+    Args:
+        damping: three values [N s/m] and three [N m s/rad]; in the plane two and one.
+
+    Example:
+        >>> from jaxmech.parts import planar_body
+        >>> engine = planar_body("engine", mass=80.0, inertia=2.0)
+        >>> bushing_damper("oil", ground, (0, 0), engine, (0.2, 0), damping=("c", "c", 0)).part
+        "bushing damper 'oil'"
+    """
+
+    _: KW_ONLY
+    damping: Coefficients
+
+    kind = "bushing damper"
+    turning = True
 
     def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force on b at its point and the torque on b, and the opposites on a."""
@@ -115,32 +164,7 @@ class Wrench(AbstractLoad):
         return (load,) if len(motions) == 1 else ((0 * load[0], 0 * load[1]), load)
 
 
-def force_law(
-    name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector, law: Callable[..., Any]
-) -> ForceLaw:
-    """A force between two points by any law, such as a nonlinear or tabulated spring.
-
-    It has no potential, so the energy of the mechanism is not audited.
-
-    Args:
-        name: name of the force.
-        a: first body, or `ground`.
-        at_a: the point on a [m].
-        b: second body.
-        at_b: the point on b [m]. The points must never meet.
-        law: `law(length, rate, t, params)`, a scalar: the force [N], positive where it pushes the
-            points apart, at their distance [m] and its rate [m/s]; see `tabulated`.
-
-    Example:
-        >>> from jaxmech.parts import point_mass
-        >>> bob = point_mass("bob", mass=1.0)
-        >>> law = lambda length, rate, t, p: -p["k"] * (length - 1.0) ** 3
-        >>> force_law("cubic", ground, (0, 0), bob, (0, 0), law).part
-        "force law 'cubic'"
-    """
-    part, bodies, _, points = pinned("force law", name, (a, b), (at_a, at_b))
-    require_function("law", law, "length, rate, t, params")
-    return ForceLaw(part, bodies, *points, law)
+force_law, bushing, bushing_damper = ForceLaw, Bushing, BushingDamper
 
 
 def tabulated(x: Sequence[float], force: Sequence[float], *, of: str = "position") -> Any:
@@ -189,72 +213,6 @@ def tabulated(x: Sequence[float], force: Sequence[float], *, of: str = "position
         return start + jnp.asarray(slopes, abscissa.dtype)[k] * (abscissa - first)
 
     return law
-
-
-def bushing(
-    name: str,
-    a: AbstractBody,
-    at_a: Vector,
-    b: AbstractBody,
-    at_b: Vector,
-    *,
-    stiffness: Vector,
-) -> Bushing:
-    """An elastic joint: a spring along and a spring about each axis of a.
-
-    It is at rest where the points coincide and b has the attitude of a. In space a turn counts as
-    2 sin(angle / 2) times its axis.
-
-    Args:
-        name: name of the bushing.
-        a: first body, or `ground`.
-        at_a: the point on a [m].
-        b: second body.
-        at_b: the point on b [m], on which the force acts.
-        stiffness: three values [N/m] and three [N m/rad]; in the plane two and one.
-
-    Example:
-        >>> from jaxmech.parts import planar_body
-        >>> engine = planar_body("engine", mass=80.0, inertia=2.0)
-        >>> bushing("mount", ground, (0, 0), engine, (0.2, 0), stiffness=("k", "k", 0)).part
-        "bushing 'mount'"
-    """
-    part, bodies, size, points = pinned("bushing", name, (a, b), (at_a, at_b), turning=True)
-    return Bushing(
-        part, bodies, *points, vector(part, "stiffness", stiffness, 3 if size == 2 else 6)
-    )
-
-
-def bushing_damper(
-    name: str,
-    a: AbstractBody,
-    at_a: Vector,
-    b: AbstractBody,
-    at_b: Vector,
-    *,
-    damping: Vector,
-) -> BushingDamper:
-    """The damper of a bushing: one along and one about each axis of a.
-
-    Args:
-        name: name of the damper.
-        a: first body, or `ground`.
-        at_a: the point on a [m].
-        b: second body.
-        at_b: the point on b [m], on which the force acts.
-        damping: three values [N s/m] and three [N m s/rad]; in the plane two and one.
-
-    Example:
-        >>> from jaxmech.parts import planar_body
-        >>> engine = planar_body("engine", mass=80.0, inertia=2.0)
-        >>> bushing_damper("oil", ground, (0, 0), engine, (0.2, 0), damping=("c", "c", 0)).part
-        "bushing damper 'oil'"
-    """
-    kind = "bushing damper"
-    part, bodies, size, points = pinned(kind, name, (a, b), (at_a, at_b), turning=True)
-    return BushingDamper(
-        part, bodies, *points, vector(part, "damping", damping, 3 if size == 2 else 6)
-    )
 
 
 def wrench(

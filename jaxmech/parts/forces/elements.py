@@ -5,8 +5,8 @@ Terms enter the Lagrangian too, as functions of coordinates by their names.
 
 import abc
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import KW_ONLY, InitVar, dataclass, field
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -32,6 +32,8 @@ from jaxmech.parts.drawing import (
     Shapes,
     directions_across,
 )
+from jaxmech.parts.joints.checks import pinned
+from jaxmech.parts.kinds import Number, Point, check_fields
 from jaxmech.parts.values import (
     Reader,
     Value,
@@ -87,6 +89,36 @@ class AbstractLoad(AbstractForce):
     @abc.abstractmethod
     def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force and torque at the reference point of each body."""
+
+
+@dataclass(frozen=True)
+class AbstractPairForce(BetweenPoints, AbstractForce):
+    """A force between a point of a and a point of b.
+
+    Args:
+        name: name of the force.
+        a: first body, or `ground`.
+        at_a: the point on a [m].
+        b: second body.
+        at_b: the point on b [m].
+    """
+
+    part: str = field(init=False)
+    bodies: tuple[AbstractBody, ...] = field(init=False)
+    name: InitVar[str]
+    a: InitVar[AbstractBody]
+    at_a: Point
+    b: InitVar[AbstractBody]
+    at_b: Point
+
+    kind: ClassVar[str]  # as named in messages
+    turning: ClassVar[bool] = False  # whether both bodies need an attitude
+
+    def __post_init__(self, name: str, a: AbstractBody, b: AbstractBody) -> None:
+        points = self.at_a, self.at_b
+        pair = pinned(self.kind, name, (a, b), points, turning=self.turning)
+        part, bodies, size, (at_a, at_b) = pair
+        check_fields(self, part, size, part=part, bodies=bodies, at_a=at_a, at_b=at_b)
 
 
 @dataclass(frozen=True)
@@ -162,13 +194,25 @@ class Support(AbstractPotential):
 
 
 @dataclass(frozen=True)
-class Spring(BetweenPoints, AbstractPotential):
-    """The potential k (|d| - length)^2 / 2, with d from the point on a to the point on b."""
+class Spring(AbstractPairForce, AbstractPotential):
+    """A spring between two points: the potential k (|d| - length)^2 / 2 for the way d between them.
 
-    at_a: Vector
-    at_b: Vector
-    stiffness: Value
-    length: Value
+    Args:
+        stiffness: spring constant [N/m].
+        length: natural length [m]. Unless it is the number 0, the points must never meet.
+
+    Example:
+        >>> from jaxmech.parts import ground, point_mass, spring
+        >>> bob = point_mass("bob", mass=1.0)
+        >>> spring("coil", ground, (0, 0), bob, (0, 0), stiffness="k", length=0.2).part
+        "spring 'coil'"
+    """
+
+    _: KW_ONLY
+    stiffness: Number
+    length: Number
+
+    kind = "spring"
 
     def energy(self, frames: tuple[Frame, ...], read: Reader) -> Array:
         """The potential; without a square root if the length is 0, so that the ends may meet."""
@@ -217,12 +261,23 @@ class TorsionSpring(AbstractPotential):
 
 
 @dataclass(frozen=True)
-class Damper(BetweenPoints, AbstractLoad):
-    """The force -c times the speed at which two points separate, along the line between them."""
+class Damper(AbstractPairForce, AbstractLoad):
+    """A damper between two points, which must never meet.
 
-    at_a: Vector
-    at_b: Vector
-    damping: Value
+    Args:
+        damping: damping coefficient [N s/m].
+
+    Example:
+        >>> from jaxmech.parts import damper, ground, point_mass
+        >>> bob = point_mass("bob", mass=1.0)
+        >>> damper("oil", ground, (0, 0), bob, (0, 0), damping="c").part
+        "damper 'oil'"
+    """
+
+    _: KW_ONLY
+    damping: Number
+
+    kind = "damper"
 
     def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force -c d (d . d') / (d . d) on b at its point, and the opposite on a."""

@@ -23,8 +23,8 @@ ValueError for a joint without such a freedom; the message names the force.
 
 import abc
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import KW_ONLY, InitVar, dataclass, field
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -33,7 +33,15 @@ from jaxmech.parts.body import AbstractBody, Load, Moving
 from jaxmech.parts.forces.elements import AbstractLoad
 from jaxmech.parts.joints.base import AbstractFreedom, Joint
 from jaxmech.parts.joints.checks import part_name
-from jaxmech.parts.values import Reader, Value, non_negative, number, positive
+from jaxmech.parts.kinds import (
+    MaybeNonNegative,
+    MaybePositive,
+    NonNegative,
+    Number,
+    Positive,
+    check_fields,
+)
+from jaxmech.parts.values import Reader
 from jaxmech.utils.checks import require_function, require_kind
 from jaxmech.utils.text import capital
 from jaxmech.utils.units import Named, columns
@@ -41,9 +49,28 @@ from jaxmech.utils.units import Named, columns
 
 @dataclass(frozen=True)
 class AbstractJointForce(AbstractLoad):
-    """A force in a freedom of a joint."""
+    """A force in a freedom of a joint.
 
-    freedom: AbstractFreedom
+    Args:
+        name: name of the force.
+        joint: the joint in which it acts.
+        coordinate: "angle" or "position" of a joint that has both.
+    """
+
+    part: str = field(init=False)
+    bodies: tuple[AbstractBody, ...] = field(init=False)
+    freedom: AbstractFreedom = field(init=False)
+    name: InitVar[str]
+    joint: InitVar[Joint]
+    _: KW_ONLY
+    coordinate: InitVar[str | None] = None
+
+    kind: ClassVar[str]  # as named in messages
+
+    def __post_init__(self, name: str, joint: Joint, coordinate: str | None) -> None:
+        part = part_name(self.kind, name)
+        bodies, freedom = freedom_of(part, joint, coordinate)
+        check_fields(self, part, 0, part=part, bodies=bodies, freedom=freedom)
 
     def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force or torque on b, and its opposite on a."""
@@ -57,9 +84,29 @@ class AbstractJointForce(AbstractLoad):
 
 @dataclass(frozen=True)
 class JointLaw(AbstractJointForce):
-    """A force by a function of the user."""
+    """A force or torque in a joint with any law, such as a spring with a gap.
+
+    A law that depends on other coordinates too is a `coordinate_force`.
+
+    Args:
+        law: `law(x, rate, t, params)`, a scalar: the force [N] or torque [N m] of a on b along the
+            axis, at the coordinate x [m or rad] and its rate.
+
+    Example:
+        >>> from jaxmech.parts import ground, planar_body, revolute
+        >>> door = planar_body("door", mass=1.0, inertia=0.1)
+        >>> hinge = revolute("hinge", ground, (0, 0), door, (0, 0))
+        >>> joint_force("closer", hinge, lambda x, rate, t, p: -p["k"] * x**3).part
+        "joint force 'closer'"
+    """
 
     law: Callable[..., Any]
+
+    kind = "joint force"
+
+    def __post_init__(self, name: str, joint: Joint, coordinate: str | None) -> None:
+        require_function("law", self.law, "x, rate, t, params")
+        super().__post_init__(name, joint, coordinate)
 
     def effort(self, x: Array, rate: Array, read: Reader) -> Any:
         """The value of the function."""
@@ -68,12 +115,33 @@ class JointLaw(AbstractJointForce):
 
 @dataclass(frozen=True)
 class Motor(AbstractJointForce):
-    """A motor with a straight line of torque over speed."""
+    """A motor whose torque decreases linearly with its speed, like a DC motor.
 
-    stall: Value
-    no_load: Value
-    command: Value
-    ratio: Value
+    The torque of a on b is g stall (command - g rate / no_load). For a torque that does not depend
+    on the speed, use `torque` or `joint_force`.
+
+    Args:
+        stall: torque at rest under full command [N m], or force [N].
+        no_load: speed without torque under full command [rad/s or m/s].
+        command: the fraction of the full voltage, between -1 and 1; a function of (t, params) for
+            an open-loop controller.
+        ratio: gear ratio g, turns of the motor per turn of the joint.
+
+    Example:
+        >>> from jaxmech.parts import ground, planar_body, revolute
+        >>> crank = planar_body("crank", mass=1.0, inertia=0.1)
+        >>> hinge = revolute("hinge", ground, (0, 0), crank, (0, 0))
+        >>> motor("drive", hinge, stall=2.0, no_load=300.0, command="u", ratio=50).part
+        "motor 'drive'"
+    """
+
+    _: KW_ONLY
+    stall: Positive
+    no_load: Positive
+    command: Number = 1.0
+    ratio: Number = 1.0
+
+    kind = "motor"
 
     def effort(self, x: Array, rate: Array, read: Reader) -> Any:
         """The effort g stall (command - g rate / no_load)."""
@@ -83,13 +151,31 @@ class Motor(AbstractJointForce):
 
 @dataclass(frozen=True)
 class PositionServo(AbstractJointForce):
-    """A position servo: a spring and a damper towards a target."""
+    """A position servo (PD controller): a spring and a damper towards a target.
 
-    stiffness: Value
-    damping: Value
-    target: Value
-    target_rate: Value
-    limit: Value | None
+    Args:
+        target: the desired coordinate [rad or m].
+        stiffness: proportional gain [N m/rad or N/m].
+        damping: derivative gain [N m s/rad or N s/m].
+        target_rate: the desired rate [rad/s or m/s].
+        limit: largest torque [N m] or force [N], by default none.
+
+    Example:
+        >>> from jaxmech.parts import ground, planar_body, revolute
+        >>> arm = planar_body("arm", mass=1.0, inertia=0.1)
+        >>> elbow = revolute("elbow", ground, (0, 0), arm, (0, 0))
+        >>> servo("hold", elbow, target=0.3, stiffness="kp", damping="kd", limit=5.0).part
+        "servo 'hold'"
+    """
+
+    _: KW_ONLY
+    target: Number
+    stiffness: Number
+    damping: Number = 0.0
+    target_rate: Number = 0.0
+    limit: MaybePositive = None
+
+    kind = "servo"
 
     def effort(self, x: Array, rate: Array, read: Reader) -> Any:
         """The effort, between -limit and limit if there is one."""
@@ -104,13 +190,34 @@ class PositionServo(AbstractJointForce):
 
 @dataclass(frozen=True)
 class JointFriction(AbstractJointForce):
-    """Dry and viscous friction."""
+    """Dry and viscous friction in a joint, with a smooth step at rest.
 
-    coulomb: Value
-    viscous: Value
-    static: Value | None
-    stribeck: Value
-    smooth: Value
+    A body that sticks creeps at a fraction of `smooth`, which the steps have to resolve.
+
+    Args:
+        coulomb: sliding friction, a torque [N m] or force [N]; by default none.
+        viscous: viscous coefficient [N m s/rad or N s/m]; by default none.
+        static: friction at the beginning of sliding, a torque [N m] or force [N]; by default
+            `coulomb`.
+        stribeck: rate of the transition from static to sliding friction [rad/s or m/s].
+        smooth: rate at which 76 % of the friction is reached [rad/s or m/s].
+
+    Example:
+        >>> from jaxmech.parts import ground, planar_body, revolute
+        >>> wheel = planar_body("wheel", mass=1.0, inertia=0.1)
+        >>> axle = revolute("axle", ground, (0, 0), wheel, (0, 0))
+        >>> friction("bearing", axle, coulomb="Tc", viscous=1e-3).part
+        "friction 'bearing'"
+    """
+
+    _: KW_ONLY
+    coulomb: NonNegative = 0.0
+    viscous: Number = 0.0
+    static: MaybeNonNegative = None
+    stribeck: Positive = 0.01
+    smooth: Positive = 1e-3
+
+    kind = "friction"
 
     def effort(self, x: Array, rate: Array, read: Reader) -> Any:
         """The effort against the rate."""
@@ -121,156 +228,7 @@ class JointFriction(AbstractJointForce):
         return -dry * jnp.tanh(rate / smooth) - read.number(self.viscous) * rate
 
 
-def joint_force(
-    name: str, joint: Joint, law: Callable[..., Any], *, coordinate: str | None = None
-) -> JointLaw:
-    """A force or torque in a joint with any law, such as a spring with a gap.
-
-    A law that depends on other coordinates too is a `coordinate_force`.
-
-    Args:
-        name: name of the force.
-        joint: the joint in which it acts.
-        law: `law(x, rate, t, params)`, a scalar: the force [N] or torque [N m] of a on b along the
-            axis, at the coordinate x [m or rad] and its rate.
-        coordinate: "angle" or "position" of a joint that has both.
-
-    Example:
-        >>> from jaxmech.parts import ground, planar_body, revolute
-        >>> door = planar_body("door", mass=1.0, inertia=0.1)
-        >>> hinge = revolute("hinge", ground, (0, 0), door, (0, 0))
-        >>> joint_force("closer", hinge, lambda x, rate, t, p: -p["k"] * x**3).part
-        "joint force 'closer'"
-    """
-    part = part_name("joint force", name)
-    require_function("law", law, "x, rate, t, params")
-    return JointLaw(part, *freedom_of(part, joint, coordinate), law)
-
-
-def motor(
-    name: str,
-    joint: Joint,
-    *,
-    stall: Value,
-    no_load: Value,
-    command: Value = 1.0,
-    ratio: Value = 1.0,
-    coordinate: str | None = None,
-) -> Motor:
-    """A motor whose torque decreases linearly with its speed, like a DC motor.
-
-    The torque of a on b is g stall (command - g rate / no_load). For a torque that does not depend
-    on the speed, use `torque` or `joint_force`.
-
-    Args:
-        name: name of the motor.
-        joint: the joint that it drives.
-        stall: torque at rest under full command [N m], or force [N].
-        no_load: speed without torque under full command [rad/s or m/s].
-        command: the fraction of the full voltage, between -1 and 1; a function of (t, params) for
-            an open-loop controller.
-        ratio: gear ratio g, turns of the motor per turn of the joint.
-        coordinate: "angle" or "position" of a joint that has both.
-
-    Example:
-        >>> from jaxmech.parts import ground, planar_body, revolute
-        >>> crank = planar_body("crank", mass=1.0, inertia=0.1)
-        >>> hinge = revolute("hinge", ground, (0, 0), crank, (0, 0))
-        >>> motor("drive", hinge, stall=2.0, no_load=300.0, command="u", ratio=50).part
-        "motor 'drive'"
-    """
-    part = part_name("motor", name)
-    return Motor(
-        part,
-        *freedom_of(part, joint, coordinate),
-        stall=positive(part, "stall", stall),
-        no_load=positive(part, "no_load", no_load),
-        command=number(part, "command", command),
-        ratio=number(part, "ratio", ratio),
-    )
-
-
-def servo(
-    name: str,
-    joint: Joint,
-    *,
-    target: Value,
-    stiffness: Value,
-    damping: Value = 0.0,
-    target_rate: Value = 0.0,
-    limit: Value | None = None,
-    coordinate: str | None = None,
-) -> PositionServo:
-    """A position servo (PD controller): a spring and a damper towards a target.
-
-    Args:
-        name: name of the servo.
-        joint: the joint that it drives.
-        target: the desired coordinate [rad or m].
-        stiffness: proportional gain [N m/rad or N/m].
-        damping: derivative gain [N m s/rad or N s/m].
-        target_rate: the desired rate [rad/s or m/s].
-        limit: largest torque [N m] or force [N], by default none.
-        coordinate: "angle" or "position" of a joint that has both.
-
-    Example:
-        >>> from jaxmech.parts import ground, planar_body, revolute
-        >>> arm = planar_body("arm", mass=1.0, inertia=0.1)
-        >>> elbow = revolute("elbow", ground, (0, 0), arm, (0, 0))
-        >>> servo("hold", elbow, target=0.3, stiffness="kp", damping="kd", limit=5.0).part
-        "servo 'hold'"
-    """
-    part = part_name("servo", name)
-    values = {"stiffness": stiffness, "damping": damping, "target": target}
-    values |= {"target_rate": target_rate}
-    gains = {argument: number(part, argument, value) for argument, value in values.items()}
-    largest = None if limit is None else positive(part, "limit", limit)
-    return PositionServo(part, *freedom_of(part, joint, coordinate), **gains, limit=largest)
-
-
-def friction(
-    name: str,
-    joint: Joint,
-    *,
-    coulomb: Value = 0.0,
-    viscous: Value = 0.0,
-    static: Value | None = None,
-    stribeck: Value = 0.01,
-    smooth: Value = 1e-3,
-    coordinate: str | None = None,
-) -> JointFriction:
-    """Dry and viscous friction in a joint, with a smooth step at rest.
-
-    A body that sticks creeps at a fraction of `smooth`, which the steps have to resolve.
-
-    Args:
-        name: name of the friction.
-        joint: the joint in which it acts.
-        coulomb: sliding friction, a torque [N m] or force [N]; by default none.
-        viscous: viscous coefficient [N m s/rad or N s/m]; by default none.
-        static: friction at the beginning of sliding, a torque [N m] or force [N]; by default
-            `coulomb`.
-        stribeck: rate of the transition from static to sliding friction [rad/s or m/s].
-        smooth: rate at which 76 % of the friction is reached [rad/s or m/s].
-        coordinate: "angle" or "position" of a joint that has both.
-
-    Example:
-        >>> from jaxmech.parts import ground, planar_body, revolute
-        >>> wheel = planar_body("wheel", mass=1.0, inertia=0.1)
-        >>> axle = revolute("axle", ground, (0, 0), wheel, (0, 0))
-        >>> friction("bearing", axle, coulomb="Tc", viscous=1e-3).part
-        "friction 'bearing'"
-    """
-    part = part_name("friction", name)
-    return JointFriction(
-        part,
-        *freedom_of(part, joint, coordinate),
-        coulomb=non_negative(part, "coulomb", coulomb),
-        viscous=number(part, "viscous", viscous),
-        stribeck=positive(part, "stribeck", stribeck),
-        smooth=positive(part, "smooth", smooth),
-        static=None if static is None else non_negative(part, "static", static),
-    )
+joint_force, motor, servo, friction = JointLaw, Motor, PositionServo, JointFriction
 
 
 def freedom_of(

@@ -43,11 +43,7 @@ from jaxmech.parts.joints.coordinates import slid as slid
 from jaxmech.parts.joints.coordinates import turn_about_axis as turn_about_axis
 from jaxmech.parts.joints.cylindrical import cylindrical as cylindrical
 from jaxmech.parts.joints.cylindrical import screw as screw
-from jaxmech.parts.joints.pair import Attitude as Attitude
-from jaxmech.parts.joints.pair import Direction as Direction
-from jaxmech.parts.joints.pair import Number as Number
 from jaxmech.parts.joints.pair import PairJoint as PairJoint
-from jaxmech.parts.joints.pair import Positive as Positive
 from jaxmech.parts.joints.prismatic import planar as planar
 from jaxmech.parts.joints.prismatic import prismatic as prismatic
 from jaxmech.parts.joints.prismatic import weld as weld
@@ -55,4 +51,8 @@ from jaxmech.parts.joints.revolute import revolute as revolute
 from jaxmech.parts.joints.spherical import constant_velocity as constant_velocity
 from jaxmech.parts.joints.spherical import spherical as spherical
 from jaxmech.parts.joints.spherical import universal as universal
+from jaxmech.parts.kinds import Attitude as Attitude
+from jaxmech.parts.kinds import Direction as Direction
+from jaxmech.parts.kinds import Number as Number
+from jaxmech.parts.kinds import Positive as Positive
 from jaxmech.parts.kinematics.base import Relation as Relation

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxmech.parts.body import AbstractBody, Ground
+from jaxmech.parts.kinds import require_no_axes
 from jaxmech.parts.values import Vector, are_numbers, direction, vector
 from jaxmech.parts.vectors import rotation
 from jaxmech.utils.text import capital
@@ -84,16 +85,6 @@ def point(part: str, argument: str, body: AbstractBody, values: Vector, size: in
             f"is a point mass, but has {values!r}."
         )
     return components
-
-
-def require_no_axes(part: str, **axes: Vector | None) -> None:
-    """Raise for an axis that is given in the plane."""
-    for argument, axis in axes.items():
-        if axis is not None:
-            raise ValueError(
-                f"{capital(part)} must have no `{argument}` in the plane, where all axes are at "
-                "right angles to it; leave it out."
-            )
 
 
 def require_turn_between(part: str, axes: tuple[Vector, Vector], turn: Vector) -> None:

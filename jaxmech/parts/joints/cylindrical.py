@@ -20,7 +20,7 @@ from jaxmech.parts.joints.coordinates import (
     slid,
     turn_about_axis,
 )
-from jaxmech.parts.joints.pair import Direction, Number, same_as
+from jaxmech.parts.kinds import Direction, Number, same_as
 from jaxmech.parts.kinematics.base import Relation
 from jaxmech.parts.values import Reader, Value, Vector, unit
 

@@ -1,59 +1,12 @@
-"""`PairJoint`: a joint between a point of one body and a point of another.
+"""`PairJoint`: a joint between a point of one body and a point of another."""
 
-The kinds of its fields say what they may be. They are checked, and converted, where a joint is
-made, in the order in which they are declared.
-"""
-
-from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
-from functools import cache
-from typing import Annotated, Any, ClassVar, cast, get_type_hints
+from typing import ClassVar
 
 from jaxmech.parts.body import AbstractBody
 from jaxmech.parts.joints.base import Joint
-from jaxmech.parts.joints.checks import partners, point, require_no_axes
-from jaxmech.parts.values import direction, number, positive
-from jaxmech.utils.text import capital
-
-Check = Callable[[str, str, Any, int], Any]  # of a part, an argument, its value and the dimension
-
-
-def _in_space(part: str, argument: str, value: Any, size: int) -> Any:
-    if size == 2:
-        return require_no_axes(part, **{argument: value})
-    if value is None:
-        raise ValueError(
-            f"{capital(part)} must have an `{argument}` in space; write the direction on the first "
-            f"body, such as {argument}=(0, 0, 1)."
-        )
-    return direction(part, argument, value, 3)
-
-
-def _turn_in_space(part: str, argument: str, value: Any, size: int) -> Any:
-    if size == 2:
-        return require_no_axes(part, **{argument: value})
-    return None if value is None else direction(part, argument, value, 4)
-
-
-def _attitude(part: str, argument: str, value: Any, size: int) -> Any:
-    if size == 2:
-        return number(part, argument, 0.0 if value is None else value)
-    return (1.0, 0.0, 0.0, 0.0) if value is None else direction(part, argument, value, 4)
-
-
-# A plain number, the name of a parameter or a function of (t, params); or several of them.
-Point = Any  # on a body, in a field `at_a` or `at_b`; zeros on a point mass
-Number = Annotated[Any, lambda part, argument, value, size: number(part, argument, value)]
-Positive = Annotated[Any, lambda part, argument, value, size: positive(part, argument, value)]
-Direction = Annotated[Any, direction]  # of any length
-Axis = Annotated[Any, _in_space]  # a direction, in space only
-Turn = Annotated[Any, _turn_in_space]  # a quaternion or nothing, in space only
-Attitude = Annotated[Any, _attitude]  # an angle in the plane, a quaternion in space; or nothing
-
-
-def same_as(name: str) -> Any:
-    """The default of a field that is that of another one."""
-    return field(default=None, metadata={"same as": name})
+from jaxmech.parts.joints.checks import partners, point
+from jaxmech.parts.kinds import Point, check_fields
 
 
 @dataclass(frozen=True)
@@ -81,25 +34,11 @@ class PairJoint(Joint):
     def __post_init__(self, a: AbstractBody, b: AbstractBody) -> None:
         part = self.part
         bodies, size = partners(part, (a, b), sizes=self.dimensions, turning=self.turning)
-        values: dict[str, Any] = {"bodies": bodies}
-        values["at_a"] = point(part, "at_a", bodies[0], self.at_a, size)
-        values["at_b"] = point(part, "at_b", bodies[1], self.at_b, size)
-        for name, check in _checks(cast(Any, type(self))):
-            value = getattr(self, name)
-            other = self.__dataclass_fields__[name].metadata.get("same as", "")
-            is_same = value is None and other
-            values[name] = values[other] if is_same else check(part, name, value, size)
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        at_a = point(part, "at_a", bodies[0], self.at_a, size)
+        at_b = point(part, "at_b", bodies[1], self.at_b, size)
+        check_fields(self, part, size, bodies=bodies, at_a=at_a, at_b=at_b)
 
     @property
     def dimension(self) -> int:
         """2 in the plane, 3 in space."""
         return self.bodies[1].dimension
-
-
-@cache
-def _checks(joint: Any) -> tuple[tuple[str, Check], ...]:
-    """The fields of a joint with a check."""
-    hints = get_type_hints(joint, include_extras=True)
-    return tuple((name, x) for name in hints for x in getattr(hints[name], "__metadata__", ()))

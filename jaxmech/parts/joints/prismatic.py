@@ -30,7 +30,7 @@ from jaxmech.parts.joints.coordinates import (
     slid,
     turn_about_axis,
 )
-from jaxmech.parts.joints.pair import Attitude, Direction, same_as
+from jaxmech.parts.kinds import Attitude, Direction, same_as
 from jaxmech.parts.kinematics.base import Relation
 from jaxmech.parts.values import Reader, unit
 from jaxmech.parts.vectors import normals, plane_rotation, rotation

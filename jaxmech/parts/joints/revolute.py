@@ -20,7 +20,7 @@ from jaxmech.parts.joints.coordinates import (
     angle_about_axis,
     turn_about_axis,
 )
-from jaxmech.parts.joints.pair import Axis, Turn, same_as
+from jaxmech.parts.kinds import Axis, Turn, same_as
 from jaxmech.parts.kinematics.base import Relation
 from jaxmech.parts.values import Reader, unit
 from jaxmech.parts.vectors import matmul, plane_rotation, quaternion_onto, rotation

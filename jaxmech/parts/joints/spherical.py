@@ -18,7 +18,8 @@ from jaxmech.parts.joint_equations import (
     Perpendicular,
 )
 from jaxmech.parts.joints.coordinates import CoordinateJoint, quaternion_about
-from jaxmech.parts.joints.pair import Direction, PairJoint, same_as
+from jaxmech.parts.joints.pair import PairJoint
+from jaxmech.parts.kinds import Direction, same_as
 from jaxmech.parts.kinematics.base import Relation
 from jaxmech.parts.values import Reader, unit
 from jaxmech.parts.vectors import (
