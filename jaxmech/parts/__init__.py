@@ -1,11 +1,11 @@
 """Parts of mechanisms: bodies, joints and forces that compose into a `System`.
 
-Read in this order. `values`, `kinds` and `vectors` are numbers, kinds of arguments and geometry, `body` and `rigid_bodies` the
-bodies, made of `solids` with `mass` and `inertia` and drawn by `visuals`, `joint_equations` the
-elements that joints are made of. `joints` are those that can have coordinates, each in one class
-with all that is known about it; `point_joints`, `gears` and `rolling` are always constraints, and
-`gaps` are stops, ropes and bodies that touch and part. `kinematics`
-says where bodies are, in coordinates of their own or in those of joints, and
+Read in this order. `values` and `vectors` are numbers and geometry, `kinds` those of arguments,
+`body` and `rigid_bodies` the bodies, made of `solids` with `mass` and `inertia` and drawn by
+`visuals`, `joint_equations` the elements that joints are made of. `joints` are those that can have
+coordinates; `point_joints`, `gears` and `rolling` are always constraints, and `gaps` are stops,
+ropes and bodies that touch and part. A joint or force is a class, whose fields are its arguments.
+`kinematics` says where bodies are, in coordinates of their own or in those of joints, and
 `dynamics` has M and Q in the latter. `forces` act on bodies and in joints, and `joint_loads` are
 what joints exert. `equations` makes the system of a `mechanism`, whose `body_motions` can be asked
 for, after the checks of `validation`; `geometry` and `drawing` draw it.
