@@ -201,9 +201,9 @@ def through_events(
         no_rows = jnp.full(len(event_set.events) if event_set.gaps else 1, -1, jnp.int32)
         nothing = search, no_rows, jnp.zeros(event_set.words, t.dtype)
         after, rows, outcome = jax.lax.cond(is_located, occurs, lambda: nothing)
-        states = (after.q, after.v) if has_transitions else (None, None)
-        occurrence = Occurrences(t + search.high * h, search.q, search.v, *states, outcome)
-        packed = occurrence.packed()
+        q_after, v_after = (after.q, after.v) if has_transitions else (None, None)
+        to_t = t + search.high * h
+        packed = Occurrences(to_t, search.q, search.v, q_after, v_after, outcome).packed()
         for row in jnp.unstack(rows):
             log = with_row(log, row, packed, is_located)
         return after, log

@@ -11,6 +11,7 @@ where any of their events can occur.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -25,7 +26,7 @@ from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepInfo, StepState
 from jaxmech.integrate.switches import Switched
 from jaxmech.status import Status
-from jaxmech.system import Params, System, reach
+from jaxmech.system import Params, reach
 
 SAMPLES = 256  # of the functions of events in a run, at least: shorter pulses may be missed
 _LEAST = 7  # samples between the ends of an adaptive step
@@ -36,7 +37,7 @@ _SWING = 0.1  # relative to the largest so far: a load that changes less does no
 _NEAR = 0.2  # relative to a sample: an estimated extremum below which a load may reach zero
 
 State = tuple[Array, Array]  # q and v
-_Values = Callable[[Array], tuple[Array, Array]]  # at a point of a step from 0 to 1, with rates
+_Values = Callable[[Array], Float[Array, " E"]]  # at a point of a step from 0 to 1
 
 
 class _Passes(NamedTuple):
@@ -151,10 +152,9 @@ def step_turns(
         event.needs_reactions and (values is not None or k < own)
         for k, event in enumerate(event_set.events)
     )
-    sampled = _sampled(event_set, scheme, start, end, t, h, params, loads)
+    motion, sampled = _along(event_set, scheme, start, end, t, h, params, loads)
     least = least_values(event_set, *end, t + h, event_set.plain(params))
     zero, unit = jnp.zeros_like(t), jnp.ones_like(t)
-    motion = _motion(event_set, scheme.system, start, end, t, h, params)
     first, last = (jax.jvp(motion, (u,), (unit,)) for u in (zero, unit))
     at_start = values
     if at_start is None:
@@ -193,7 +193,7 @@ def sampled_events(
 
     In a part of a step, at whose start signs are not known, samples tell them.
     """
-    sampled = _sampled(event_set, scheme, start, end, t, h, params, looks.loads)
+    _, sampled = _along(event_set, scheme, start, end, t, h, params, looks.loads)
 
     def look(k: Array, passes: _Passes) -> _Passes:
         u = _point(k, looks.samples, t.dtype)
@@ -222,61 +222,41 @@ def _possible(event_set: EventSet, params: Params, loads: tuple[bool, ...]) -> B
     return event_set.enabled(active) & event_set.flags(loads)
 
 
-def _sampled(
+def _along(
     event_set: EventSet, scheme: Scheme, start: State, end: State, t: Array, h: Array,
     params: Params, loads: tuple[bool, ...],
-) -> Callable[[Array], tuple[Array, Array, Array]]:  # fmt: skip
-    """The functions along a step, their rates, and what may be noise in loads.
+) -> tuple[_Values, Callable[[Array], tuple[Array, Array, Array]]]:  # fmt: skip
+    """The functions of motions along a step, by a cubic; and all of them, with rates and noise.
 
     Loads are zero where none of their events can occur, and their rates are not known.
     """
-    values = _motion(event_set, scheme.system, start, end, t, h, params)
-    state = _states(scheme.system, start, end, t, h, params)
-    params = jax.lax.stop_gradient(params)
-
-    def sampled(u: Array) -> tuple[Array, Array, Array]:
-        g, rate = jax.jvp(values, (u,), (jnp.ones_like(u),))
-        if not any(loads):
-            return g, rate, jnp.zeros_like(g)
-        q, v, time = state(u)
-
-        def of_loads() -> tuple[Array, Array]:
-            return event_set.values_and_noise(scheme, q, v, time, params)
-
-        none = jnp.zeros_like(g)
-        possible = _possible(event_set, params, loads)
-        load, noise = jax.lax.cond(possible.any(), of_loads, lambda: (none, none))
-        return jnp.where(possible, load, g), rate, noise
-
-    return sampled
-
-
-def _states(
-    system: System, start: State, end: State, t: Array, h: Array, params: Params
-) -> Callable[[Array], tuple[Array, Array, Array]]:
-    """q, v and the time along a step, by a cubic."""
+    dynamics = scheme.system.dynamics
     start, end, t, h, params = jax.lax.stop_gradient((start, end, t, h, params))
     first, last = (
-        (q, system.dynamics.speeds(q, v, time, params))
-        for (q, v), time in ((start, t), (end, t + h))
+        h * dynamics.speeds(*state, time, params) for state, time in ((start, t), (end, t + h))
     )
+    change = end[0] - start[0]
+    second, third = 3 * change - 2 * first - last, first + last - 2 * change
+    possible = _possible(event_set, params, loads)
 
     def state(u: Array) -> tuple[Array, Array, Array]:
-        time = t + u * h
-        q, speeds = _between(first, last, h, u)
-        return q, system.dynamics.from_speeds(q, speeds, time, params), time
+        time, q = t + u * h, start[0] + u * (first + u * (second + u * third))
+        speeds = (first + u * (2 * second + 3 * u * third)) / jnp.where(h == 0, 1.0, h)
+        return q, dynamics.from_speeds(q, speeds, time, params), time
 
-    return state
+    def motion(u: Array) -> Float[Array, " E"]:
+        return _plain_values(event_set, *state(u), event_set.plain(params))
 
+    def sampled(u: Array) -> tuple[Array, Array, Array]:
+        g, rate = jax.jvp(motion, (u,), (jnp.ones_like(u),))
+        none = jnp.zeros_like(g)
+        if not any(loads):
+            return g, rate, none
+        values = partial(event_set.values_and_noise, scheme, *state(u), params)
+        load, noise = jax.lax.cond(possible.any(), values, lambda: (none, none))
+        return jnp.where(possible, load, g), rate, noise
 
-def _motion(
-    event_set: EventSet, system: System, start: State, end: State, t: Array, h: Array,
-    params: Params,
-) -> Callable[[Array], Float[Array, " E"]]:  # fmt: skip
-    """The functions along a step; those of reactions are zero."""
-    state = _states(system, start, end, t, h, params)
-    plain = jax.lax.stop_gradient(event_set.plain(params))
-    return lambda u: _plain_values(event_set, *state(u), plain)
+    return motion, sampled
 
 
 def _plain_values(
@@ -299,14 +279,6 @@ def least_values(
     in_q, in_v = jax.jacfwd(lambda q, v: _plain_values(event_set, q, v, t, params), (0, 1))(q, v)
     share = float(jnp.finfo(t.dtype).eps) ** 0.375
     return share * (reach(in_q, q) + reach(in_v, v))
-
-
-def _between(start: State, end: State, h: Array, u: Array) -> State:
-    """q and its rate at a fraction u of a step between two such pairs."""
-    displacement, first, last = end[0] - start[0], h * start[1], h * end[1]
-    second, third = 3 * displacement - 2 * first - last, first + last - 2 * displacement
-    q = start[0] + u * (first + u * (second + u * third))
-    return q, (first + u * (2 * second + 3 * u * third)) / jnp.where(h == 0, 1.0, h)
 
 
 StepEnd = tuple[StepState, StepInfo]
