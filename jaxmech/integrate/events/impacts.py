@@ -39,6 +39,7 @@ from jaxmech.utils.jit_cache import kept_by
 
 AS_FAST = 0.999  # relative speed of gaps that close equally fast
 ROUNDING = 64.0  # units of round-off of an acceleration that counts as zero
+_FAR = 1e6  # round-off of a gap: no closed one is so far from zero, but by a jump
 
 
 class GapStates(NamedTuple):
@@ -203,6 +204,8 @@ def decided_at(
     closed, sticks = active[:count], active[count : count + own]
 
     gap, slip = gap_states(gaps, system, state, params), _slips(gaps, system, state, params)
+    # One that a jump in time opens is far from zero all at once.
+    closed &= ~(opens & (gap.value > _FAR * gap.zero))
     slots = _Slots.of(gaps, closed | ((gap.value <= gap.zero) & (gap.rate <= gap.calm)))
     e = gaps.restitutions(user, q.dtype) if count else gap.rate
     gap, e, closed = jax.tree.map(slots.of_slots, (gap, e, closed))
