@@ -241,8 +241,9 @@ class Fit:
         """Standard errors, intervals and correlations of the fitted numbers."""
         return uncertainty(
             self.names, self.values, self.information.total, self.information.scores,
-            self.noise.unit, np.inf if self.noise.stated else self.count - self.unknowns,
-            informations=self.information.by_recording, prior=self.information.prior,
+            self.information.by_recording, self.noise.unit,
+            np.inf if self.noise.stated else self.count - self.unknowns,
+            prior=self.information.prior,
             correlated=self.noise.correlated, block_covariance=self.information.block_covariance,
             blocks=self.information.blocks,
         )  # fmt: skip
@@ -311,7 +312,9 @@ class Fit:
                 "fit again, or propagate `uncertainty.covariance` by hand."
             )
         value, gradient = self.point.slope(fn)
-        return Estimate(float(value), *self.uncertainty.of(gradient))
+        found, kind = self.uncertainty, "by recording"
+        robust = found.of(gradient, kind) if kind in found.kinds else None
+        return Estimate(float(value), found.of(gradient), robust)
 
     def plot(self, *, sensors: Sequence[str] = (), figure: Any = None) -> Any:
         """Draw the first recordings: measurements over the fitted motion, and the residuals.

@@ -211,12 +211,13 @@ def correlation(fit: Fit, *, by_recording: bool = False, ax: Axes | None = None)
         ['k']
     """
     uncertainty = fit.uncertainty
-    values = uncertainty.correlation_by_recording if by_recording else uncertainty.correlation
-    if values is None:
+    kind = "by recording" if by_recording else "white noise"
+    if kind not in uncertainty.kinds:
         raise ValueError(
             f"Argument `by_recording` must be False: {uncertainty.recordings} recordings are too "
             f"few for {len(uncertainty.names)} parameters."
         )
+    values = uncertainty.correlation(kind)
     ax = axes_or_new(ax)
     ax.set_facecolor(UNKNOWN)
     texts = [[f"{x:.2f}" for x in row] for row in values]

@@ -112,11 +112,10 @@ def test_blocks_come_first_where_residuals_are_correlated(tmp_path: Any) -> None
     found = fitted(replace(one, observed=one.observed + NOISE * noise[:, None]))
     uncertainty = found.uncertainty
     assert found.noise.correlated
-    assert uncertainty.interval_by_recording() is None
+    assert uncertainty.kinds == ("by block", "white noise")
     assert found.information.blocks == 20
-    by_block = uncertainty.standard_errors_by_block
+    by_block = uncertainty.errors("by block")
     # a sum of 5 independent numbers has errors sqrt(5) times those of white noise of its size
-    assert by_block is not None
     np.testing.assert_allclose(by_block / uncertainty.standard_errors, np.sqrt(5), rtol=0.4)
     first = repr(uncertainty).splitlines()[1]
     assert first.split() == ["value", "by", "block", "white", "noise"]
@@ -142,7 +141,7 @@ def test_blocks_are_those_of_the_samples() -> None:
     sparse[::4] = one.observed
     among_others = fitted(replace(one, ts=np.arange(len(sparse)) / 200, observed=sparse))
     assert among_others.information.blocks == plain.information.blocks
-    errors = [x.uncertainty.standard_errors_by_block for x in (plain, among_others)]
+    errors = [x.uncertainty.errors("by block") for x in (plain, among_others)]
     np.testing.assert_allclose(*errors, rtol=1e-3)
 
 
@@ -163,12 +162,7 @@ def _coverage(
     inside = []
     for _ in range(count):
         found = fitted(with_noise(draw(), weights), **options)
-        intervals = found.uncertainty.interval()
-        if (
-            found.noise.correlated
-            and (by_block := found.uncertainty.interval_by_block()) is not None
-        ):
-            intervals = by_block
+        intervals = found.uncertainty.reliable_interval()
         inside.append((intervals[:, 0] <= WANTED) & (intervals[:, 1] >= WANTED))
     return np.mean(inside, axis=0)
 

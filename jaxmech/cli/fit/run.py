@@ -135,18 +135,14 @@ def _summary(fit: Fit) -> str:
 
 def _parameters(fit: Fit) -> list[str]:
     uncertainty = fit.uncertainty
-    white, robust = uncertainty.interval(), uncertainty.interval_by_recording()
+    ends = [uncertainty.interval(kind=kind) for kind in uncertainty.kinds]
     rows = [
-        [name, f"{uncertainty.values[k]:.6g}", _interval(white[k]),
-         "not known" if robust is None else _interval(robust[k])]
+        [name, f"{uncertainty.values[k]:.6g}", *(_interval(interval[k]) for interval in ends)]
         for k, name in enumerate(uncertainty.names)
-    ]  # fmt: skip
-    note = (
-        "The white-noise interval assumes that all residuals are independent, and is too short "
-        "where they are not; the interval by recording assumes only that recordings are."
-    )
-    titles = ("parameter", "value", "95 %, white noise", "95 %, by recording")
-    return [*_table(titles, rows), "", note]
+    ]
+    titles = ("parameter", "value", *(f"95 %, {kind}" for kind in uncertainty.kinds))
+    notes = [f"{one.kind}: {one.assumption}." for one in uncertainty.covariances]
+    return [*_table(titles, rows), "", *notes]
 
 
 def _errors(fit: Fit) -> list[str]:

@@ -97,13 +97,7 @@ def _determined(fit: Fit) -> Iterator[str]:
 
 def _parameters(fit: Fit) -> PageTable:
     uncertainty = fit.uncertainty
-    columns = [("independent residuals", uncertainty.interval())]
-    for title, interval in (
-        ("by recording", uncertainty.interval_by_recording()),
-        ("by block", uncertainty.interval_by_block()),
-    ):
-        if interval is not None:
-            columns.insert(0 if fit.noise.correlated else len(columns), (title, interval))
+    columns = [(kind, uncertainty.interval(kind=kind)) for kind in uncertainty.kinds]
     rows: list[Sequence[Any]] = []
     for k, name in enumerate(fit.names):
         if not uncertainty.determined[k]:
