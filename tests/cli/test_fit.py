@@ -243,7 +243,11 @@ def test_what_counts_as_success() -> None:
         ('{ law = "both" }', "{ lew = 1 }", "toml:6: model_options.lew is not"),
         ("pendulum.py:pendulum", "pendulum.py:pend", "toml:5: model is not an attribute in"),
         ("pendulum.py:pendulum", "pendulum.py:LAWS", "toml:5: model must name an Identifiable"),
-        ("[steps]", "[parameters.bounds]\ngravity = [9, inf]\n[steps]", "toml: Argument `params0`"),
+        (
+            "[steps]",
+            "[parameters.bounds]\ngravity = [9, inf]\n[steps]",
+            "toml: `parameters.start` must",
+        ),
         ("[steps]", "[optimizer]\nname = 'adm'\n[steps]", "toml:20: optimizer.name is not a known"),
         ("[steps]", "[parameters]\nfree = ['dri']\n[steps]", "toml:20: parameters.free names"),
         ("[steps]", "[parameters.start]\ndri = 1\n[steps]", "toml:20: parameters.start.dri is"),

@@ -87,7 +87,9 @@ def in_toml(text: str) -> str:
         "1 / (standard deviation of the noise)", "the standard deviation of the noise"
     )
     for argument, key in _KEYS.items():
-        text = text.replace(f"`{argument}`", f"`{key}`")
+        text = text.replace(f"Argument `{argument}`", f"`{key}`").replace(
+            f"`{argument}`", f"`{key}`"
+        )
     return text
 
 
