@@ -35,9 +35,7 @@ from jaxmech.laws import UdwadiaKalaba
 from jaxmech.state import AbstractStabilization, Projection
 from jaxmech.utils.text import doc, not_one_of, setting
 
-Method = Literal[
-    "auto", "form", "sorm", "importance", "directional", "line", "subset", "monte-carlo"
-]
+Method = Literal["auto", "form", "sorm", "importance", "subset", "monte-carlo"]
 NEEDS_OPENTURNS = ("auto", "form", "sorm", "importance")
 
 
@@ -288,6 +286,10 @@ class Study(Drawn):
                 if not isinstance(rule, Fixed | FromTable | Spread):
                     message = f"must be a distribution such as Fixed(1.0), but is {rule!r}"
                     yield Problem((section, name), message)
+        for name, quantity in self.observe.items():
+            if not isinstance(quantity, Observed):
+                message = f"must be an Observed, such as Observed(function), but is {quantity!r}"
+                yield Problem(("observe", name), message)
         yield from _of_names(self)
         yield from input_problems(self.inputs, self.parameters)
         if not 0 <= self.failed_allowed <= 1:

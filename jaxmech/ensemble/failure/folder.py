@@ -152,7 +152,7 @@ def _estimate(data: Mapping[str, Any]) -> FailureEstimate:
     known = _numbers(data)
     return FailureEstimate(
         known["method"], known["probability"], known["coefficient_of_variation"],
-        known["trajectories"], degrees=known["degrees"], of_runs=known["of_runs"],
+        known["trajectories"], degrees=known["degrees"], counted=known.get("counted", 0),
         levels=tuple(SubsetLevel(**_numbers(x)) for x in known["levels"]),
     )  # fmt: skip
 

@@ -13,6 +13,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ class LimitState:
     gradients: int = 0
     lost: int = 0  # trajectories that could not be computed to their end
     map_blocks: Callable[["LimitState", Iterable[BlockOrder]], Iterable[Margins]] = _here
+    nearest: float = inf  # the smallest margin of all trajectories
     _count: int = field(default=0, init=False)  # of the blocks so far
 
     @property
@@ -107,7 +109,21 @@ class LimitState:
         self.trajectories += len(u)
         self.gradients += len(u) * with_gradient
         self.lost += sum(int(result["lost"].sum()) for result in known)
+        finite = [x for result in known for x in result["margin"] if abs(x) < self.margin.scale]
+        self.nearest = min(self.nearest, min(finite, default=inf))
         return known
+
+    def nearest_text(self) -> str:
+        """How near to the failure a trajectory came."""
+        failure = self.margin.failure
+        if failure.threshold is None:
+            return f"the function of {failure.of} comes within {self.nearest:.4g} of its event"
+        extreme = "largest" if failure.below is None else "smallest"
+        value = failure.threshold + failure.margin_sign * self.nearest
+        return (
+            f"the {extreme} {failure.of} was {value:.6g}, and the threshold is "
+            f"{failure.threshold:g}: can it be reached?"
+        )
 
     def _stopped(self) -> bool:
         if self.stop():

@@ -10,7 +10,7 @@ import numpy as np
 from jaxmech.config import warn
 from jaxmech.config.errors import InputError, refuse
 from jaxmech.ensemble.cluster.connect import checked_tasks
-from jaxmech.ensemble.failure.design_points import Search, heavy_tail, remarks, search
+from jaxmech.ensemble.failure.design_points import Search, search
 from jaxmech.ensemble.failure.folder import opened_journal
 from jaxmech.ensemble.failure.limit_state import (
     AwayBlocks,
@@ -26,20 +26,23 @@ from jaxmech.ensemble.failure.result import (
 )
 from jaxmech.ensemble.failure.sampling import (
     approximations,
-    directional_sampling,
     importance,
-    line_sampling,
+    importance_weights,
     monte_carlo,
     openturns,
 )
-from jaxmech.ensemble.failure.subset import RUN, levels_of, subset_simulation, together
+from jaxmech.ensemble.failure.subset import FlatError, runs, subset_simulation
 from jaxmech.ensemble.study import NEEDS_OPENTURNS, Failure, Study
 from jaxmech.run import Solution
 
 _OFTEN = 0.05  # probability from which on crude Monte Carlo is as quick as anything
-_DEVIATIONS = 4.0  # within which a pilot, whose own standard deviation is too small, agrees
+_PILOT = (400, 4)  # points of a level of the pilot, and its runs
+_DEVIATIONS = 4.0  # of the pilot, within which importance sampling agrees
+_UNSEEN = 3.0  # by how much the mean weight of failures of the pilot may be larger
 _MOST_CURVED = 60  # variables up to which curvatures are computed without being asked for
 _NEGLIGIBLE = 6.0  # by how much a reliability index may be larger for its point to be shown
+_LISTED = 6  # reliability indices
+_LARGEST = 0.02  # share of a failure in a probability that is known to 5 %
 
 
 def failure_probability(
@@ -62,12 +65,10 @@ def failure_probability(
 
     - "form", "sorm": first- and second-order approximation at the design points, without interval.
     - "importance": importance sampling with a normal density around each design point.
-    - "directional", "line": failures along random rays from the origin, or along lines parallel to
-      the design point.
     - "subset": subset simulation, which needs no gradients, and no design points.
     - "monte-carlo": the share of failures.
     - "auto": a short run of subset simulation; then crude Monte Carlo where failures are frequent,
-      importance sampling where it agrees, and subset simulation otherwise.
+      importance sampling where it agrees, and more of subset simulation otherwise.
 
     Args:
         study: the study.
@@ -155,57 +156,79 @@ class _Work:
         self.limit, self.failure, self.seed = limit, failure, seed
         self.estimates: list[FailureEstimate] = []
         self.doubts: list[str] = []
+        self.remarks: list[str] = []
         self.points: Search | None = None
 
     def result(self) -> FailureProbability:
+        failure, limit = self.failure, self.limit
         try:
-            estimate = getattr(self, f"_{self.failure.method.replace('-', '_')}")()
+            estimate = getattr(self, f"_{failure.method.replace('-', '_')}")()
         except ExhaustedError:
-            raise refuse(
-                ("failure", "most"),
-                f"must be larger: {self.limit.trajectories:,} trajectories give no result",
-            ) from None
+            pilots = [one for one in self.estimates if one.levels]
+            if not pilots:
+                raise refuse(
+                    ("failure", "most"),
+                    f"must be larger, or the failure more frequent: {limit.trajectories:,} "
+                    f"trajectories give no result; {limit.nearest_text()}",
+                ) from None
+            estimate = replace(pilots[0], method="subset")
         self.estimates.append(estimate)
-        precision = self.failure.coefficient_of_variation
-        if estimate.coefficient_of_variation > precision * 1.01:
-            reached = estimate.coefficient_of_variation
+        precision, reached = failure.coefficient_of_variation, estimate.coefficient_of_variation
+        if reached > precision * 1.01:
             self.doubts.append(
                 f"the coefficient of variation is {reached:.2g}, not {precision:g}: `most` = "
-                f"{self.failure.most:,} trajectories are too few"
+                f"{failure.most:,} trajectories are too few"
             )
-        if doubt := heavy_tail(estimate):
-            self.doubts.append(doubt)
-        features = remarks(self.limit, estimate, self.points)
+        if not estimate.probability:
+            self.doubts.append(f"no trajectory fails; {limit.nearest_text()}")
+        if _is_heavy(estimate):
+            self.doubts.append(
+                f"a single failure carries {100 * estimate.weights.max():.1f} % of the "
+                "probability, so that there may be others that carry as much and were not met: the "
+                "interval is too short; compare it with the method subset"
+            )
         return FailureProbability(
-            estimate, self.failure.confidence, self.limit.trajectories, self.limit.gradients,
-            self.limit.lost, tuple(self._design_points()),
-            sensitivities(self.limit.space, estimate), tuple(self.estimates),
-            tuple(features), tuple(self.doubts),
+            estimate, failure.confidence, limit.trajectories, limit.gradients, limit.lost,
+            tuple(self._design_points()), sensitivities(limit.space, estimate),
+            tuple(self.estimates), (*self.remarks, *self._remarks()), tuple(self.doubts),
         )  # fmt: skip
 
     def _auto(self) -> FailureEstimate:
-        rng = np.random.default_rng([self.seed, 3])
-        (pilot,) = together(
-            self.limit, [levels_of(self.limit.size, RUN, rng, with_population=False)]
-        )
+        size, count = _PILOT
+        try:
+            pilot, _ = runs(self.limit, size, count, np.random.default_rng([self.seed, 3]))
+        except FlatError:
+            self.remarks.append("the margin is flat: failures can only be counted")
+            return self._monte_carlo()
         self.estimates.append(replace(pilot, method="pilot (subset)"))
         if pilot.probability > _OFTEN:
             return self._monte_carlo()
-        self.points = search(self.limit, self.seed)
+        # The failures of the pilot lead to the design points that matter, also where these fill an
+        # arc or are many.
+        self.points = search(self.limit, self.seed, pilot.failures)
         around = None
         if len(self.points.points):
             if self.limit.size <= _MOST_CURVED:
                 self._approximate()
             around = self._importance()
-            if around.agrees(pilot, _DEVIATIONS) and not heavy_tail(around):
+            # The mean weight of failures, as they occur, is the second moment of the estimate. If
+            # those of the pilot say that it is larger, importance sampling does not see some part
+            # of the failures.
+            weight = float(
+                (around.weights * importance_weights(around.failures, self.points)).sum()
+            )
+            by_pilot = float(
+                (pilot.weights * importance_weights(pilot.failures, self.points)).sum()
+            )
+            seen = by_pilot <= _UNSEEN * weight
+            if around.agrees(pilot, _DEVIATIONS) and seen and not _is_heavy(around):
                 return around
             self.estimates.append(around)
         chains = self._subset()
         if around is not None and not around.agrees(chains, _DEVIATIONS):
-            self.doubts.append(
-                f"importance sampling around the design points gives {around.probability:.3g}, "
-                f"subset simulation {chains.probability:.3g}: there are failures far from the "
-                "design points"
+            self.remarks.append(
+                f"importance sampling around the design points gives {around.probability:.3g}: "
+                "there are failures far from them"
             )
         return chains
 
@@ -213,12 +236,32 @@ class _Work:
         if self.points is None:
             self.points = search(self.limit, self.seed)
         if not len(self.points.points):
-            why = "the margin has no gradient" if self.points.flat == 1 else "the search ends"
             raise InputError(
-                f"the method {self.failure.method!r} needs a design point, but has none: {why} "
-                'everywhere it was begun; choose the method "subset"'
+                f"the method {self.failure.method!r} needs a design point, but {self._no_point()}; "
+                'choose the method "subset"'
             )
         return self.points
+
+    def _no_point(self) -> str:
+        why = (
+            "the margin has no gradient" if self.points and self.points.flat else "the search ends"
+        )
+        return f"no design point was found, as {why} everywhere it was begun"
+
+    def _remarks(self) -> Iterator[str]:
+        if steps := self.limit.space.steps:
+            yield (
+                f"the margin jumps with {', '.join(steps)}, which has a few values only: design "
+                "points are those of its median"
+            )
+        if self.points is None:
+            return
+        if not len(self.points.points):
+            yield self._no_point()
+        elif len(near := self.points.relevant) > 1:
+            listed = ", ".join(f"{index:.3g}" for index in near[:_LISTED])
+            listed += f", ... {near[-1]:.3g}" if len(near) > _LISTED else ""
+            yield f"there are {len(near)} design points, with reliability indices {listed}"
 
     def _approximate(self) -> tuple[FailureEstimate, FailureEstimate]:
         pair = approximations(self.limit, self._searched())
@@ -243,34 +286,10 @@ class _Work:
         precision = self.failure.coefficient_of_variation
         return importance(self.limit, self._searched(), precision, self.seed)
 
-    def _line(self) -> FailureEstimate:
-        precision, points = self.failure.coefficient_of_variation, self._searched()
-        if len(points.relevant) > 1:
-            raise InputError(
-                f"the method 'line' is for one region of failures, but there are "
-                f"{len(points.relevant)}, in directions that its lines seldom meet; choose the "
-                'method "importance"'
-            )
-        return line_sampling(self.limit, points, precision, self.seed)
-
-    def _directional(self) -> FailureEstimate:
-        precision = self.failure.coefficient_of_variation
-        return directional_sampling(self.limit, precision, self.seed)
-
     def _subset(self) -> FailureEstimate:
         failure = self.failure
-        precision, size = failure.coefficient_of_variation, failure.level
-        product, bridge = subset_simulation(self.limit, precision, size, self.seed)
-        if bridge is None:
-            return replace(product, method="subset")
-        better, other = sorted((bridge, product), key=lambda x: x.coefficient_of_variation)
-        self.estimates.append(other)
-        if not bridge.agrees(product, _DEVIATIONS):
-            self.doubts.append(
-                f"the product of levels is {product.probability:.3g}, but bridge sampling from the "
-                f"failures at their end gives {bridge.probability:.3g}"
-            )
-        return replace(better, method="subset")
+        precision = failure.coefficient_of_variation
+        return subset_simulation(self.limit, precision, failure.level, self.seed)
 
     def _monte_carlo(self) -> FailureEstimate:
         return monte_carlo(self.limit, self.failure.coefficient_of_variation, self.seed)
@@ -284,6 +303,13 @@ class _Work:
         ):
             if index < nearest + _NEGLIGIBLE:
                 yield _design_point(self.limit, u, gradient, float(index))
+
+
+def _is_heavy(estimate: FailureEstimate) -> bool:
+    """Whether a few failures make up much of an estimate by importance weights."""
+    spread = estimate.coefficient_of_variation
+    weighted = estimate.method == "importance" and len(estimate.weights) > 0
+    return weighted and float(estimate.weights.max()) > max(_LARGEST, 4 * spread**2)
 
 
 def _design_point(

@@ -16,7 +16,6 @@ from jaxmech.ensemble.draws.distributions import LogNormal, Normal, Scipy, Sprea
 from jaxmech.ensemble.failure.standard_space import StandardSpace, normal_quantile, slope
 
 _FEW = 1e-300
-_TAIL = 0.975  # probability below the upper end of an interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +52,7 @@ class FailureEstimate:
         levels: the levels of subset simulation.
         degrees: degrees of freedom of the standard deviation, if it is known from few runs.
         runs: the number of the run of each failure, where those of a run depend on each other.
-        of_runs: the part of the variance that is known from the few runs alone.
+        counted: the number of independent trajectories among which failures were counted.
     """
 
     method: str
@@ -65,61 +64,36 @@ class FailureEstimate:
     levels: tuple[SubsetLevel, ...] = ()
     degrees: int = 0
     runs: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
-    of_runs: float = 1.0
+    counted: int = 0
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """The interval of the probability: that of its logarithm, which is nearly normal.
+        """The interval of the probability.
 
-        Without a failure, it ends at the probability with which so many trajectories are all safe
-        with the remaining confidence.
+        That of Clopper and Pearson for counted failures; of others that of the logarithm, which is
+        nearly normal, with Student's distribution where the deviation is known from few runs.
         """
+        from scipy.special import betaincinv, ndtri, stdtrit
+
+        tail = 0.5 + confidence / 2
+        if self.counted:
+            count, failed = self.counted, round(self.probability * self.counted)
+            low = betaincinv(failed, count - failed + 1, 1 - tail) if failed else 0.0
+            high = betaincinv(failed + 1, count - failed, tail) if failed < count else 1.0
+            return float(low), float(high)
         if self.probability <= 0:
-            count = max(self.trajectories, 1)
-            return 0.0, 1 - (1 - confidence) ** (1 / count) if self.method == "monte-carlo" else inf
+            return 0.0, inf
         spread = self.coefficient_of_variation
         if not isfinite(spread):
             return float("nan"), float("nan")
-        width = self._quantile(0.5 + confidence / 2) * sqrt(np.log1p(spread**2))
+        quantile = float(stdtrit(self.degrees, tail) if self.degrees else ndtri(tail))
+        width = quantile * sqrt(np.log1p(spread**2))
         return self.probability * exp(-width), min(self.probability * exp(width), 1.0)
-
-    def reaches(self, precision: float) -> bool:
-        """Whether the interval is as short as that of a known coefficient of variation."""
-        from scipy.special import ndtri
-
-        widening = self._quantile(_TAIL) / float(ndtri(_TAIL))
-        return self.coefficient_of_variation * widening <= precision
-
-    def _quantile(self, tail: float) -> float:
-        """In standard deviations: Student's for the variance by few runs, else the normal one."""
-        from scipy.special import ndtri, stdtrit
-
-        normal = float(ndtri(tail))
-        student = float(stdtrit(self.degrees, tail)) if self.degrees > 0 else normal
-        return sqrt(self.of_runs * student**2 + (1 - self.of_runs) * normal**2)
 
     def agrees(self, other: "FailureEstimate", deviations: float) -> bool:
         """Whether two estimates differ by at most so many of their standard deviations."""
         spread = np.hypot(self.coefficient_of_variation, other.coefficient_of_variation)
         ratio = np.log(max(self.probability, _FEW) / max(other.probability, _FEW))
         return bool(abs(ratio) <= deviations * sqrt(np.log1p(spread**2)))
-
-
-def weighted_estimate(
-    method: str, u: np.ndarray, margins: np.ndarray, weights: np.ndarray, trajectories: int
-) -> FailureEstimate:
-    """The estimate of independent points with importance weights."""
-    terms = np.where(margins <= 0, weights, 0.0)
-    probability = float(terms.mean())
-    spread = float(terms.std(ddof=1)) / sqrt(len(terms)) / probability if probability > 0 else inf
-    failed = terms > 0
-    return FailureEstimate(
-        method,
-        probability,
-        spread,
-        trajectories,
-        u[failed],
-        weights[failed] / max(terms.sum(), _FEW),
-    )
 
 
 _DIFFERENCE = 1e-5  # of a parameter, relative to it or to the deviation
@@ -249,8 +223,7 @@ class FailureProbability:
         design_points: the design points, the most probable one first.
         sensitivities: derivatives of log p with respect to parameters of distributions.
         estimates: all estimates, also those of other methods for comparison.
-        remarks: what the limit state looks like, in words: flat, discontinuous, several regions of
-            failures; empty if it is smooth with a single one.
+        remarks: what the limit state looks like, in words, such as several regions of failures.
         doubts: what speaks against the result, in words; empty if nothing does.
     """
 
@@ -314,7 +287,7 @@ class FailureProbability:
                     "coefficient_of_variation": x.coefficient_of_variation,
                     "trajectories": x.trajectories,
                     "degrees": x.degrees,
-                    "of_runs": x.of_runs,
+                    "counted": x.counted,
                     "levels": [vars(level) for level in x.levels],
                 }
                 for x in self.estimates

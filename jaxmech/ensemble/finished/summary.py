@@ -64,7 +64,9 @@ def _of_motions(results: Results, statistics: Mapping[str, StatisticResult]) -> 
         "model": results.name,
         "size": results.size,
         "done": sum(counts.values()),
-        "status": {s.name: {"count": n, "message": s.message} for s, n in occurring.items()},
+        "status": {
+            s.name: {"count": n, "message": _message(results, s)} for s, n in occurring.items()
+        },
         **({"failed": audit["failed"]} if AUDIT in statistics else {}),
         "worst": audit["worst"],
         "smallest_rank": audit["smallest_rank"],
@@ -73,6 +75,18 @@ def _of_motions(results: Results, statistics: Mapping[str, StatisticResult]) -> 
         "quantiles": _quantiles(results) if results.has("q") else None,
         "blocks": len(results.blocks),
     }
+
+
+def _message(results: Results, status: Status) -> str:
+    """What to do about a status; shorter steps do not help a motion that begins at NaN."""
+    if status == Status.NONFINITE and results.has("t_failed"):
+        of_status = results.status == status
+        first = results.config["times"].get("start", 0.0)
+        count = int((results["t_failed"][:][of_status] <= first).sum())
+        if count:
+            whose = "the initial state" if count == of_status.sum() else f"that of {count} at once"
+            return f"{whose} is infinite or NaN; check `state` of the model, and what is drawn"
+    return status.message
 
 
 def _audit_of_arrays(results: Results) -> StatisticResult:

@@ -86,14 +86,14 @@ def test_no_branch_loses_its_gradient() -> None:
     np.testing.assert_allclose(rotated, exact, atol=1e-12)
 
 
-@pytest.mark.parametrize("method", ["auto", "subset", "directional"])
+@pytest.mark.parametrize("method", ["auto", "subset"])
 def test_a_series_system_of_four_branches(method: str) -> None:
     result = probability(four_branches, {"a": PLAIN, "b": PLAIN}, method)
     assert is_right(result, of_four_branches())
     assert result.coefficient_of_variation <= 0.05
     if method == "auto":
         assert len(result.design_points) == 4
-        assert any("4 regions of failures" in remark for remark in result.remarks)
+        assert any("4 design points" in remark for remark in result.remarks)
 
 
 def test_a_region_that_is_too_round_for_a_paraboloid() -> None:
@@ -109,14 +109,13 @@ def test_a_region_that_is_too_round_for_a_paraboloid() -> None:
         probability(round_, drawn, "sorm")
 
 
-@pytest.mark.parametrize("method", ["importance", "line"])
-def test_correlated_variables_with_distributions_of_their_own(method: str) -> None:
+def test_correlated_variables_with_distributions_of_their_own() -> None:
     # The product of two correlated log-normal variables is one, too.
     drawn = {"a": LogNormal(sigma=0.2, median=1.0), "b": LogNormal(sigma=0.3, median=2.0)}
     sampling = Sampling(correlation=(Correlation(("a", "b"), 0.5),))
     sd = np.sqrt(0.2**2 + 0.3**2 + 2 * 0.5 * 0.2 * 0.3)
     limit = 2.0 * np.exp(5.5 * sd)
-    result = probability(lambda p: limit - p["a"] * p["b"], drawn, method, sampling=sampling)
+    result = probability(lambda p: limit - p["a"] * p["b"], drawn, "importance", sampling=sampling)
     assert is_right(result, stats.norm.sf(5.5))
     assert result.design_points[0].index == pytest.approx(5.5, rel=1e-3)
     # d log p / d log(median) = φ(β) / Φ(-β) / sd, the same for both.
@@ -128,14 +127,14 @@ def test_correlated_variables_with_distributions_of_their_own(method: str) -> No
 
 def test_the_upper_tail_of_another_distribution_keeps_its_digits() -> None:
     drawn = {"a": Scipy("expon", {"scale": 1.0}), "b": Uniform(0.0, 1.0)}
-    result = probability(lambda p: 25.0 - p["a"] - p["b"], drawn, "line")
+    result = probability(lambda p: 25.0 - p["a"] - p["b"], drawn, "importance")
     assert is_right(result, np.exp(-25.0) * (np.e - 1))  # 2.4e-11
 
 
 def test_an_estimate_of_which_few_failures_make_up_much_is_doubted() -> None:
     # Along the whole boundary the density is the same, so no design point stands out.
     one = Scipy("expon", {"scale": 1.0})
-    result = probability(lambda p: 25.0 - p["a"] - p["b"], {"a": one, "b": one}, "line")
+    result = probability(lambda p: 25.0 - p["a"] - p["b"], {"a": one, "b": one}, "importance")
     assert any("a single failure carries" in doubt for doubt in result.doubts)
 
 
@@ -161,13 +160,12 @@ def test_hundreds_of_variables() -> None:
     assert len(result.design_points[0].importance) == 200
 
 
-def test_a_jump_and_a_plateau_are_named() -> None:
+def test_a_jump_and_a_plateau() -> None:
     def jumps(p: Any) -> Any:
         return jnp.where(p["a"] > 3.0, -1.0, 4.0 - p["a"])
 
     result = probability(jumps, {"a": PLAIN}, "subset")
     assert is_right(result, stats.norm.sf(3.0))
-    assert any("discontinuous: it jumps from 1 to -1" in remark for remark in result.remarks)
 
     def plateau(p: Any) -> Any:
         return jnp.where(p["a"] > 2.0, -1.0, 1.0)
@@ -175,7 +173,7 @@ def test_a_jump_and_a_plateau_are_named() -> None:
     result = probability(plateau, {"a": PLAIN}, coefficient_of_variation=0.1)
     assert any("flat" in remark for remark in result.remarks)
     assert is_right(result, stats.norm.sf(2.0))
-    with pytest.raises(InputError, match="'form' needs a design point, but has none: the margin"):
+    with pytest.raises(InputError, match="'form' needs a design point, but no"):
         probability(plateau, {"a": PLAIN}, "form")
 
 
@@ -187,7 +185,7 @@ def test_failures_far_from_the_design_points_are_found_by_the_pilot() -> None:
     result = probability(hidden, {"a": PLAIN, "b": PLAIN})
     assert result.method == "subset"
     assert is_right(result, stats.norm.sf(3.0) + stats.norm.sf(4.2))
-    assert any("there are failures far from the design points" in doubt for doubt in result.doubts)
+    assert any("there are failures far from them" in remark for remark in result.remarks)
 
 
 def test_a_discrete_variable_is_named() -> None:
