@@ -1,6 +1,5 @@
-"""Probabilities of failure beside OpenTURNS and brute force, and how often intervals hold.
+"""Probabilities of failure beside brute force, and how often intervals hold.
 
-python -m experiments.rare_events openturns           calls, the table of docs/rare_events.md
 python -m experiments.rare_events coverage 100        intervals in repeats with other seeds
 python -m experiments.rare_events count NAME 1000000  failures of a mechanism, counted
 python -m experiments.rare_events compare             the methods beside what was counted
@@ -18,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.rare_events.limit_states import coverage, openturns
+from experiments.rare_events.limit_states import coverage
 from experiments.rare_events.mechanisms import counted_interval, counts, mechanisms
 from jaxmech.ensemble import failure_probability
 from jaxmech.ensemble.failure.limit_state import LimitState, limit_state_of
@@ -99,9 +98,9 @@ def overhead() -> None:
 
 if __name__ == "__main__":
     jax.config.update("jax_enable_x64", True)
-    command, *rest = sys.argv[1:] or ["openturns"]
+    command, *rest = sys.argv[1:] or ["compare"]
     commands: dict[str, Callable[..., None]] = {
-        "openturns": openturns, "coverage": coverage, "count": count, "compare": compare,
+        "coverage": coverage, "count": count, "compare": compare,
         "overhead": overhead,
     }  # fmt: skip
     if command not in commands:

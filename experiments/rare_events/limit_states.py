@@ -1,27 +1,22 @@
-"""Limit states of numbers beside the methods of OpenTURNS, and how often intervals hold."""
+"""How often intervals hold the probability of a limit state of numbers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-import openturns as ot
 from scipy import stats
 
 import jaxmech as jm
 from jaxmech.ensemble import (
     Failure,
     Fixed,
-    LogNormal,
     Normal,
     Observed,
     Study,
     Times,
-    Uniform,
-    failure_probability,
 )
 from jaxmech.ensemble.failure.limit_state import limit_state_of
 from jaxmech.ensemble.failure.probability import _Work
@@ -40,98 +35,9 @@ def study_of(fn: Callable[..., Any], drawn: dict[str, Any], **settings: Any) -> 
     )  # fmt: skip
 
 
-# The examples of OpenTURNS: an axial stressed beam, a cantilever beam, and four branches.
-def beam(p: Any) -> Any:
-    return p["R"] - p["F"] / (jnp.pi * 100.0)
-
-
-def cantilever(p: Any) -> Any:
-    return 0.30 - p["F"] * p["L"] ** 3 / (3 * p["E"] * p["I"])
-
-
 def four_branches(p: Any) -> Any:
     a, b = (p["x1"] + p["x2"]) / jnp.sqrt(2.0), (p["x1"] - p["x2"]) / jnp.sqrt(2.0)
     return jnp.minimum(3 + 0.2 * b**2 - jnp.abs(a), 3.5 - jnp.abs(b))
-
-
-def log_normal(mean: float, sd: float) -> LogNormal:
-    sigma = float(np.sqrt(np.log1p((sd / mean) ** 2)))
-    return LogNormal(sigma=sigma, median=mean / np.exp(sigma**2 / 2))
-
-
-EXAMPLES: dict[str, tuple[Any, dict[str, Any], Any]] = {
-    "axial stressed beam": (
-        beam, {"R": log_normal(300.0, 30.0), "F": Normal(mean=75e3, sd=5e3)},
-        lambda: ot.JointDistribution(
-            [ot.LogNormalMuSigma(300.0, 30.0, 0.0).getDistribution(), ot.Normal(75e3, 5e3)]
-        ),
-    ),
-    "cantilever beam": (
-        cantilever,
-        {
-            "E": log_normal(67e9, 2e9), "F": log_normal(300.0, 30.0),
-            "L": Uniform(2.5, 2.6), "I": Normal(mean=1.45e-7, sd=1e-8),
-        },
-        None,
-    ),
-    "four branches": (four_branches, {"x1": PLAIN, "x2": PLAIN}, lambda: ot.Normal(2)),
-}  # fmt: skip
-
-
-def openturns_estimates(fn: Any, drawn: dict[str, Any], distribution: Any) -> Iterator[Any]:
-    """Probability, spread and calls of the methods of OpenTURNS with their defaults."""
-    calls = [0]
-    names = list(drawn)
-    values = jax.jit(jax.vmap(lambda x: fn(dict(zip(names, x, strict=True)))))
-
-    def of_sample(x: Any) -> Any:
-        calls[0] += len(x)
-        return np.asarray(values(np.asarray(x)))[:, None]
-
-    function = ot.PythonFunction(len(names), 1, func_sample=of_sample)
-    vector = ot.CompositeRandomVector(function, ot.RandomVector(distribution()))
-    event = ot.ThresholdEvent(vector, ot.LessOrEqual(), 0.0)
-    for method in ("FORM", "directional", "subset", "Monte Carlo"):
-        ot.RandomGenerator.SetSeed(0)
-        calls[0] = 0
-        if method == "FORM":
-            algorithm = ot.AbdoRackwitz()
-            algorithm.setStartingPoint(distribution().getMean())
-            run = ot.FORM(algorithm, event)
-            try:
-                run.run()
-                yield method, run.getResult().getEventProbability(), float("nan"), calls[0]
-            except RuntimeError:  # the gradient is zero at the medians
-                yield f"{method}, fails", float("nan"), float("nan"), calls[0]
-            continue
-        run = {
-            "directional": lambda: ot.DirectionalSampling(event),
-            "subset": lambda: ot.SubsetSampling(event),
-            "Monte Carlo": lambda: ot.ProbabilitySimulationAlgorithm(event),
-        }[method]()
-        run.setMaximumCoefficientOfVariation(0.05)
-        run.setMaximumOuterSampling(10_000 if method == "subset" else 1000)
-        run.setBlockSize(1 if method == "subset" else 100)
-        run.run()
-        found = run.getResult()
-        yield method, found.getProbabilityEstimate(), found.getCoefficientOfVariation(), calls[0]
-
-
-def openturns() -> None:
-    """The table of calls."""
-    print("| limit state | method | probability | coefficient of variation | calls |")
-    print("|---|---|---|---|---|")
-    for name, (fn, drawn, distribution) in EXAMPLES.items():
-        for method in ("auto", "subset") if fn is four_branches else ("auto", "line", "subset"):
-            study = study_of(fn, drawn)
-            result = failure_probability(study, failure=failure(method))
-            spread = f"{100 * result.coefficient_of_variation:.1f} %"
-            print(f"| {name} | {method} ({result.method}) | {result.probability:.4g} | {spread} | "
-                  f"{result.trajectories:,} |")  # fmt: skip
-        if distribution is not None:
-            for method, p, spread, calls in openturns_estimates(fn, drawn, distribution):
-                shown = "" if np.isnan(spread) else f"{100 * spread:.1f} %"
-                print(f"| {name} | OpenTURNS, {method} | {p:.4g} | {shown} | {calls:,} |")
 
 
 def failure(method: str, **settings: Any) -> Failure:
@@ -147,7 +53,7 @@ def coverage(repeats: str = "100") -> None:
     inside = stats.norm.pdf(x) * (1 - 2 * stats.norm.sf(3 + 0.2 * x**2))
     exact = 1 - float(np.trapezoid(inside, x))
     study = study_of(four_branches, {"x1": PLAIN, "x2": PLAIN})
-    for method in ("importance", "directional", "subset", "auto", "monte-carlo"):
+    for method in ("importance", "subset", "auto", "monte-carlo"):
         rule = failure(method, coefficient_of_variation=0.1)
         limit = limit_state_of(replace(study, failure=rule), None, Path())
         results = []

@@ -1,12 +1,17 @@
 """The summary: counts, worst values and quantiles of what is stored."""
 
 import json
+from pathlib import Path
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxmech as jm
+from jaxmech.config.errors import StudyError
 from jaxmech.config.toml import read
-from jaxmech.ensemble import Study, run_study
+from jaxmech.ensemble import Study, Times, Uniform, run_study
 from jaxmech.ensemble.finished.summary import as_table, failed
 from tests.ensemble.studies import PENDULUM, STUDY, arrays, write_study
 
@@ -87,3 +92,25 @@ def test_arrays_of_the_same_shape_are_shown_alike(folder) -> None:
         "  row               array of shape (9,), in statistics.npz",
         "  other             array of shape (9,), in statistics.npz",
     ]
+
+
+def test_motions_that_begin_at_nan_are_not_asked_for_shorter_steps(tmp_path: Path) -> None:
+    def state(start: Any, p: Any) -> Any:
+        return jnp.sqrt(start["x"])[None], jnp.zeros(1)
+
+    mass = jm.System(lambda q, v, t, p: 0.5 * v @ v, coordinates=("x",))
+    study = Study(
+        model=jm.models.Model("mass", "a mass", mass, {}, {"x": 1.0}, state),
+        size=8, times=Times(end=1.0, saves=2), steps=jm.FixedSteps(per_save=1),
+        start={"x": Uniform(-2.0, -1.0)},
+    )  # fmt: skip
+    message = run_study(study, tmp_path / "run")["status"]["NONFINITE"]["message"]
+    assert "the initial state is infinite or NaN" in message
+
+
+def test_a_function_that_is_not_observed_is_named() -> None:
+    with pytest.raises(StudyError, match=r"observe\.a` must be an Observed"):
+        Study(
+            model="pendulum", size=8, times=Times(end=1.0, saves=2),
+            observe={"a": lambda q, v, t, p: q[0]},  # type: ignore[dict-item]
+        )  # fmt: skip

@@ -82,7 +82,7 @@ def _message(results: Results, status: Status) -> str:
     if status == Status.NONFINITE and results.has("t_failed"):
         of_status = results.status == status
         first = results.config["times"].get("start", 0.0)
-        count = int((results["t_failed"][:][of_status] <= first).sum())
+        count = int((results.all_of("t_failed")[of_status] <= first).sum())
         if count:
             whose = "the initial state" if count == of_status.sum() else f"that of {count} at once"
             return f"{whose} is infinite or NaN; check `state` of the model, and what is drawn"
