@@ -1,4 +1,4 @@
-"""What gaps cost: a four-bar that bounces off a stop beside MuJoCo, and an arm with twelve stops.
+"""What gaps cost: a four-bar that bounces off a stop beside MuJoCo, an arm with stops or friction.
 
     python -m experiments.gaps [--batch 4096] [--out docs/speed/gaps.json]
 
@@ -164,19 +164,24 @@ def _beside(rows: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
     }
 
 
-def twelve_stops(batch: int, steps: int = 100) -> dict[str, Any]:
-    """The arm that never touches its stops, with and without them."""
+def arms(batch: int, steps: int = 100) -> dict[str, Any]:
+    """The arm without and with its stops, which it never touches, and with friction in its joints.
+
+    The friction of each joint sticks and slides, since the arm loses its speed by damping.
+    """
     draws = np.random.default_rng(0)
     q0 = jnp.asarray(draws.uniform(-0.5, 0.5, (batch, 6)))
     v0 = jnp.asarray(draws.normal(size=(batch, 6)))
     ts, policy = jnp.linspace(0.0, 0.5, 11), jm.FixedSteps(per_save=steps // 10)
+    bare, rub = arm(False), jm.DryFriction(lambda q, v, t, p: v, static=0.3, name="joints")
+    systems = {"without": bare, "with": arm(True), "friction": replace(bare, unilateral=(rub,))}
 
     def run(system: Any) -> Callable[[], Any]:
         compiled = jax.jit(jax.vmap(lambda q, v: jm.simulate(system, q, v, ts, steps=policy)))
         return lambda: compiled(q0, v0)
 
-    measured = seconds({"without": run(arm(False)), "with": run(arm(True))})
-    without, with_stops = (np.asarray(sol.q[:, -1]) for *_, sol in measured.values())
+    measured = seconds({name: run(system) for name, system in systems.items()})
+    without, with_stops = (np.asarray(measured[name][2].q[:, -1]) for name in ("without", "with"))
     np.testing.assert_allclose(with_stops, without, atol=1e-9)
     return {
         name: {"first call [s]": first, "us a step": best / batch / steps * 1e6}
@@ -191,7 +196,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=4096)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    results = {"four-bar": bouncing(args.batch), "arm": twelve_stops(1024)}
+    results = {"four-bar": bouncing(args.batch), "arm": arms(1024)}
     print(json.dumps(results, indent=2))
     if args.out:
         text = json.dumps({"environment": environment(), **results}, indent=2)
