@@ -537,14 +537,14 @@ def doctor(*, fast: Annotated[bool, Parameter(negative="")] = False) -> int:
     Args:
         fast: without the self-tests.
     """
-    from jaxmech.cli import doctor as examination
+    from jaxmech.cli.doctor import facts, failed_tests, unmet_requirements
 
-    print("\n".join(examination.facts()))
+    print("\n".join(facts()))
     _require_good_jax()
-    faults = [*examination.unmet_requirements()]
+    faults = [*unmet_requirements()]
     if not fast:
         _use_float64()
-        faults += examination.failed_tests()
+        faults += failed_tests()
     print("\n".join(faults) or "  all is well")
     return UNSATISFACTORY if faults else DONE
 

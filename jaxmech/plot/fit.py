@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+import jaxmech.plot.panels as panels
 from jaxmech.identify import Fit, Predicted
-from jaxmech.plot import panels
 from jaxmech.plot.panels import (
     BLUE,
     GREY,

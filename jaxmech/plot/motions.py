@@ -6,7 +6,7 @@ That of a mode is its shape about an equilibrium, projected onto the constraints
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, log10
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,16 +16,14 @@ from jaxmech.analysis import Equilibrium, Modes, levels, modes, smallest_change
 from jaxmech.geometry import Geometry
 from jaxmech.models import Model
 from jaxmech.parts import Mechanism
-from jaxmech.plot.paths import Track, bounds, moving, points_of, shapes_at
+from jaxmech.plot.links import links_of
+from jaxmech.plot.paths import Shapes, Track, bounds, moving, points_of, shapes_at
 from jaxmech.run import Solution
 from jaxmech.system import Params, System
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import require_positive
 from jaxmech.utils.parameters import ParameterWarning, differing, digests_of, unread
 from jaxmech.utils.trees import as_dtype
-
-if TYPE_CHECKING:
-    from jaxmech.plot.paths import Shapes, Track
 
 _PERIOD = 2.0  # seconds for which a mode is shown
 MOST = 16  # number of trajectories of a batch drawn by default
@@ -47,7 +45,7 @@ class Display:
     """
 
     geometry: Geometry
-    track: "Track"
+    track: Track
     params: Any
     batched: bool
     members: tuple[int, ...]
@@ -60,11 +58,8 @@ class Display:
         count = max(int(np.ceil(abs(last - first) / self.speed * fps - 1e-6)), 1)
         return first + (last - first) * np.linspace(0, 1, fine * count + 1)
 
-    def shapes_at(self, times: np.ndarray) -> "Shapes":
+    def shapes_at(self, times: np.ndarray) -> Shapes:
         """The shapes of all trajectories at times (K,)."""
-        from jaxmech.plot.links import links_of
-        from jaxmech.plot.paths import shapes_at
-
         return links_of(
             shapes_at(self.geometry, self.track, times, self.params, batched=self.batched)
         )
@@ -126,7 +121,7 @@ def extent(ts: np.ndarray, fps: float, speed: float) -> str:
 def _mode(
     geometry: Geometry, system: System | None, equilibrium: Equilibrium, mode: int,
     amplitude: float, params: Any,
-) -> tuple["Track", str]:  # fmt: skip
+) -> tuple[Track, str]:  # fmt: skip
 
     if system is None:
         raise ValueError(
@@ -192,9 +187,7 @@ def _arrays(motion: Any, system: System | None) -> tuple[np.ndarray, np.ndarray,
 def _members(
     motion: tuple[np.ndarray, np.ndarray, np.ndarray], params: Any,
     members: Sequence[int] | None, params_axes: Any,
-) -> tuple["Track", Any, tuple[int, ...]]:  # fmt: skip
-    from jaxmech.plot.paths import Track
-
+) -> tuple[Track, Any, tuple[int, ...]]:  # fmt: skip
     ts, q, v = motion
     count = len(q)
     chosen = np.arange(min(count, MOST)) if members is None else np.ravel(members)

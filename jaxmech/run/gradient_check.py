@@ -29,8 +29,14 @@ from jaxmech.integrate import (
     within,
 )
 from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
-from jaxmech.run import nan_origins
 from jaxmech.run.check_report import START, GradientCheck
+from jaxmech.run.nan_origins import (
+    NanOrigin,
+    concerning,
+    origins_in_loss,
+    origins_in_start,
+    origins_in_system,
+)
 from jaxmech.run.simulate import simulate
 from jaxmech.run.solution import Solution
 from jaxmech.run.tangents import Sweep, consistent_change, step_sizes, sweep
@@ -191,16 +197,16 @@ def _sweep(
 
 def _origins(
     run: _Motion, base: _Base, solution: Solution, names: tuple[str, ...], bad: Any
-) -> dict[str, tuple[nan_origins.NanOrigin, ...]]:
+) -> dict[str, tuple[NanOrigin, ...]]:
     scheme, states = _refined(run, base, solution)
     numbers = tuple(name for name in names if name != START)
     start = run.start, base.q0, base.v0, base.ts[0]
-    origins = nan_origins.origins_in_start(*start, base.params, numbers)
+    origins = origins_in_start(*start, base.params, numbers)
     motion = states.q, states.v, states.ts
-    origins += nan_origins.origins_in_system(scheme, *motion, base.params, numbers)
-    origins += nan_origins.origins_in_loss(run.loss, solution, base.params, numbers)
+    origins += origins_in_system(scheme, *motion, base.params, numbers)
+    origins += origins_in_loss(run.loss, solution, base.params, numbers)
     return {
-        name: nan_origins.concerning(None if only_forward else name, origins, numbers)
+        name: concerning(None if only_forward else name, origins, numbers)
         for name, is_bad, only_forward in zip(names, bad.any(0), ~bad[0], strict=True)
         if is_bad
     }
