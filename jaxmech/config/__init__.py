@@ -8,13 +8,11 @@ study) and the `controllers` of closed loops, `run_folder` and the Python files 
 result.
 """
 
-from jaxmech.config.controllers import ClosedLoop as ClosedLoop
 from jaxmech.config.controllers import closed_loop as closed_loop
 from jaxmech.config.environment import DECISIVE as DECISIVE
 from jaxmech.config.environment import INPUT as INPUT
 from jaxmech.config.environment import VERSIONS as VERSIONS
 from jaxmech.config.environment import changes as changes
-from jaxmech.config.environment import differing as differing
 from jaxmech.config.environment import digest as digest
 from jaxmech.config.environment import environment as environment
 from jaxmech.config.environment import environment_json as environment_json
@@ -36,7 +34,6 @@ from jaxmech.config.load import SubjectInputs as SubjectInputs
 from jaxmech.config.load import copies_of as copies_of
 from jaxmech.config.load import copy_of as copy_of
 from jaxmech.config.load import find as find
-from jaxmech.config.load import is_robot as is_robot
 from jaxmech.config.load import load as load
 from jaxmech.config.load import named_copy as named_copy
 from jaxmech.config.load import subject_of as subject_of
@@ -44,7 +41,6 @@ from jaxmech.config.run_folder import CREATION as CREATION
 from jaxmech.config.run_folder import FolderError as FolderError
 from jaxmech.config.run_folder import RunWarning as RunWarning
 from jaxmech.config.run_folder import command_of as command_of
-from jaxmech.config.run_folder import differences as differences
 from jaxmech.config.run_folder import flush as flush
 from jaxmech.config.run_folder import locked as locked
 from jaxmech.config.run_folder import model_name as model_name

@@ -36,14 +36,10 @@ from jaxmech.plot.fit import residuals as residuals
 from jaxmech.plot.noise import autocorrelation as autocorrelation
 from jaxmech.plot.noise import normal_quantiles as normal_quantiles
 from jaxmech.plot.noise import over_input as over_input
-from jaxmech.plot.panels import COLORS as COLORS
 from jaxmech.plot.panels import Panels as Panels
 from jaxmech.plot.panels import add_axes as add_axes
-from jaxmech.plot.panels import labelled as labelled
 from jaxmech.plot.panels import legend_below as legend_below
 from jaxmech.plot.panels import new_figure as new_figure
-from jaxmech.plot.panels import save as save
-from jaxmech.plot.panels import single as single
 from jaxmech.plot.panels import styled as styled
 from jaxmech.plot.trajectories import drift as drift
 from jaxmech.plot.trajectories import energy_drift as energy_drift
