@@ -395,6 +395,15 @@ def _explanation(system: System, solution: Solution, params: Params, event_set: 
         )
         for name, value in event_set.gaps.negative(q, t, user):
             message += f" The gap of {name!r} is {value:.3g}."
+    if status in (Status.NONFINITE, Status.EVENT_IS_NAN):
+        # Straight on to the next save, before which the run was lost.
+        q, v, t, _ = system.arguments(solution.q[last], solution.v[last], solution.ts[last], None)
+        ahead = jnp.linspace(0.0, 1.0, 33) * (solution.ts[min(last + 1, len(solution.ts) - 1)] - t)
+        speeds, user = system.dynamics.speeds(q, v, t, params), event_set.plain(params)
+        for gap in event_set.gaps.constraints:
+            gaps = jax.vmap(lambda s, gap=gap: gap.value(q + s * speeds, t + s, user))(ahead)
+            if jnp.isnan(gaps).any():
+                message += f" The gap of {gap.name!r} is NaN there."
     if status == Status.PROJECTION_FAILED:
         here, elsewhere = independent_equations(system, *state)
         if here < elsewhere:

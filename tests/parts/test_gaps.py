@@ -10,6 +10,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
+from jaxmech.errors import SimulationError
 
 G = 9.81
 
@@ -97,6 +98,21 @@ def test_a_rope_winds_round_a_pole() -> None:
     np.testing.assert_allclose(free, jnp.sqrt(length**2 - 2 * r * speed * ts), rtol=1e-9)
     tension = jm.observe(game, sol).multipliers["rope"][:, 0]
     np.testing.assert_allclose(tension, 0.3 * speed**2 / free, rtol=1e-8)
+
+
+def test_a_rope_that_leaves_a_drum_on_its_far_side_is_named() -> None:
+    r, length, speed = 0.1, 2.0, 2.0
+    ball = jp.point_mass("ball", mass=1.0)
+    post = jp.Drum(jp.ground, (0, 0), r, towards=(0, 1))
+    game = jp.Mechanism([ball], [jp.rope("string", [post, (ball, (0, 0))], length)])
+    ts = jnp.linspace(0.0, 4.0, 41)
+    with pytest.raises(SimulationError, match="The gap of 'string' is NaN") as found:
+        jm.simulate(game, [r, length], [-speed, 0.0], ts, steps=jm.FixedSteps(10))
+    # Until then l^2 = length^2 - 2 r speed t; it has turned by (length - l) / r.
+    q = found.value.solution.q[:26]
+    free = jnp.sqrt((q**2).sum(1) - r**2)
+    np.testing.assert_allclose(free, jnp.sqrt(length**2 - 2 * r * speed * ts[:26]), rtol=1e-7)
+    assert jnp.isnan(found.value.solution.q[30:]).all()
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from jaxmech.parts.values import Reader, Value, Vector, direction, positive
 from jaxmech.utils.text import capital
 
 _ARC = 24  # pieces of an arc in a picture
+_KNOWN = 0.9  # of half a turn to either side
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class Drum:
 
     At an end of a rope it is a drum that winds the rope up as its body turns. Between two other
     points it is a pulley without friction, on which the rope stays, with a turn there from a
-    quarter turn backwards to three quarters forwards.
+    fifth of a turn backwards to seven tenths forwards. Farther round the gap of the rope is NaN,
+    and a run that gets there fails.
 
     Args:
         body: the body whose turning winds up the rope, or `ground`.
@@ -46,8 +48,9 @@ class Drum:
         clockwise: whether the rope runs clockwise round it, on its way from the first to the last
             of its points; otherwise counterclockwise.
         towards: for a drum, a direction along the axes of the ground. The rope leaves the drum
-            within half a turn of it, and nothing is wound up if the rope leaves in this direction
-            and the attitude of the body is zero.
+            within 0.45 turns of it, farther round the gap of the rope is NaN and a run that gets
+            there fails. Nothing is wound up if the rope leaves in this direction and the attitude
+            of the body is zero.
 
     Example:
         >>> from jaxmech.parts import ground
@@ -125,14 +128,22 @@ class WithinLength(AbstractGap):
         circle = self.circles[k]
         if 0 < k < len(straights):
             turn = circle.sense * (straights[k].angle - straights[k - 1].angle)
-            return jnp.mod(turn + jnp.pi / 2, 2 * jnp.pi) - jnp.pi / 2
+            return jnp.pi / 2 + _near_zero(turn - jnp.pi / 2)
         is_first = k == 0
         away = straights[0].angle if is_first else straights[-1].angle + jnp.pi
         assert circle.towards is not None
         x, y = read.vector(circle.towards, 2)
-        off = jnp.mod(away - jnp.arctan2(y, x) + jnp.pi, 2 * jnp.pi) - jnp.pi
-        turned = off - frames[circle.body].attitude
+        turned = _near_zero(away - jnp.arctan2(y, x)) - frames[circle.body].attitude
         return (circle.sense if is_first else -circle.sense) * turned
+
+
+def _near_zero(angle: Array) -> Array:
+    """The angle without full turns, NaN in the last tenth of half a turn from zero.
+
+    Beyond half a turn it would jump, and the rope would be longer by a circumference.
+    """
+    off = jnp.mod(angle + jnp.pi, 2 * jnp.pi) - jnp.pi
+    return jnp.where(jnp.abs(off) < _KNOWN * jnp.pi, off, jnp.nan)
 
 
 def _signed(circle: Circle, read: Reader) -> Any:
