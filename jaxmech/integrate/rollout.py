@@ -351,7 +351,9 @@ def _advance(
     if info.correction:
         dynamics = scheme.system.dynamics
         speeds = dynamics.speeds(end.q, end.v, end.t, active_params)[: dynamics.mechanical]
-        corrections = corrections.after(info.correction, speeds, h)
+        corrected = corrections.after(info.correction, speeds, h)
+        # An event at the start of the step makes it void.
+        corrections = jax.tree.map(partial(jnp.where, events.due), corrections, corrected)
     info = replace(info, correction=())
     (end, info, events), log = with_events(
         scheme, event_set, start, (end, info), running, events, log, h, params, number, extents,

@@ -108,6 +108,7 @@ def test_a_gap_that_jumps(steps: Any) -> None:
     np.testing.assert_allclose(sol.q[:, 0], -G / 2 * np.maximum(TS - 0.4, 0.0) ** 2, atol=1e-12)
     record = sol.events["trap opens"]
     assert record.count == 1
+    assert not sol.integration_error > 1e-3
     np.testing.assert_allclose(record.t[0], 0.4)
     with pytest.raises(SimulationError, match=r"GAP_JUMPED at t = 0.4 s.*gap of 'trap' is -0.2\."):
         jm.simulate(TRAP, [0.0], [0.0], TS, {"by": -0.2}, steps=steps)
