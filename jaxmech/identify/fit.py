@@ -131,8 +131,14 @@ def fit(
         >>> print(found.params["g"].round(6))
         9.81
     """
-    subject = system
-    if not isinstance(system, Identifiable):
+    if isinstance(system, Identifiable):
+        subject = system
+        if any(x is not None for x in (params0, observe, start, free, bounds, prior)):
+            raise ValueError(
+                "Argument `system` is an Identifiable, which holds `params0`, `observe`, `start`, "
+                "`free`, `bounds` and `prior` already; leave these out, or replace them in it."
+            )
+    else:
         subject = Identifiable(system, params0, observe, start, free, bounds or {}, prior or {})
     settings = Settings(
         optimizer, initial_states, horizon, multistart, method, steps, projection, formulation,
@@ -169,8 +175,8 @@ def fit(
         ends.append((with_steps(task, solved.per_save), solved))
     losses = [_final_loss(*end, policy, deciding) for end in ends] if len(ends) > 1 else [0.0]
     task, solved = ends[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))]
-    searches = isinstance(policy, TrustRegion) and not (multistart or horizon)
-    if searches and task.problem.system.unilateral:
+    has_kinks = bool(task.problem.system.unilateral)
+    if has_kinks and isinstance(policy, TrustRegion) and not (multistart or horizon):
         solved = across_kinks(task, solved, policy, is_noise)
         task = with_steps(task, solved.per_save)
     return result_of(task, solved, others, subject.params)

@@ -14,7 +14,7 @@ import optax
 import pytest
 
 from jaxmech import FixedSteps, System
-from jaxmech.identify import Descent, Recording, Shooting, fit
+from jaxmech.identify import Descent, Identifiable, Recording, Shooting, fit
 from tests.identify.swings import (
     BEGIN,
     CARTESIAN,
@@ -99,6 +99,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"recordings": [replace(one, weights=None) for one in GOOD], "prior": {"l": (0.5, 0.1)}},
         "`prior` needs recordings with `weights`",
     ),
+    "twice": ({"system": Identifiable(SWING, BEGIN)}, "is an Identifiable, which holds `params0`"),
     "batch of segments": (
         {"horizon": Shooting(0.5, 1e-3), "optimizer": Descent(optax.adam(1e-2), batch=1)},
         "`batch` draws recordings, which multiple shooting cuts",

@@ -50,9 +50,8 @@ def solve(
 
     Where the steps were chosen, and are too coarse for the motion at its end, it goes on with more.
     """
-    solved = None
-    for _ in range(1 + _FINER):
-        solved = _solved(policy, task, validation, progress, solved)
+    solved = _solved(policy, task, validation, progress, None)
+    for _ in range(_FINER):
         y, end = solved.y, solved.end
         if (
             end.spent
@@ -64,6 +63,7 @@ def solve(
         if solved.per_save is None or per_save <= solved.per_save:
             break
         task = replace(with_steps(task, per_save), y=y)
+        solved = _solved(policy, task, validation, progress, solved)
     return solved
 
 
