@@ -262,8 +262,7 @@ def _saves_first(times: Any, saves: Any) -> tuple[Any, int]:
     if not is_known((saves, times)):
         return times, times.size
     is_save = np.isin(np.asarray(times), np.asarray(saves, times.dtype))
-    order = np.argsort(~is_save, kind="stable")
-    return times[order], int((~is_save).sum())
+    return np.concatenate([times[is_save], times[~is_save]]), int((~is_save).sum())
 
 
 def _warn_of_rounded_times(ts: Array) -> None:

@@ -9,7 +9,7 @@ whether one is due; a state that has it already is not changed again.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import jax
@@ -23,6 +23,7 @@ from jaxmech.integrate import Event
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.tracers import actual
 
+_KEPT = 4  # runs whose times are known
 _MEMBERS = 1024  # of a batch, of which times and delays are known
 _APART = 8.0  # units of round-off of the largest time, within which times are the same
 _LATE = 3.0  # distances within which times are the same, from the end of a delay
@@ -120,7 +121,8 @@ class ControllerSet:
             if c.pending:
                 times.append(samples + delay + late * (1 + is_named))
         if is_known(times):
-            return _distinct(np.concatenate(times).astype(dtype), np.asarray(ts, dtype))
+            known, saves = np.concatenate(times).astype(dtype), np.asarray(ts, dtype)
+            return _distinct(known.tobytes(), saves.tobytes(), known.dtype)
         return jnp.concatenate([jnp.asarray(x, dtype) for x in times])
 
     def _duration(self, ts: Any, dtype: Any) -> float:
@@ -279,13 +281,16 @@ def _apart(ts: Any, dtype: Any) -> Any:
     return _APART * float(np.finfo(dtype).eps) * largest
 
 
-def _distinct(times: np.ndarray, ts: np.ndarray) -> np.ndarray:
+@lru_cache(maxsize=_KEPT)
+def _distinct(known: bytes, saves: bytes, dtype: np.dtype) -> np.ndarray:
     """The times of a run in their order, without those that differ by round-off."""
+    times, ts = np.frombuffer(known, dtype), np.frombuffer(saves, dtype)
     apart = _apart(ts, ts.dtype)
     times = np.sort(times[(times >= ts[0] - apart) & (times <= ts[-1] + apart)])
-    if not times.size:
-        return times
-    nearest = np.clip(np.searchsorted(ts, times), 1, len(ts) - 1)
-    nearest -= times - ts[nearest - 1] < ts[nearest] - times
-    times = np.where(np.abs(ts[nearest] - times) <= apart, ts[nearest], times)
-    return times[np.diff(times, prepend=-np.inf) > apart]
+    if times.size:
+        nearest = np.clip(np.searchsorted(ts, times), 1, len(ts) - 1)
+        nearest -= times - ts[nearest - 1] < ts[nearest] - times
+        times = np.where(np.abs(ts[nearest] - times) <= apart, ts[nearest], times)
+        times = times[np.diff(times, prepend=-np.inf) > apart]
+    times.flags.writeable = False
+    return times
