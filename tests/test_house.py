@@ -24,7 +24,7 @@ OPEN = ("jaxmech.utils", "jaxmech.config.errors")  # helpers, imported file by f
 INTERNALS = "jaxmech.utils.jax_internals"  # the only file that may use what JAX does not document
 UNDOCUMENTED = ("jax.core", "jax.extend", "jax.interpreters", "jax._src", "jaxlib")
 # where jax.config and os.environ may be written: where processes begin
-MAY_SET = ("jaxmech.cli.main", "jaxmech.ensemble.cluster.tasks")
+MAY_SET = ("jaxmech.cli.main", "jaxmech.ensemble.cluster")
 
 
 def sources(folder: str) -> dict[str, str]:

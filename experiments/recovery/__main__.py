@@ -14,8 +14,8 @@ correlated in time and stated to be. The script exits with 1 unless
 import json
 import re
 import sys
-from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from textwrap import fill
 
@@ -29,7 +29,7 @@ from scipy.stats import norm
 from experiments.recovery.study import Recovery, Result, run
 from jaxmech.config.environment import environment
 from jaxmech.config.toml import ConfigError, read
-from jaxmech.ensemble import cluster_tasks
+from jaxmech.ensemble.cluster import connected, mapped
 from jaxmech.plot.panels import styled
 
 _WIDE = 42  # letters in a line of a title
@@ -106,8 +106,8 @@ def main(config: Path, out: Path) -> int:
     """Run the study of a configuration file, write the run folder, and return the exit code."""
     study = read(config, Recovery)
     out.mkdir(parents=True, exist_ok=True)
-    with cluster_tasks(study.cluster) if study.cluster else nullcontext() as tasks:
-        workers = tasks.map if tasks else map
+    with connected(study.cluster) as client:
+        workers = map if client is None else partial(mapped, client)
         results = list(run(study, progress=sys.stderr.isatty(), workers=workers))
     missed = [text for one in results for text in one.missed]
     facts = {

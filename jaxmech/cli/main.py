@@ -587,13 +587,8 @@ def _cluster_of(table: "Cluster | None", scheduler: str | None) -> "Cluster | No
     from jaxmech.config.errors import StudyError
     from jaxmech.ensemble import Cluster
 
-    if scheduler is None:
-        return table
     try:
-        if table is None:
-            return Cluster(scheduler=scheduler)
-        workers = None if ":" in scheduler else table.workers
-        return replace(table, scheduler=scheduler, workers=workers)
+        return table if scheduler is None else Cluster(scheduler=scheduler)
     except StudyError as error:
         problems = (f"--cluster {scheduler}: cluster.{problem}" for problem in error.problems)
         raise InputError("; ".join(problems)) from error

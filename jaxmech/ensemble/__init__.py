@@ -3,7 +3,7 @@
 `study` is the configuration, and `draws/` make initial states and parameters of its members.
 `members/` holds one motion as a function of its draws, and `statistics/` reduce many of them.
 `blocks/` compute a block of members after the other, `run` all of them, in this process or on the
-workers of a `cluster/`, and `store/` writes and reads the run folder. `finished/` summarizes and
+workers of a `cluster`, and `store/` writes and reads the run folder. `finished/` summarizes and
 replays runs. `failure/` computes probabilities too small for all of this.
 """
 
@@ -12,8 +12,6 @@ from jaxmech.config import RunWarning as RunWarning
 from jaxmech.config import load as load
 from jaxmech.config import plain as plain
 from jaxmech.config.errors import StudyError as StudyError
-from jaxmech.ensemble.cluster.connect import cluster_tasks as cluster_tasks
-from jaxmech.ensemble.cluster.settings import Cluster as Cluster
 from jaxmech.ensemble.draws.designs import Correlation as Correlation
 from jaxmech.ensemble.draws.designs import Sampling as Sampling
 from jaxmech.ensemble.draws.distributions import DISTRIBUTIONS as DISTRIBUTIONS
@@ -77,6 +75,7 @@ from jaxmech.ensemble.store.layout import array_of as array_of
 from jaxmech.ensemble.store.results import Results as Results
 from jaxmech.ensemble.store.results import open_results as open_results
 from jaxmech.ensemble.store.results import verify as verify
+from jaxmech.ensemble.study import Cluster as Cluster
 from jaxmech.ensemble.study import Failure as Failure
 from jaxmech.ensemble.study import Study as Study
 from jaxmech.ensemble.study import Times as Times
@@ -124,7 +123,6 @@ __all__ = [
     "Until",
     "WhiteNoise",
     "Worst",
-    "cluster_tasks",
     "design_point_motion",
     "draw",
     "failure_probability",

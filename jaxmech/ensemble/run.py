@@ -13,8 +13,7 @@ from jaxmech.ensemble.blocks.estimate import LARGE
 from jaxmech.ensemble.blocks.kernel import compile_kernel, with_steps
 from jaxmech.ensemble.blocks.local import Work
 from jaxmech.ensemble.blocks.plan import planned, require_used
-from jaxmech.ensemble.cluster.connect import checked_tasks
-from jaxmech.ensemble.cluster.workers import MAY_DIFFER, AwayWork
+from jaxmech.ensemble.cluster import MAY_DIFFER, compute_away, connected
 from jaxmech.ensemble.finished.summary import as_json, as_table, summarize
 from jaxmech.ensemble.members.observed import stored_study
 from jaxmech.ensemble.statistics.worst import AUDIT
@@ -68,6 +67,7 @@ def run_study(
     tell: Callable[[str], None] | None = None,
     part: BlockRange | None = None,
     stop: Callable[[], bool] = lambda: False,
+    client: Any = None,
 ) -> dict[str, Any]:
     """Run a study, or continue it where it was interrupted.
 
@@ -89,6 +89,8 @@ def run_study(
             folder; a run without a part then completes the study.
         stop: function called before each block; if it returns true, the run ends with
             `StoppedError`.
+        client: a `distributed.Client` whose workers compute the blocks, in place of the `cluster`
+            of the study; they must see the run folder and the files of the study.
 
     Returns:
         The summary, as it is stored in `summary.json`; for a part, the number of "blocks" of the
@@ -134,11 +136,11 @@ def run_study(
     at_rest = stored_study(named_study, files, folder)
     copies = {name: path for path, name in files.items() if path != subject.source}
     facts = origin(kernel)
-    may_differ = MAY_DIFFER if study.cluster else ()
+    may_differ = MAY_DIFFER if study.cluster or client else ()
     content = RunContent(at_rest, subject, layout, facts, copies, may_differ)
     with (
-        checked_tasks(study.cluster, tell) as (tasks, theirs),
-        open_run(out, replace(content, facts=facts | theirs), tell, selection) as target,
+        connected(client or study.cluster) as workers,
+        open_run(out, content, tell, selection) as target,
     ):
         blocks = selection or range(target.count)
         missing = target.missing(blocks)
@@ -149,9 +151,11 @@ def run_study(
         with RunProgress(
             size, size - target.trajectories(missing), display, "trajectories"
         ) as report:
-            if tasks:
-                away = AwayWork(tasks, accumulator, target, report, named_study, folder, stop)
-                away.all(blocks, set(missing))
+            if workers is not None:
+                compute_away(
+                    workers, named_study, folder, target, accumulator, report, stop, blocks,
+                    set(missing),
+                )  # fmt: skip
             else:
                 work = Work(kernel, accumulator, target, report, tell, stop)
                 work.all(blocks, set(missing))

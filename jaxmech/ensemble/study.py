@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Annotated, Any, Literal
 
-from jaxmech.config import InFile, OneOf, unnamed_policies
+from jaxmech.config import InFile, OneOf, TextOrTable, unnamed_policies
 from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
-from jaxmech.ensemble.cluster.settings import Cluster
 from jaxmech.ensemble.draws.designs import Sampling
 from jaxmech.ensemble.draws.distributions import Distribution, Fixed, FromTable, Spread
 from jaxmech.ensemble.draws.inputs import StudyInput, input_problems
@@ -37,6 +36,37 @@ from jaxmech.utils.text import doc, not_one_of, setting
 
 Method = Literal["auto", "form", "sorm", "importance", "subset", "monte-carlo"]
 NEEDS_OPENTURNS = ("auto", "form", "sorm", "importance")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster(TextOrTable):
+    """The Dask cluster whose workers compute the blocks of a study.
+
+    Example:
+        >>> Cluster(scheduler="local:4").workers
+        4
+    """
+
+    scheduler: str = field(
+        metadata=doc(
+            '"local:4" for 4 processes of this machine, or a running cluster: "tcp://host:8786", '
+            '"tls://host:8786", "file:scheduler.json"',
+            short=True,
+        )
+    )
+
+    def __post_init__(self) -> None:
+        kind, _, address = self.scheduler.partition(":")
+        right = address.isdecimal() and int(address) > 0 if kind == "local" else bool(address)
+        if kind not in ("local", "tcp", "tls", "file") or not right:
+            message = 'must be like "local:4", "tcp://host:8786" or "file:scheduler.json", but is '
+            raise refuse("scheduler", message + self.scheduler)
+
+    @property
+    def workers(self) -> int:
+        """The number of processes to start here; 0 for a running cluster."""
+        kind, _, count = self.scheduler.partition(":")
+        return int(count) if kind == "local" else 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -160,7 +160,7 @@ def test_a_run_keeps_its_files_and_notices_a_changed_one(folder: Path, whole: Pa
 
 @pytest.mark.slow
 def test_workers_of_a_cluster_read_the_same_roads(folder: Path, whole: Path) -> None:
-    away = computed(folder, "away", cluster=Cluster(scheduler="local", workers=1))
+    away = computed(folder, "away", cluster=Cluster(scheduler="local:1"))
     assert array(whole, "q").tobytes() == array(away, "q").tobytes()
 
 

@@ -9,7 +9,6 @@ was killed.
 """
 
 import hashlib
-import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
@@ -25,7 +24,7 @@ from jaxmech.config import npz, plain, python_files, require_no_run_code, write_
 from jaxmech.config.errors import StoppedError
 from jaxmech.ensemble.blocks.kernel import errors_as_problems, with_steps
 from jaxmech.ensemble.blocks.plan import planned
-from jaxmech.ensemble.cluster.tasks import Tasks, pickled
+from jaxmech.ensemble.cluster import pickled, unpickled
 from jaxmech.ensemble.draws.sampler import Sampler
 from jaxmech.ensemble.failure.margin import Margin, require_quantity
 from jaxmech.ensemble.failure.standard_space import StandardSpace, standard_space
@@ -275,16 +274,16 @@ class AwayBlocks:
     as here, so that the results have the same bits on processors of one kind.
     """
 
-    tasks: Tasks
+    mapped: Callable[..., Iterable[Margins]]  # `map` over the workers
     study: Study  # with its failure, and its number of steps
     folder: Path  # to which its paths refer
 
-    def map(self, limit: LimitState, blocks: Iterable[BlockOrder]) -> Iterator[Margins]:
+    def map(self, limit: LimitState, blocks: Iterable[BlockOrder]) -> Iterable[Margins]:
         """The results of blocks in their order."""
         steps = limit.margin.study.steps
         study = replace(self.study, steps=steps, cluster=None)
         order = pickled((study, self.folder.resolve()))
-        return self.tasks.map(partial(_of_worker, order), blocks)
+        return self.mapped(partial(_of_worker, order), blocks)
 
 
 def _of_worker(order: bytes, block: BlockOrder) -> Margins:
@@ -293,5 +292,5 @@ def _of_worker(order: bytes, block: BlockOrder) -> Margins:
 
 @lru_cache(maxsize=2)
 def _limit_of_worker(order: bytes) -> LimitState:
-    study, folder = pickle.loads(order)
+    study, folder = unpickled(order)
     return limit_state_of(study, None, folder)

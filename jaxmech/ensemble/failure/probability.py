@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 
 from jaxmech.config import warn
 from jaxmech.config.errors import InputError, refuse
-from jaxmech.ensemble.cluster.connect import checked_tasks
+from jaxmech.ensemble.cluster import connected, mapped
 from jaxmech.ensemble.failure.design_points import Search, search
 from jaxmech.ensemble.failure.folder import opened_journal
 from jaxmech.ensemble.failure.limit_state import (
@@ -108,9 +109,9 @@ def failure_probability(
     study = replace(study, failure=failure)
     limit = limit_state_of(study, out, folder)
     limit.stop = stop
-    with checked_tasks(study.cluster, tell or warn) as (tasks, _):
-        if tasks is not None:
-            limit.map_blocks = AwayBlocks(tasks, study, folder).map
+    with connected(study.cluster) as client:
+        if client is not None:
+            limit.map_blocks = AwayBlocks(partial(mapped, client), study, folder).map
         if out is None:
             return _Work(limit, failure, study.seed).result()
         with opened_journal(out, study, limit, tell or warn) as journal:

@@ -1,6 +1,7 @@
 """Blocks of a limit state on a cluster: the same bits, and what was computed before is kept."""
 
-from collections.abc import Callable, Iterable, Iterator
+import pickle
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ import pytest
 
 from jaxmech.config.errors import StoppedError
 from jaxmech.ensemble import Cluster, Failure, Normal, Study, Times, failure_probability
-from jaxmech.ensemble.cluster.tasks import Tasks, computed, pickled
 from jaxmech.ensemble.failure.limit_state import AwayBlocks, limit_state_of
 from jaxmech.integrate import FixedSteps
 
@@ -21,21 +21,25 @@ STUDY = Study(
 )  # fmt: skip
 
 
-class Parcels(Tasks):
+class Parcels:
     """Tasks that go through pickle, as on a cluster, and run here, the last one first."""
 
     def __init__(self) -> None:
         self.count = 0
 
-    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-        parcels = [(k, pickled((function, item)), True) for k, item in enumerate(items)]
+    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        parcels = [pickle.dumps((function, item)) for item in items]
         self.count += len(parcels)
-        return reversed([computed(parcel) for parcel in reversed(parcels)])
+        results = []
+        for parcel in reversed(parcels):
+            work, item = pickle.loads(parcel)
+            results.append(work(item))
+        return results[::-1]
 
 
 def test_workers_compute_the_same_bits() -> None:
     here, away, tasks = (*(limit_state_of(STUDY, None, Path()) for _ in range(2)), Parcels())
-    away.map_blocks = AwayBlocks(tasks, STUDY, Path()).map
+    away.map_blocks = AwayBlocks(tasks.map, STUDY, Path()).map
     u = np.random.default_rng(0).normal(size=(300, 1))
     np.testing.assert_array_equal(here.values(u), away.values(u))
     assert tasks.count == 3
@@ -52,7 +56,7 @@ def test_blocks_that_are_stored_are_not_computed_again(tmp_path: Path) -> None:
         limit.values(u)
     assert len([*tmp_path.iterdir()]) == 2
     again, tasks = limit_state_of(STUDY, None, Path()), Parcels()
-    again.journal, again.map_blocks = tmp_path, AwayBlocks(tasks, STUDY, Path()).map
+    again.journal, again.map_blocks = tmp_path, AwayBlocks(tasks.map, STUDY, Path()).map
     values = again.values(u)
     assert tasks.count == 1
     np.testing.assert_array_equal(values, limit_state_of(STUDY, None, Path()).values(u))

@@ -1,0 +1,158 @@
+"""The blocks of a study on the workers of a Dask cluster: `compute_block`, mapped over blocks.
+
+Workers write blocks into the shared run folder, and this process merges the statistics in order.
+Blocks are written atomically, and have the same bits whichever worker computes them. So it does no
+harm if Dask computes one twice, after the loss of a worker, or if a run is killed and begun again.
+"""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from jaxmech.config import changes, environment, stored_environment
+from jaxmech.config.errors import InputError, StoppedError
+from jaxmech.ensemble.blocks.accumulate import Accumulator, RunProgress
+from jaxmech.ensemble.blocks.kernel import BlockProgram, compile_kernel
+from jaxmech.ensemble.blocks.local import arrays_of, computed_blocks
+from jaxmech.ensemble.blocks.plan import planned
+from jaxmech.ensemble.store.checksums import mark_of
+from jaxmech.ensemble.store.folder import RunFolder, origin
+from jaxmech.ensemble.study import Cluster, Study
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+_RETRIES = 3  # of a block whose worker is lost or raises an error
+_COMPUTING = Lock()  # a worker with several threads computes one block at a time
+_SAME = ("jaxmech", "jaxmech_sha256", "jax", "jaxlib", "xla_flags", "x64", "platform")
+MAY_DIFFER = ("device", "devices", "processor")  # the last bits of the results may differ, too
+
+
+@contextmanager
+def connected(cluster: "Cluster | Client | None") -> Iterator["Client | None"]:
+    """The client of a cluster, whose processes are started and ended if they are of this machine.
+
+    Certificates are those of the configuration of Dask.
+    """
+    if cluster is None or not isinstance(cluster, Cluster):
+        yield cluster
+        return
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise InputError(
+            "clusters need dask.distributed, which is not installed: pip install distributed"
+        ) from error
+    try:
+        if count := cluster.workers:
+            with (
+                LocalCluster(
+                    n_workers=count, threads_per_worker=1, memory_limit=0, host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0",
+                ) as processes,
+                Client(processes, set_as_default=False) as client,
+            ):  # fmt: skip
+                yield client
+            return
+        address = cluster.scheduler
+        options = (
+            {"scheduler_file": address.removeprefix("file:")}
+            if address.startswith("file:")
+            else {"address": address}
+        )
+        client = Client(**options, set_as_default=False)
+    except OSError as error:
+        message = "start one with `dask scheduler` and `dask worker`, or correct the address"
+        raise InputError(f"there is no scheduler at {cluster.scheduler}; {message}") from error
+    with client:
+        yield client
+
+
+def pickled(value: Any) -> bytes:
+    """Pickle an object, also a function that has no name in a module."""
+    from distributed.protocol import pickle as pickles
+
+    return bytes(pickles.dumps((bool(jax.config.read("jax_enable_x64")), pickles.dumps(value))))
+
+
+def unpickled(order: bytes) -> Any:
+    """The object, in the precision of the process that pickled it."""
+    x64, content = pickle.loads(order)
+    if jax.config.read("jax_enable_x64") != x64:  # before arrays are unpacked
+        jax.config.update("jax_enable_x64", x64)
+    return pickle.loads(content)
+
+
+def mapped(client: "Client", function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """The results of a function for some items, by the workers."""
+    futures = client.map(function, list(items), pure=False, retries=_RETRIES)
+    return list(client.gather(futures))
+
+
+def compute_block(order: bytes, block: int) -> int:
+    """Compute a block in a worker, unless it is finished, and return how many members failed."""
+    with _COMPUTING:
+        path, target, kernel = _prepared(order)
+        if mark_of(path, block).exists():
+            return 0
+        ((inputs, results),) = computed_blocks(kernel, [block])
+        target.write(block, arrays_of(kernel, inputs, results))
+        return int(results.failed)
+
+
+@lru_cache(maxsize=2)
+def _prepared(order: bytes) -> tuple[Path, RunFolder, BlockProgram]:
+    """The program of a run, after a check that this process computes the same."""
+    study, folder, path = unpickled(order)
+    expected = stored_environment(path)
+    plan = planned(study, path, folder)
+    kernel = compile_kernel(replace(plan.study, **plan.functions), plan.subject, plan.sampler)
+    differ = changes(expected, environment(), _SAME)
+    differ += changes(expected, origin(kernel), ("functions", "draws"))
+    if differ:
+        message = "install the same versions and files everywhere, and start the workers again"
+        raise InputError(f"a worker would compute another study: {'; '.join(differ)}; {message}")
+    return path, RunFolder(path, study.size, study.block_size), kernel
+
+
+def compute_away(
+    client: "Client", study: Study, folder: Path, target: RunFolder, accumulator: Accumulator,
+    progress: RunProgress, stop: Callable[[], bool], blocks: range, missing: set[int],
+) -> None:  # fmt: skip
+    """Compute the missing ones of some blocks, and add up the statistics of all of them."""
+    from distributed import as_completed
+
+    order = pickled((replace(study, cluster=None), folder.resolve(), target.path.resolve()))
+    waiting, added = set(missing), 0
+    futures = {
+        client.submit(compute_block, order, block, pure=False, retries=_RETRIES): block
+        for block in sorted(missing)
+    }
+    finished = as_completed(list(futures), loop=client.loop)
+    try:
+        while True:
+            if study.all_statistics:
+                while (
+                    added < len(blocks) and blocks[added] not in waiting and not accumulator.enough
+                ):
+                    states: np.ndarray = target.states(blocks[added])
+                    accumulator.add(accumulator.unpacked(states))
+                    added += 1
+            if not waiting or accumulator.enough:
+                return
+            if stop():
+                raise StoppedError
+            future = next(finished)
+            failed, block = future.result(), futures[future]
+            waiting.discard(block)
+            progress.add(target.trajectories([block]), failed, accumulator.estimates)
+    finally:  # what runs now is finished by the workers, and kept
+        client.cancel(list(futures))
