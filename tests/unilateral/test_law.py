@@ -43,7 +43,8 @@ def _largest_margin(Y: Any, x: Any, members: Any, law: Any, units: Any) -> float
 
 
 def test_margins_of_random_contacts_are_those_of_a_linear_program() -> None:
-    rng, cases = np.random.default_rng(1), []
+    rng = np.random.default_rng(1)
+    cases: list[Any] = []
     for _ in range(60):
         Y = rng.normal(size=(GAPS + SLIPS, 6)) * (np.arange(6) < rng.integers(1, 6))
         members = rng.random(GAPS) < 0.7
@@ -51,7 +52,8 @@ def test_margins_of_random_contacts_are_those_of_a_linear_program() -> None:
         on = (at < 0) | members[at]
         box = on & (rng.random(SLIPS) < 0.7)
         limits = np.where(box, 1, rng.choice([-1, 1], SLIPS)) * on * rng.uniform(0.1, 1.0, SLIPS)
-        law = Coulomb(box, limits[:, None] * (at[:, None] == np.arange(GAPS)), limits * (at < 0))
+        parts: Any = box, limits[:, None] * (at[:, None] == np.arange(GAPS)), limits * (at < 0)
+        law = Coulomb(*parts)
         pushes = members * rng.uniform(0.0, 2.0, GAPS)
         limit = law.slope @ pushes + law.offset
         x = np.r_[pushes, np.where(box, rng.uniform(-1.2, 1.2, SLIPS), -1) * limit]
@@ -152,6 +154,7 @@ def test_a_slip_of_several_frictions_has_derivatives_by_all_limits() -> None:
         p = {"static": static, "kinetic": static}
         ts = jnp.linspace(0.0, 1.2, 3)
         sol = jm.simulate(THREE, jnp.zeros(1), jnp.zeros(1), ts, p, steps=jm.FixedSteps(4))
+        assert sol.events
         return jnp.stack([sol.events[f"rub{k} slips"].t[0] for k in range(3)])
 
     static = jnp.array([0.5, 1.5, 1.0])
@@ -218,6 +221,7 @@ def test_a_start_with_a_velocity_into_a_stop_is_an_impact(e: float) -> None:
     mass = jm.System(lambda q, v, t, p: 0.5 * v @ v - q[0], [stop], coordinates=("x",))
     ts, p = jnp.linspace(0.0, 3.0, 4), {"e": jnp.array(e)}
     sol = jm.simulate(mass, [0.0], [-1.0], ts, p, steps=jm.FixedSteps(10))
+    assert sol.events
     assert sol.status == jm.Status.OK
     np.testing.assert_allclose(sol.events["stop closes"].t[0], 0.0, atol=0)
     np.testing.assert_allclose(sol.q[2:], 0.0, atol=1e-12)
