@@ -64,10 +64,6 @@ def solid(mesh: Triangles, origin: Any, axes: Any, *, color: Any = BY_BODY) -> S
         origin: origin of the frame [m], shape (d,).
         axes: axes of the frame as columns, shape (d, d); longer ones make the mesh larger.
         color: red, green and blue from 0 to 1; by default that of the body.
-
-    Example:
-        >>> solid(meshes.box(), [0.0, 0.0], 2 * jnp.eye(2)).vertices.shape
-        (10, 3)
     """
     return Solid(jnp.asarray(origin), jnp.asarray(axes), *mesh, color)
 
@@ -81,12 +77,6 @@ def between(mesh: Triangles, start: Any, end: Any, width: Any, *, color: Any = B
         end: where x = 1 [m], shape (d,).
         width: radius [m].
         color: as for `solid`.
-
-    Example:
-        >>> spring = between(meshes.coil(), [0.0, 0.0], [0.0, 2.0], 0.1)
-        >>> print(spring.axes)
-        [[ 0.  -0.1]
-         [ 2.   0. ]]
     """
     a, along = 1.0 * jnp.asarray(start), jnp.asarray(end) - jnp.asarray(start)
     squared = along @ along
@@ -108,10 +98,6 @@ def hull(points: Any, radius: Any) -> Triangles:
 
     Each vertex is the point farthest in one direction, moved outwards; so the faces are known
     without the points, which may depend on parameters. In the plane the hull has the height 1.
-
-    Example:
-        >>> hull(jnp.array([[0.0, 0.0], [2.0, 0.0]]), 0.5).vertices[0]
-        Array([2.5, 0. , 0.5], dtype=float64)
     """
     xp: Any = np if isinstance(points, np.ndarray) and isinstance(radius, float) else jnp
     points = 1.0 * xp.asarray(points)
@@ -128,23 +114,12 @@ def hull(points: Any, radius: Any) -> Triangles:
 
 
 def line(*points: Any) -> Points:
-    """A line through points, each of shape (d,).
-
-    Example:
-        >>> print(line([0.0, 0.0], [1.0, 2.0]))
-        [[0. 0.]
-         [1. 2.]]
-    """
+    """A line through points, each of shape (d,)."""
     return jnp.stack([1.0 * jnp.asarray(point) for point in points])
 
 
 def outline(*points: Any) -> Points:
-    """A line through points, each of shape (d,), and back to the first.
-
-    Example:
-        >>> outline([0.0, 0.0], [1.0, 0.0], [0.0, 1.0]).shape
-        (4, 2)
-    """
+    """A line through points, each of shape (d,), and back to the first."""
     return line(*points, points[0])
 
 
@@ -155,10 +130,6 @@ def circle(center: Any, radius: Any, axes: Any = None) -> Points:
         center: center of the circle [m], shape (d,).
         radius: radius [m], a scalar.
         axes: two orthogonal unit vectors in its plane, shape (2, d); by default those of the plane.
-
-    Example:
-        >>> print(circle([1.0, 0.0], 2.0)[0])
-        [3. 0.]
     """
     angle = np.linspace(0, 2 * np.pi, 49)
     angle[-1] = 0.0  # closes the line exactly
@@ -175,10 +146,6 @@ def coil(start: Any, end: Any, *, width: Any = None, color: Any = SPRING) -> Sol
         end: second end [m], shape (d,).
         width: full width [m]; by default a tenth of the distance.
         color: as for `solid`.
-
-    Example:
-        >>> print(coil([0.0, 0.0, 0.0], [0.0, 0.0, 2.0]).axes[:, 0])
-        [0. 0. 2.]
     """
     along = jnp.asarray(end) - jnp.asarray(start)
     width = 0.1 * jnp.sqrt(jnp.maximum(along @ along, 1e-300)) if width is None else width

@@ -21,12 +21,7 @@ class Triangles(NamedTuple):
     faces: Any
 
     def moved(self, origin: Any = (0.0, 0.0, 0.0), axes: Any = None) -> "Triangles":
-        """The mesh with its axes along the columns of a matrix (3, 3), from a new origin.
-
-        Example:
-            >>> print(box().moved((1.0, 0.0, 0.0)).vertices.mean(axis=0))
-            [1. 0. 0.]
-        """
+        """The mesh with its axes along the columns of a matrix (3, 3), from a new origin."""
         matrix = np.eye(3) if axes is None else np.asarray(axes, float)
         faces = self.faces[:, ::-1] if np.linalg.det(matrix) < 0 else self.faces
         return Triangles(self.vertices @ matrix.T + np.asarray(origin, float), faces)

@@ -5,14 +5,7 @@ from typing import Any
 
 
 class Status(IntEnum):
-    """The outcome of a trajectory; except for `OK`, a solution has the time of the failure too.
-
-    Example:
-        >>> print(Status(0))
-        OK
-        >>> print(Status(2))
-        INCONSISTENT: the initial state violates the constraints; pass it through `assemble` first
-    """
+    """The outcome of a trajectory; except for `OK`, a solution has the time of the failure too."""
 
     OK = 0
     NONFINITE = 1
@@ -48,12 +41,7 @@ class Status(IntEnum):
 
 
 def succeeded(status: Any) -> Any:
-    """Whether trajectories ended without a failure, for one status or an array of them.
-
-    Example:
-        >>> succeeded(Status.STOPPED), succeeded(Status.NONFINITE)
-        (True, False)
-    """
+    """Whether trajectories ended without a failure, for one status or an array of them."""
     return (status == Status.OK) | (status == Status.STOPPED)
 
 

@@ -7,12 +7,7 @@ from functools import partial
 
 
 class Severity(IntEnum):
-    """The severity of a finding.
-
-    Example:
-        >>> Severity.SERIOUS > Severity.NOTE
-        True
-    """
+    """The severity of a finding."""
 
     NOTE = 0  # good to know
     WARNING = 1  # costs accuracy, or will matter for other values
@@ -27,11 +22,6 @@ class Finding:
         severity: `NOTE`, `WARNING` or `SERIOUS`.
         what: the problem or fact, with the names of the constraints, coordinates or parameters.
         remedy: the suggested remedy.
-
-    Example:
-        >>> print(Finding(Severity.NOTE, "'m' is unused", "remove it"))
-        note: 'm' is unused
-          -> remove it
     """
 
     severity: Severity

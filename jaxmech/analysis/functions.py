@@ -77,12 +77,6 @@ def unused_parameters(
 
     With `energy`, a parameter that only adds to the energy counts as used, and so does one on which
     the results of `also(q, v, t, params)` depend.
-
-    Example:
-        >>> free = System(lambda q, v, t, p: p["m"] * v @ v, coordinates=("x",))
-        >>> zero = jnp.zeros(1)
-        >>> unused_parameters(free, State(zero, zero, zero[0], {"m": 1.0, "mass": 1.0}))
-        ('mass',)
     """
 
     def everything(params: Any) -> Any:

@@ -185,16 +185,7 @@ def contradictions(
 
 
 def with_closed_gaps(system: System, state: State) -> tuple[System, list[Finding]]:
-    """The system in which closed gaps are constraints and open ones are none, with findings.
-
-    Example:
-        >>> import jaxmech as jm
-        >>> floor = jm.Unilateral(lambda q, t, p: q[0], name="floor")
-        >>> ball = jm.System(lambda q, v, t, p: v @ v / 2 - q[0], [floor], coordinates=("y",))
-        >>> zero = jnp.zeros(1)
-        >>> with_closed_gaps(ball, State(zero, zero, zero[0], None))[0].constraints
-        (Holonomic('floor'),)
-    """
+    """The system in which closed gaps are constraints and open ones are none, with findings."""
     q, _, t, params = state
     gaps = Gaps.of(system, q, t, params)
     if not gaps:

@@ -42,19 +42,7 @@ class Integrability:
 
 
 def integrability(system: System, states: Sequence[State]) -> Integrability | None:
-    """Test integrability at several states on the constraints; None without nonholonomic ones.
-
-    Example:
-        >>> import jaxmech as jm
-        >>> def roll(q, v, t, p):
-        ...     return v[0] - q[0] * v[1]  # d(log x - y) / dt = 0, times x
-        >>> disk = jm.System(
-        ...     lambda q, v, t, p: v @ v / 2, [jm.Nonholonomic(roll)], coordinates=("x", "y")
-        ... )
-        >>> state = State(jnp.array([1.0, 0.3]), jnp.array([1.0, 1.0]), jnp.zeros(()), None)
-        >>> integrability(disk, [state])
-        Integrability(integrable=('roll',), nonlinear=(), reachable=1)
-    """
+    """Test integrability at several states on the constraints; None without nonholonomic ones."""
     names = [c.name for c in system.constraints if isinstance(c, Nonholonomic)]
     if not names:
         return None

@@ -316,12 +316,7 @@ def rank_findings(counts: Ranks, contradictory: Collection[str]) -> list[Finding
 
 
 def clause_of(dependence: Dependence) -> str:
-    """Describe a dependence in a clause.
-
-    Example:
-        >>> clause_of(Dependence("loop", (1,), ("rod", "loop")))
-        "equation 2 of constraint 'loop' follows from 'rod' and 'loop'"
-    """
+    """Describe a dependence in a clause."""
     numbers = [str(k + 1) for k in dependence.equations]
     equations = f"equation {numbers[0]}" if len(numbers) == 1 else f"equations {', '.join(numbers)}"
     verb = "follows" if len(numbers) == 1 else "follow"

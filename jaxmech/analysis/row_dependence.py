@@ -46,13 +46,7 @@ class Independence:
 
 
 def independence(C: Rows, tolerance: float) -> Independence:
-    """Sort the rows of C, of unit length or zero, by Gram-Schmidt done twice.
-
-    Example:
-        >>> found = independence(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), 1e-8)
-        >>> found.independent, found.combinations[2]
-        ((0, 1), array([0.6, 0.8]))
-    """
+    """Sort the rows of C, of unit length or zero, by Gram-Schmidt done twice."""
     basis = np.zeros((0, C.shape[1]))
     independent: list[int] = []
     combinations = {}
@@ -92,13 +86,7 @@ def dependences(
 def removable(
     C: Rows, names: Sequence[str], sizes: Sequence[int], tolerance: float
 ) -> tuple[str, ...]:
-    """The constraints any single one of which can be left out without a loss of rank.
-
-    Example:
-        >>> C = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
-        >>> removable(C, ["left", "up", "right"], [1, 1, 1], 1e-8)
-        ('left', 'right')
-    """
+    """The constraints any single one of which can be left out without a loss of rank."""
     owner, _ = owners(names, sizes)
     full = independence(C, tolerance)
     if not full.combinations:

@@ -32,10 +32,6 @@ class ShortRun:
 
     Raises:
         ValueError: if `steps` is not a positive integer.
-
-    Example:
-        >>> ShortRun(steps=4)
-        ShortRun(steps=4, h=None)
     """
 
     steps: int = 8

@@ -135,18 +135,6 @@ def symmetries(
         TypeError: if `system` is not a `System`.
         ValueError: if a shape is wrong, a value is not finite, or no states on the constraints are
             found near `q` and `v`.
-
-    Example:
-        >>> from jaxmech.system import Holonomic
-        >>> spherical = System(
-        ...     lambda q, v, t, p: v @ v / 2 - 9.81 * q[2],
-        ...     [Holonomic(lambda q, t, p: q @ q - 1.0, "rod")],
-        ...     coordinates=("x", "y", "z"),
-        ... )
-        >>> symmetries(spherical, [0.6, 0.0, -0.8], [0.0, 0.0, 0.0])
-        Symmetries: 2, each a rate of the coordinates
-          time: 1
-          x: y, y: -x
     """
     system, (q, v, t, params) = checked_in_rates(system, q, v, t, params)
     n = system.n

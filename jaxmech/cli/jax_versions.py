@@ -19,12 +19,7 @@ ALLOWED_JAX = "jax>=0.9.2,!=0.10.*,!=0.11.0"
 
 
 def check_jax(version: str) -> str | None:
-    """The reason why a release of jax must not be used, with the remedy, or None.
-
-    Example:
-        >>> print(check_jax("0.11.0"))  # doctest: +ELLIPSIS
-        jax 0.11.0 can hang on the CPU ...; install a release in jax>=0.9.2,!=0.10.*,!=0.11.0.
-    """
+    """The reason why a release of jax must not be used, with the remedy, or None."""
     release = Version(version)
     for versions, reason in KNOWN_BAD.items():
         if SpecifierSet(versions).contains(release, prereleases=True):

@@ -79,10 +79,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0 done; 1 too many failed trajectories, a fit that has not converged or
         serious findings; 2 bad input, or files that cannot be read or written; 130 interrupted;
         143 stopped by SIGTERM.
-
-    Example:
-        >>> main(["models", "no_such_model"])
-        2
     """
     if argv is None:  # the process is this command: what is imported stays, so that the
         gc.freeze()  # garbage collector need not look at it again and again

@@ -55,11 +55,6 @@ def load_state(
     default), `t0` (0) and `params` (None). Without `q0` a state is found by `assemble`, from
     guesses in general position. The pairs "key=value" of `options` are arguments of the function
     that makes the model, those of `start` start variables or coordinates.
-
-    Example:
-        >>> found = load_state("pendulum", start=["theta=0.5"], params=["l=2.0"])
-        >>> print(found.q.round(3))
-        [ 0.959 -1.755]
     """
     given = dict(_value("--start", pair) for pair in start)
     changed = dict(_value("--param", pair) for pair in params)

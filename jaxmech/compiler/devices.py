@@ -25,25 +25,13 @@ def all_devices() -> list[jax.Device]:
 
 
 def lanes(dtype: Any) -> int:
-    """The trajectories of a small batch that the default device computes side by side.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> lanes(jnp.float32) == 2 * lanes(jnp.float64)
-        True
-    """
+    """The trajectories of a small batch that the default device computes side by side."""
     side_by_side = vector_registers()[0] if likely_platform() == "cpu" else _THREADS
     return side_by_side * 8 // jnp.dtype(dtype).itemsize
 
 
 def backend_of(device: jax.Device) -> str:
-    """Describe how batches run on a device.
-
-    Example:
-        >>> import jax
-        >>> backend_of(jax.devices("cpu")[0])
-        'native code, in lanes'
-    """
+    """Describe how batches run on a device."""
     platform = platform_of(device)
     if (reason := why_not(platform)) is not None:
         return f"plain vmap, because of {reason}"

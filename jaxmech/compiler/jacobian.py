@@ -28,11 +28,6 @@ def jacobian(
 
     Columns without a common row of nonzero numbers share a direction (Curtis, Powell and Reid
     1974): the mass matrix of a hundred bodies takes as many as that of one.
-
-    Example:
-        >>> print(jacobian(lambda x: x[1:] * x[:-1], jnp.array([1.0, 2.0, 3.0])))
-        [[2. 1. 0.]
-         [0. 3. 2.]]
     """
     flags = dependencies(jax.make_jaxpr(fn)(jax.ShapeDtypeStruct(x.shape, x.dtype)))
     if flags is None or flags.size == 0:
@@ -80,14 +75,7 @@ def _columns(pushed: Array, groups: NDArray[np.int64], flags: NDArray[np.bool_])
 
 
 def dependencies(closed: ClosedJaxpr) -> NDArray[np.bool_] | None:
-    """Flags (m, n) for a function from (n,) to (m,), by its operations; None if they are unknown.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> print(dependencies(jax.make_jaxpr(lambda x: x[1:] - x[:-1])(jnp.zeros(3))))
-        [[ True  True False]
-         [False  True  True]]
-    """
+    """Flags (m, n) for a function from (n,) to (m,), by its operations; None if unknown."""
     reader, jaxpr = JaxprReader(Graph()), closed.jaxpr
     traced = {
         var: value

@@ -29,13 +29,6 @@ def off() -> Iterator[None]:
     """Run batches through plain `jax.vmap` within this context, to compare it with native code.
 
     JAX' caches of compiled programs are cleared at both ends.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> from jaxmech.compiler import batched
-        >>> with off():
-        ...     print(jax.vmap(batched(lambda x: 2 * x))(jnp.arange(3.0)))
-        [0. 2. 4.]
     """
     _clear_caches()
     try:
@@ -107,13 +100,6 @@ def why_not(platform: str | None = None) -> str | None:
 
     Args:
         platform: "cpu", "cuda", "rocm", "tpu", ...; by default the likely one.
-
-    Example:
-        >>> print(why_not("tpu"))
-        the platform: native code runs on cpu and cuda, and this is tpu
-        >>> with off():
-        ...     print(why_not())
-        `compiler.off()`
     """
     if not is_on():
         return "`compiler.off()`"

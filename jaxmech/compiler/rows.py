@@ -17,19 +17,6 @@ def empty_rows(count: int, row: Array, *, sparse: bool = False) -> Array:
     """`count` uninitialized rows with the shape and type of `row`, for `with_row` alone.
 
     Of `sparse` rows usually few are written, so that most of their memory is never touched.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> def squares(n):
-        ...     rows = empty_rows(4, jnp.zeros(2))
-        ...     def more(carry):
-        ...         k, rows = carry
-        ...         return k + 1, with_row(rows, k, jnp.array([k, k * k], float), k < n)
-        ...     return jax.lax.while_loop(lambda c: c[0] < n, more, (0, rows))[1]
-        >>> print(squares(3)[:3])
-        [[0. 0.]
-         [1. 1.]
-         [2. 4.]]
     """
     shape = (count, *row.shape)
     rows: Array = _empty.bind(shape=shape, dtype=jnp.dtype(row.dtype), sparse=sparse)

@@ -57,14 +57,6 @@ def batched_closure(
         fn: the function.
         *inputs: arguments for it, of the shapes and types in question.
         differ: as for `batched`; what the function closes over does not.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> def scaled(factor):
-        ...     times = batched_closure(lambda x: factor * x, 1.0)
-        ...     return jax.vmap(times)(jnp.arange(3.0))[2]
-        >>> print(jax.grad(scaled)(3.0))
-        2.0
     """
     with_traced, traced = hoisted(fn, *inputs)
     differ = (True,) * len(inputs) if differ is None else differ
@@ -78,11 +70,6 @@ def native_call(fn: Callable[..., Any], *inputs: Any, differ: Sequence[bool] | N
         fn: the function, which may close over traced values.
         *inputs: its arguments.
         differ: as for `batched`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> print(native_call(lambda x: x + 1.0, jnp.ones(2)))
-        [2. 2.]
     """
     return batched_closure(fn, *inputs, differ=differ)(*inputs)
 

@@ -29,12 +29,7 @@ class Problem:
 
 
 class StudyError(ValueError):
-    """An invalid study, with all of its problems, at least one.
-
-    Example:
-        >>> print(StudyError([Problem(("times", "end"), "must be after `start`")]))
-        Argument `times.end` must be after `start`
-    """
+    """An invalid study, with all of its problems, at least one."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -73,12 +68,7 @@ def out_of_range(settings: Any) -> Iterator[Problem]:
 
 
 def limit_problem(limits: Mapping[str, Any], value: Any) -> str:
-    """What is wrong with a value beyond the limits, empty if it is within them.
-
-    Example:
-        >>> limit_problem({"ge": 1}, 0)
-        'must be at least 1, but is 0'
-    """
+    """What is wrong with a value beyond the limits, empty if it is within them."""
     least, low, high = (limits.get(name) for name in ("ge", "gt", "lt"))
     if least is not None and not value >= least:
         return f"must be at least {least}, but is {value}"

@@ -38,14 +38,6 @@ def read_rows(path: Path) -> TableRows:
 
     Raises:
         TableError: if the file cannot be read.
-
-    Example:
-        >>> import tempfile
-        >>> file = Path(tempfile.mkdtemp()) / "swing.csv"
-        >>> _ = file.write_text("# of a pendulum\nt,x\n0.0,0.5\n\n0.1,\n")
-        >>> rows = read_rows(file)
-        >>> rows.frame.to_dict(as_series=False), rows.lines
-        ({'t': ['0.0', '0.1'], 'x': ['0.5', None]}, (2, 3, 5))
     """
     import polars as pl  # imports slowly
 
@@ -67,10 +59,6 @@ def frame_of(data: Any) -> "DataFrame":
     """The columns of a frame of pandas or polars, or of a mapping from names to arrays.
 
     An index of pandas that has a name is a column, too.
-
-    Example:
-        >>> frame_of({"t": [0, 1], "x": np.array([0.5, 0.7])}).columns
-        ['t', 'x']
     """
     from polars import DataFrame  # imports slowly
 

@@ -161,10 +161,6 @@ def load(
         folder: to which paths are relative.
         parameters: names of parameters that are to be set. Of a robot's numbers, those of the
             same kinds become parameters, `mass.forearm` and so on.
-
-    Example:
-        >>> load("chain", {"links": 3}).system.n
-        6
     """
     name = str(name) if isinstance(name, Path) else name
     if not isinstance(name, str):
@@ -186,12 +182,7 @@ def load(
 
 
 def is_robot(name: str) -> bool:
-    """Whether a name is that of an MJCF or URDF file.
-
-    Example:
-        >>> is_robot("robots/arm.urdf"), is_robot("arm.py:arm")
-        (True, False)
-    """
+    """Whether a name is that of an MJCF or URDF file."""
     return name.lower().endswith(ROBOTS)
 
 

@@ -22,13 +22,7 @@ _NAMED = re.compile(r"(.*\.py):\w+")
 
 
 def python_files(data: Any, folder: Path) -> list[Path]:
-    """The files that the plain data of a configuration name as "path/file.py:name".
-
-    Example:
-        >>> data = {"model": "arm.py:arm", "observe": {"y": "arm.py:y", "z": "z.py:z"}}
-        >>> [file.name for file in python_files(data, Path())]
-        ['arm.py', 'z.py']
-    """
+    """The files that the plain data of a configuration name as "path/file.py:name"."""
     return list(dict.fromkeys(folder / name for name in _names(data)))
 
 

@@ -97,12 +97,7 @@ POLICIES: Mapping[Any, OneOf] = {
 
 
 def words(kind: Any) -> str:
-    """Describe a type of the schema, for messages and for `--help`.
-
-    Example:
-        >>> words(int), words(AbstractSolver)
-        ('an integer', '"ldl", "qr" or "svd"')
-    """
+    """Describe a type of the schema, for messages and for `--help`."""
     kind, choice = required(kind), choice_of(kind)
     if get_origin(kind) is Literal or (choice and choice.tag is None):
         return alternatives(choice.kinds if choice else get_args(kind))

@@ -79,12 +79,7 @@ def located(error: StudyError, path: Path) -> ConfigError:
 
 
 def key_lines(source: str) -> dict[Key, int]:
-    r"""The line, counted from 1, of each key of a valid TOML text.
-
-    Example:
-        >>> key_lines('size = 1\n[times]\nend = 2')
-        {('size',): 1, ('times',): 2, ('times', 'end'): 3}
-    """
+    r"""The line, counted from 1, of each key of a valid TOML text."""
     lines: dict[Key, int] = {}
     entries: dict[str, int] = {}
     table: Key = ()

@@ -22,13 +22,7 @@ from jaxmech.utils.text import not_one_of
 
 
 def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
-    """Convert a dataclass to plain data as in its TOML file, or raise a StudyError.
-
-    Example:
-        >>> from jaxmech.state import AbstractStabilization, Projection
-        >>> plain(Projection(), AbstractStabilization)
-        {'name': 'projection', 'iterations': 2, 'solver': 'ldl'}
-    """
+    """Convert a dataclass to plain data as in its TOML file, or raise a StudyError."""
     kind = schema.required(type(value) if kind is None else kind)
     if (choice := schema.choice_of(kind)) and value is not None:
         return _plain_choice(choice, value, key)

@@ -50,16 +50,6 @@ def given_motion(
 
     Raises:
         TypeError: if `fn` or `target` is not a function, or `approach` not a `Baumgarte`.
-
-    Example:
-        >>> def first(q, p):
-        ...     return q[0]
-        >>> def swing(t, p):
-        ...     return p["a"] * jnp.sin(t)
-        >>> given_motion(first, swing, name="shaker")
-        Holonomic('shaker')
-        >>> given_motion(first, swing, name="shaker", approach=Baumgarte(5.0, 5.0))
-        Acceleration('shaker')
     """
     require_function("fn", fn)
     require_function("target", target)

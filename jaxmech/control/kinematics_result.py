@@ -15,12 +15,7 @@ from jaxmech.utils.checks import coordinate_indices, is_known
 
 
 class KinematicStatus(IntEnum):
-    """Whether the pose for a value of a driver was reached.
-
-    Example:
-        >>> print(KinematicStatus.DEAD_POINT.message)
-        a dead point lies before this value: there the mechanism can move while the driver is held
-    """
+    """Whether the pose for a value of a driver was reached."""
 
     REACHED = 0
     DEAD_POINT = 1
@@ -65,17 +60,6 @@ class Kinematics(eqx.Module):
         end_pose: the pose there, shape (n,).
         coordinates: names of the coordinates.
         drivers: names of what is driven.
-
-    Example:
-        >>> import jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> found = jm.control.kinematics(model.system, "x1", [0.0, 0.6], [0.0, -1.0], model.params)
-        >>> found
-        Kinematics: 2 of 2 values of x1 reached
-          x1  0 ... 0.6
-          x2  -1 ... -0.8
-        >>> print(found["x2"], found["x2.rate"])
-        [-1.  -0.8] [0.   0.75]
     """
 
     values: Float[Array, "*K"]

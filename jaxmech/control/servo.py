@@ -46,17 +46,6 @@ class Servo:
         TypeError: if `plant` is not a `System`, `constraint` not a constraint, or `actuators` not a
             sequence.
         ValueError: if a name is not a coordinate, or the plant has a `nonideal` force.
-
-    Example:
-        >>> from jaxmech.system import Acceleration
-        >>> def cart_and_pole(q, v, t, p):  # the pole stands upright at angle 0
-        ...     kinetic = v[0] ** 2 + v[0] * v[1] * jnp.cos(q[1]) + 0.5 * v[1] ** 2
-        ...     return kinetic - 9.81 * jnp.cos(q[1])
-        >>> plant = System(cart_and_pole, coordinates=("x", "angle"))
-        >>> hold = Acceleration(lambda q, v, a, t, p: a[1], name="hold")
-        >>> servo = Servo(plant, hold, actuators=["x"])
-        >>> print(servo.inputs([0.0, 0.1], [0.0, 0.0]).round(6))  # 2 kg times g tan(angle)
-        [1.968566]
     """
 
     plant: System

@@ -33,12 +33,7 @@ class BlockRange:
 
     @classmethod
     def parsed(cls, text: str) -> "BlockRange":
-        """A part from a text such as "0:100", "100:" or "7".
-
-        Example:
-            >>> BlockRange.parsed("0:100"), BlockRange.parsed("7")
-            (BlockRange(first=0, last=100), BlockRange(first=7, last=8))
-        """
+        """A part from a text such as "0:100", "100:" or "7"."""
         match = re.fullmatch(r"(\d+)(?::(\d*))?", text.strip())
         if not match:
             raise ValueError(f"must be of the form FIRST:LAST, such as 0:100, but is {text}")

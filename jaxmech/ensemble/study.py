@@ -40,12 +40,7 @@ NEEDS_OPENTURNS = ("auto", "form", "sorm", "importance")
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster(TextOrTable):
-    """The Dask cluster whose workers compute the blocks of a study.
-
-    Example:
-        >>> Cluster(scheduler="local:4").workers
-        4
-    """
+    """The Dask cluster whose workers compute the blocks of a study."""
 
     scheduler: str = field(
         metadata=doc(
@@ -80,10 +75,6 @@ class Failure:
     is compared: with keep = "max" and `below`, the largest value of all times. An event fails where
     it occurs at least once, or its function is beyond the level at the start; the motion goes on as
     if it did nothing, so that there is a measure of how far it was from occurring.
-
-    Example:
-        >>> Failure(of="x", above=3.0).margin_sign
-        -1
     """
 
     of: str = field(metadata=doc("a coordinate, a velocity, an observed quantity, or an event"))
@@ -151,27 +142,6 @@ class Until:
     however it is distributed. The interval of a study that stops by its own results contains the
     true value slightly less often than its confidence states; with a few dozen occurrences of a
     rare event the difference is small.
-
-    Example:
-        At most 10,000 trajectories, but no more than a half-width of 0.05 requires:
-
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from jaxmech.ensemble import Probability, Study, Times, Uniform, Until, run_study
-        >>> study = Study(
-        ...     model="pendulum",
-        ...     size=10_000,
-        ...     block=256,
-        ...     times=Times(end=1.0, saves=11),
-        ...     start={"theta": Uniform(-1.0, 1.0)},
-        ...     store="statistics",
-        ...     statistics={"far": Probability(of="q", above=0.5)},
-        ...     until=Until(quantity="far", half_width=0.05, at_least=100),
-        ... )
-        >>> with tempfile.TemporaryDirectory() as out:
-        ...     summary = run_study(study, Path(out))
-        >>> summary["done"]
-        512
     """
 
     quantity: str = field(metadata=doc("name of a statistic: moments, or a probability"))
@@ -187,14 +157,7 @@ class Until:
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """The save times of a motion: `saves` equally spaced times from `start` to `end`.
-
-    Example:
-        Every 10 ms of two seconds:
-
-        >>> Times(end=2.0, saves=201)
-        Times(end=2.0, start=0.0, saves=201)
-    """
+    """The save times of a motion: `saves` equally spaced times from `start` to `end`."""
 
     end: float = field(metadata=doc("last saved time [s]"))
     start: float = setting(0.0, "first saved time, where the state is drawn [s]")

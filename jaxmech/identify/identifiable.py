@@ -30,13 +30,6 @@ class Identifiable:
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-
-    Example:
-        >>> import jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> swing = Identifiable(model.system, model.params, free=("g",), bounds={"g": (0, None)})
-        >>> swing.free
-        ('g',)
     """
 
     system: Subject
@@ -62,12 +55,7 @@ class Identifiable:
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """The policies of `fit` in one object: arguments of `fit`, and keys of its configuration files.
-
-    Example:
-        >>> Settings(initial_states="fixed").steps
-        FixedSteps()
-    """
+    """The policies of `fit` in one object: its arguments, and keys of its configuration files."""
 
     optimizer: Optimizer = setting(TrustRegion(), "optimizer")
     initial_states: InitialStates = setting(

@@ -329,11 +329,6 @@ class Fit:
 
         Returns:
             The `Panels`: `save("fit.png")` writes them; their `axes` can be changed, by name.
-
-        Example:
-            >>> from jaxmech.identify.storage import made_up
-            >>> made_up().plot()
-            Panels: swing, swing residuals
         """
         return DRAWINGS["Fit"](self, sensors, figure)
 

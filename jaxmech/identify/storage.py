@@ -33,14 +33,6 @@ def save_fit(fit: Fit, path: Path | str) -> Path:
     Raises:
         ValueError: if the parameters contain anything else, or the file does not end in `.npz`.
         OSError: if the file cannot be written.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "spring.npz"
-        >>> save_fit(made_up(), path).name
-        'spring.npz'
-        >>> load_fit(path).params
-        {'k': array(9.)}
     """
     path = Path(path)
     if path.suffix != ".npz":

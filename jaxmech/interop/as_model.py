@@ -32,14 +32,6 @@ def as_model(
         v: default velocities, shape (n,) or (k,).
         name: name of the model.
         summary: a description in one line.
-
-    Example:
-        >>> from jaxmech.parts import gravity, ground, planar_body, revolute
-        >>> bar = planar_body("bar", mass="m", inertia=1.0)
-        >>> hinge = revolute("hinge", ground, (0, 0), bar, (-1, 0))
-        >>> model = as_model(Mechanism([bar], [hinge], [gravity(9.81)], {"m": 1.0}))
-        >>> print(*model.initial({"hinge.angle": 0.3}))
-        [0.3] [0.]
     """
     q = _at_zero(mechanism) if q is None else q
     geometry = mechanism.geometry

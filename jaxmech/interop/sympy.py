@@ -45,15 +45,6 @@ def from_lagrange(method: Any) -> System:
         ImportError: if sympy is not installed.
         TypeError: if the argument is not a `LagrangesMethod`.
         ValueError: if an expression contains a derivative other than the first of a coordinate.
-
-    Example:
-        >>> import sympy as sp
-        >>> from sympy.physics.mechanics import LagrangesMethod, dynamicsymbols
-        >>> x, (m, k) = dynamicsymbols("x"), sp.symbols("m k")
-        >>> oscillator = LagrangesMethod(m * x.diff() ** 2 / 2 - k * x**2 / 2, [x])
-        >>> system = from_lagrange(oscillator)
-        >>> print(system.equations([0.5], [0.0], 0.0, {"m": 2.0, "k": 8.0}).Q)
-        [-4.]
     """
     _require_kind(method, _mechanics().LagrangesMethod)
     names = _Names(method.q)
@@ -97,18 +88,6 @@ def from_kane(method: Any) -> System:
         TypeError: if the argument is not a `KanesMethod`.
         ValueError: if the equations have not been formed yet, the numbers of speeds and coordinates
             differ, there are auxiliary speeds, or an expression contains an unknown derivative.
-
-    Example:
-        >>> import sympy as sp
-        >>> from sympy.physics import mechanics as me
-        >>> x, u, m, N = *me.dynamicsymbols("x u"), sp.symbols("m"), me.ReferenceFrame("N")
-        >>> P = me.Point("P")
-        >>> P.set_vel(N, u * N.x)
-        >>> kane = me.KanesMethod(N, [x], [u], [x.diff() - u / 2])
-        >>> _ = kane.kanes_equations([me.Particle("p", P, m)], [(P, 6 * N.x)])
-        >>> eom = from_kane(kane).equations([0.5], [0.0], 0.0, {"m": 3.0})
-        >>> print(eom.M, eom.Q)
-        [[12.]] [12.]
     """
     mechanics = _mechanics()
     _require_kind(method, mechanics.KanesMethod)

@@ -127,13 +127,5 @@ def null_projector(eom: EquationsOfMotion) -> Float[Array, " m m"]:
 
     Args:
         eom: the equations at a state; only A is used.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> A = jnp.array([[1.0, 0.0], [1.0, 0.0]])
-        >>> eom = EquationsOfMotion(jnp.eye(2), jnp.zeros(2), A, jnp.zeros(2))
-        >>> print(null_projector(eom).round(12))
-        [[ 0.5 -0.5]
-         [-0.5  0.5]]
     """
     return jnp.eye(eom.A.shape[0], dtype=eom.A.dtype) - column_space_projector(eom.A)

@@ -60,16 +60,6 @@ def metric_tensor(
     Raises:
         ValueError: if the Lagrangian is not quadratic in the velocities, or a shape is wrong.
         TypeError: if `system` is not a `System`.
-
-    Example:
-        >>> polar = System(
-        ...     lambda q, v, t, p: (v[0] ** 2 + q[0] ** 2 * (v[1] + p) ** 2) / 2,
-        ...     coordinates=("r", "phi"),
-        ... )
-        >>> print(metric_tensor(polar, [2.0, 0.3], 0.0, 0.5))
-        [[0. 0. 2.]
-         [0. 1. 0.]
-         [2. 0. 4.]]
     """
     lagrangian, q, t = _arguments(system, q, t, params)
     return metric(lagrangian, q, t)
@@ -89,15 +79,6 @@ def christoffel_symbols(
     Raises:
         ValueError: if the Lagrangian is not quadratic in the velocities, or a shape is wrong.
         TypeError: if `system` is not a `System`.
-
-    Example:
-        >>> polar = System(
-        ...     lambda q, v, t, p: (v[0] ** 2 + q[0] ** 2 * v[1] ** 2) / 2,
-        ...     coordinates=("r", "phi"),
-        ... )
-        >>> symbols = christoffel_symbols(polar, [2.0, 0.3])
-        >>> print(symbols.second[0, 2, 2], symbols.second[1, 1, 2])  # -r and 1 / r
-        -2.0 0.5
     """
     lagrangian, q, t = _arguments(system, q, t, params)
     first = first_kind(lagrangian, q, t)

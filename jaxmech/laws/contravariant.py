@@ -44,14 +44,6 @@ class Contravariant(AbstractFormulation):
     Args:
         eliminate: whether the reactions are eliminated as in (4.3), with the constraints added,
             instead of being computed from the multiplier system (4.1).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> M, Q = jnp.eye(2), jnp.array([0.0, -9.81])
-        >>> eom = EquationsOfMotion(M, Q, A=jnp.array([[0.6, 0.8]]), b=jnp.array([-25.0]))
-        >>> law = Contravariant(eliminate=True).solve(eom)
-        >>> print(law.qdd.round(4), law.multipliers.round(3))
-        [-10.2912 -23.5316] [-17.152]
     """
 
     eliminate: bool = False
@@ -104,16 +96,6 @@ def eliminated(eom: EquationsOfMotion) -> tuple[Float[Array, " n n"], Float[Arra
 
     Args:
         eom: the equations at a state.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> rod = EquationsOfMotion(
-        ...     jnp.eye(2), jnp.array([1.0, 2.0]), jnp.array([[0.0, 2.0]]), jnp.zeros(1)
-        ... )
-        >>> E, F = eliminated(rod)
-        >>> print(E, F)
-        [[1. 0.]
-         [0. 0.]] [1. 0.]
     """
     U = QR().factor(eom.A).U  # (A^+ A) = U^T U
     E, F = eom.M - U.T @ (U @ eom.M), eom.Q - matvec(U.T, matvec(U, eom.Q))

@@ -53,14 +53,6 @@ class CoordinatePartition(AbstractFormulation):
 
     Raises:
         ValueError: if `iterations` is not a positive integer, or `tolerance` is not in [0, 1).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> M, Q = jnp.eye(2), jnp.array([0.0, -9.81])
-        >>> eom = EquationsOfMotion(M, Q, A=jnp.array([[0.6, 0.8]]), b=jnp.array([-25.0]))
-        >>> law = CoordinatePartition().solve(eom)
-        >>> print(law.qdd.round(4), law.multipliers.round(3))
-        [-10.2912 -23.5316] [-17.152]
     """
 
     iterations: int = 3

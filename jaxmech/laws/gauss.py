@@ -31,14 +31,6 @@ class GaussPrinciple(AbstractFormulation):
     """The principle of least constraint, solved as a quadratic program.
 
     A singular M is made definite with the constraints, which changes G by a constant only.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> M, Q = jnp.eye(2), jnp.array([0.0, -9.81])
-        >>> eom = EquationsOfMotion(M, Q, A=jnp.array([[0.6, 0.8]]), b=jnp.array([-25.0]))
-        >>> law = GaussPrinciple().solve(eom)
-        >>> print(law.qdd.round(4), law.multipliers.round(3))
-        [-10.2912 -23.5316] [-17.152]
     """
 
     @without_units
@@ -75,13 +67,6 @@ def gauss_function(
 
     Raises:
         ValueError: if M is not positive definite. Under `jit` the value is NaN instead.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> M, Q = 2 * jnp.eye(2), jnp.array([0.0, -20.0])
-        >>> eom = EquationsOfMotion(M, Q, jnp.array([[0.0, 1.0]]), jnp.zeros(1))
-        >>> print(gauss_function(eom, jnp.zeros(2)).round(12))
-        200.0
     """
     M, Q = regular(replace(eom, singular_mass=singular_mass or eom.singular_mass))
     mass = cholesky(M)

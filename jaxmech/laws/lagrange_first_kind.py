@@ -29,14 +29,6 @@ class LagrangeFirstKind(AbstractFormulation):
     drops dependent rows. M need not be definite, but the acceleration has to be unique:
     `Law.definite` reports whether it is. The system is as ill-conditioned as C C^T, so that laws
     that use C itself are more accurate near a singular pose.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> M, Q = jnp.eye(2), jnp.array([0.0, -9.81])
-        >>> eom = EquationsOfMotion(M, Q, A=jnp.array([[0.6, 0.8]]), b=jnp.array([-25.0]))
-        >>> law = LagrangeFirstKind().solve(eom)
-        >>> print(law.qdd.round(4), law.multipliers.round(3))
-        [-10.2912 -23.5316] [-17.152]
     """
 
     @without_units

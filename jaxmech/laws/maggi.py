@@ -30,16 +30,7 @@ from jaxmech.system import EquationsOfMotion
 
 @dataclass(frozen=True)
 class Maggi(AbstractFormulation):
-    """Maggi's equations, generalized to constraints on accelerations.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> M, Q = jnp.eye(2), jnp.array([0.0, -9.81])
-        >>> eom = EquationsOfMotion(M, Q, A=jnp.array([[0.6, 0.8]]), b=jnp.array([-25.0]))
-        >>> law = Maggi().solve(eom)
-        >>> print(law.qdd.round(4), law.multipliers.round(3))
-        [-10.2912 -23.5316] [-17.152]
-    """
+    """Maggi's equations, generalized to constraints on accelerations."""
 
     @without_units
     def solve(self, eom: EquationsOfMotion) -> Law:

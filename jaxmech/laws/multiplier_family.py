@@ -70,16 +70,6 @@ def multiplier_family(
     Raises:
         ValueError: if an argument or the result of a function of the system has the wrong shape.
         TypeError: if `system` is not a `System`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from jaxmech import System
-        >>> from jaxmech.system import Holonomic
-        >>> rope = Holonomic(lambda q, t, p: jnp.stack([q[0] - 1, q[0] - 1]), "two ropes")
-        >>> hanging = System(lambda q, v, t, p: v @ v / 2 + 9.8 * q[0], [rope], coordinates=("x",))
-        >>> family = multiplier_family(hanging, [1.0], [0.0])
-        >>> print(family.smallest.round(6), family.member([1.0, -1.0]).round(6))
-        [-4.9 -4.9] [-3.9 -5.9]
     """
     system, params = with_params(system, params)
     motion = acceleration(system, q, v, t, params, formulation=formulation)

@@ -36,14 +36,6 @@ class UdwadiaKalaba(AbstractFormulation):
 
     Raises:
         TypeError: if `solver` is not a solver.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> M, Q = jnp.eye(2), jnp.array([0.0, -9.81])
-        >>> eom = EquationsOfMotion(M, Q, A=jnp.array([[0.6, 0.8]]), b=jnp.array([-25.0]))
-        >>> law = UdwadiaKalaba().solve(eom)
-        >>> print(law.qdd, law.multipliers)
-        [-10.2912 -23.5316] [-17.152]
     """
 
     solver: AbstractSolver = setting(

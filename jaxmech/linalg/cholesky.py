@@ -62,14 +62,7 @@ class Cholesky(eqx.Module):
 
 @jax.jit
 def cholesky(M: Float[Array, " n n"]) -> Cholesky:
-    """Factorize a symmetric matrix, and flag instead of NaN one that is not positive definite.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> factor = cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]]))
-        >>> print(factor.upper(factor.lower(jnp.array([8.0, 12.0]))), factor.definite)
-        [1. 2.] True
-    """
+    """Factorize a symmetric matrix, and flag instead of NaN one that is not positive definite."""
     columns, inverse_pivots = [], []
     definite, unit = jnp.asarray(True), jnp.ones((), M.dtype)
     # Round-off of the elimination: smaller pivots count as zero.

@@ -54,13 +54,6 @@ def complementarity(M: Float[Array, "n n"], r: Float[Array, " n"]) -> Complement
 
     Returns:
         A `Complementarity`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> M = jnp.array([[2.0, 1.0], [1.0, 2.0]])
-        >>> found = complementarity(M, jnp.array([-1.0, 1.0]))
-        >>> print(found.z, found.is_basic, found.solved)
-        [0.5 0. ] [ True False] True
     """
     n = r.size
     if n == 0:

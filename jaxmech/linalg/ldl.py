@@ -60,13 +60,6 @@ class LDL(AbstractSolver):
 
     Args:
         tolerance: squared relative length below which a row is dependent; by default eps^(2/3).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> C = jnp.array([[1.0, 0.0, 1.0], [2.0, 0.0, 2.0]])
-        >>> y, multipliers = LDL().factor(C).min_norm_solve(jnp.array([2.0, 4.0]))
-        >>> print(y, multipliers, LDL().factor(C).rank)
-        [1. 0. 1.] [1. 0.] 1
     """
 
     def factor(

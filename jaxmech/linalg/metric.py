@@ -103,15 +103,7 @@ def metric(
     solver: AbstractSolver,
     independent: Bool[Array, " m"] | None = None,
 ) -> Metric:
-    """Factorize M and the rows A, only those in `independent` of which may count as independent.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from jaxmech.linalg import LDL
-        >>> pair = metric(jnp.diag(jnp.array([1.0, 3.0])), jnp.array([[1.0, 1.0]]), LDL())
-        >>> print(pair.min_norm_solve(jnp.array([4.0]))[0])
-        [3. 1.]
-    """
+    """Factorize M and the rows A, only those in `independent` of which may count as independent."""
     # An array in any case, so that `with_rows` is traced once for both.
     independent = jnp.ones(A.shape[0], bool) if independent is None else independent
     return with_rows(M, cholesky(M), A, solver, independent)

@@ -48,14 +48,7 @@ class Pivots(eqx.Module):
 
 
 def pivots(A: Float[Array, " m n"], tolerance: float | None = None) -> Pivots:
-    """Choose pivots of A with rows of unit length, down to a tolerance, by default eps^(1/3).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> chosen = pivots(jnp.array([[1.0, 0.0, 3.0], [2.0, 0.0, 6.0]]))
-        >>> print(chosen.dependent, chosen.rank)
-        [0. 0. 1.] 1
-    """
+    """Choose pivots of A with rows of unit length, down to a tolerance, by default eps^(1/3)."""
     m, n = A.shape
     count = min(m, n)
     if count == 0:

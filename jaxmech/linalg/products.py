@@ -17,13 +17,7 @@ def matvec(A: Float[Array, " m n"], x: Float[Array, " n"]) -> Float[Array, " m"]
 
 
 def max_abs(x: Float[Array, " n"]) -> Float[Array, ""]:
-    """The largest |x|, zero of no numbers and NaN if one of them is.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> print(max_abs(jnp.array([1.0, -3.0])), max_abs(jnp.array([1.0, jnp.nan])))
-        3.0 nan
-    """
+    """The largest |x|, zero of no numbers and NaN if one of them is."""
     # On CPUs the `reduce_max` of jax 0.12 drops NaN from a batch of 32,768 numbers or more.
     size = jnp.abs(x)
     return jnp.where(jnp.isnan(x).any(), jnp.nan, size.max(initial=0.0))
@@ -82,11 +76,5 @@ def weighted_gram(A: Float[Array, " m n"], weights: Float[Array, " m"]) -> Float
 
 
 def diagonal(M: Float[Array, " n n"]) -> Float[Array, " n"]:
-    """The diagonal as a strided slice, where `jnp.diagonal` is a gather and costs more to compile.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> print(diagonal(jnp.array([[1.0, 2.0], [3.0, 4.0]])))
-        [1. 4.]
-    """
+    """The diagonal as a strided slice; `jnp.diagonal`, a gather, costs more to compile."""
     return lax.slice(M.ravel(), (0,), (M.size,), (len(M) + 1,))

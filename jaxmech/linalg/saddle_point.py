@@ -47,14 +47,7 @@ class LU(eqx.Module):
 
 
 def lu(K: Float[Array, " n n"]) -> LU:
-    """Eliminate without pivoting, for matrices whose symmetric part is positive definite.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> factors = lu(jnp.array([[2.0, -1.0], [1.0, 2.0]]))
-        >>> print(factors.solve(jnp.array([[0.0], [5.0]])).T, factors.regular)
-        [[1. 2.]] True
-    """
+    """Eliminate without pivoting, for matrices whose symmetric part is positive definite."""
     columns, rows, inverse_pivots, regular = [], [], [], jnp.asarray(True)
     # Round-off of the elimination: smaller pivots count as zero.
     threshold = 4 * K.shape[0] * jnp.finfo(K.dtype).eps * jnp.abs(diagonal(K))
@@ -110,16 +103,7 @@ def saddle_point(
     independent: Bool[Array, " m"],
     weights: Float[Array, " m"] | None = None,
 ) -> SaddlePoint:
-    """Factorize K and its Schur complement; with weights of the rows, K may be singular by itself.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> K, A = jnp.diag(jnp.array([1.0, 3.0])), jnp.array([[1.0, 1.0], [2.0, 2.0]])
-        >>> system = saddle_point(K, A, A, independent=jnp.array([True, False]))
-        >>> x, multipliers = system.solve(jnp.zeros(2), jnp.array([4.0, 8.0]))
-        >>> print(x, multipliers)
-        [3. 1.] [3. 0.]
-    """
+    """Factorize K and its Schur complement; with weights of the rows, K may be singular."""
     # The JVP below needs no derivatives of the factors, but that of its transpose does.
     if weights is not None:
         K = K + product((B * weights[:, None]).T, J)

@@ -10,14 +10,7 @@ from jaxmech.linalg.qr import QR
 
 
 def column_space_projector(A: Float[Array, " m n"]) -> Float[Array, " m m"]:
-    """The orthogonal projector A A^+ onto the column space of A, with the rank found by `QR`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> print(column_space_projector(jnp.array([[1.0, 1.0], [1.0, 1.0]])).round(12))
-        [[0.5 0.5]
-         [0.5 0.5]]
-    """
+    """The orthogonal projector A A^+ onto the column space of A, with the rank found by `QR`."""
     # The columns in terms of orthonormal rows are those of a triangle without its zero columns, so
     # none of them depends on the others, however different the units of the rows are.
     rows = QR().factor(A)
@@ -30,14 +23,7 @@ def column_space_projector(A: Float[Array, " m n"]) -> Float[Array, " m m"]:
 
 
 def null_space(A: Float[Array, " m n"]) -> Float[Array, " n n"]:
-    """Orthonormal rows N with A N^T = 0, padded with zero rows: the rank is unknown in tracing.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> print(null_space(jnp.array([[3.0, 4.0], [6.0, 8.0]])).round(12) + 0.0)
-        [[ 0.8 -0.6]
-         [ 0.   0. ]]
-    """
+    """Orthonormal rows N with A N^T = 0, padded with zero rows: the rank is unknown in tracing."""
     # Unit vectors are orthogonalized against the rows of A; those in the row space are dropped.
     m, n = A.shape
     return QR().factor(jnp.concatenate([A, jnp.eye(n, dtype=A.dtype)])).U[m:]
@@ -47,12 +33,6 @@ def min_norm_solve(C: Float[Array, " n k"], r: Float[Array, " n"]) -> Float[Arra
     """C^+ r, the minimum-norm x among those that bring C x nearest to r; C may have any rank.
 
     Columns are compared with their own length, so a column of mere round-off counts as nonzero.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> C, r = jnp.array([[1.0, 2.0], [0.0, 0.0]]), jnp.array([5.0, 7.0])
-        >>> print(min_norm_solve(C, r).round(12))
-        [1. 2.]
     """
     rows = QR().factor(C.T)
     _, x = rows.min_norm_solve(matvec(C.T, r))
@@ -76,12 +56,6 @@ def null_basis(
     Returns:
         Z, and whether A has rank n - count: the selected rows are independent, and the others lie
         in their span, both up to sqrt(eps).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> Z, is_right = null_basis(jnp.array([[3.0, 4.0], [6.0, 8.0]]), 1)
-        >>> print(Z.T.round(12), is_right)
-        [[ 0.8 -0.6]] True
     """
     n = A.shape[1]
     row_space = jnp.zeros((0, n), A.dtype)

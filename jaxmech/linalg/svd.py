@@ -41,13 +41,6 @@ class SVD(AbstractSolver):
 
     Args:
         tolerance: singular values below this times the largest are zero; by default eps^(2/3).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> C = jnp.array([[1.0, 0.0, 1.0], [2.0, 0.0, 2.0]])
-        >>> y, multipliers = SVD().factor(C).min_norm_solve(jnp.array([2.0, 4.0]))
-        >>> print(y.round(12), multipliers.round(12), SVD().factor(C).rank)
-        [1. 0. 1.] [0.5  0.25] 1
     """
 
     def factor(

@@ -73,10 +73,6 @@ def andrews() -> Model:
     Start variables: beta [rad], the angle of the crank, and its rate beta_rate [rad/s]. The loops
     are closed in closed form, in the assembly mode of the published problem, with the other angles
     between -pi and pi. Lengths for which a loop cannot close lead to NaN.
-
-    Example:
-        >>> andrews().system.coordinates
-        ('beta', 'Theta', 'gamma', 'Phi', 'delta', 'Omega', 'eps')
     """
     return Model(
         name="andrews",

@@ -36,11 +36,6 @@ def bead_on_parabola() -> Model:
     """Bead on the wire x2 = x1^2 (sketch and facts: `jaxmech.models.bead_on_parabola`).
 
     Start variables: x1 [m] and its rate v1 [m/s].
-
-    Example:
-        >>> q, v = bead_on_parabola().initial({"x1": 2.0, "v1": 1.0})
-        >>> print(q, v)
-        [2. 4.] [1. 4.]
     """
     return Model(
         name="bead_on_parabola",

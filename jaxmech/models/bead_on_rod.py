@@ -41,11 +41,6 @@ def bead_on_rod() -> Model:
     """Bead on a rod that turns at a constant rate (facts: `jaxmech.models.bead_on_rod`).
 
     Start variables: r [m] and its rate r_rate [m/s].
-
-    Example:
-        >>> q, v = bead_on_rod().initial({"r": 2.0, "r_rate": 1.0})
-        >>> print(q, v)
-        [2. 0. 2.] [1. 3. 1.]
     """
     return Model(
         name="bead_on_rod",

@@ -48,10 +48,6 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Model:
 
     Raises:
         ValueError: if the model is unknown, or it has no such option.
-
-    Example:
-        >>> make("chain", {"links": 2}).summary
-        '2 point masses on 2 rods, Cartesian coordinates'
     """
     if name not in CATALOGUE:
         raise ValueError(

@@ -52,11 +52,6 @@ def chain(links: int = 10) -> Model:
 
     Raises:
         ValueError: if `links` is not a positive integer.
-
-    Example:
-        >>> model = chain(links=3)
-        >>> print(*model.system.coordinates)
-        x1 y1 x2 y2 x3 y3
     """
     if type(links) is not int or links < 1:
         raise ValueError(

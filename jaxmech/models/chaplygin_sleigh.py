@@ -42,11 +42,6 @@ def chaplygin_sleigh() -> Model:
     """Sleigh on a knife edge (sketch and facts: `jaxmech.models.chaplygin_sleigh`).
 
     Start variables: x, y [m], theta [rad], speed [m/s] along the edge, omega = theta' [rad/s].
-
-    Example:
-        >>> q, v = chaplygin_sleigh().initial()
-        >>> print(q, v)
-        [0. 0. 0.] [-0.5 -0.   1.1]
     """
     return Model(
         name="chaplygin_sleigh",

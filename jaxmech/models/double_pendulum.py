@@ -45,10 +45,6 @@ def double_pendulum() -> Model:
 
     Start variables: theta1, theta2 [rad], both from the downward vertical, and their rates omega1,
     omega2 [rad/s].
-
-    Example:
-        >>> double_pendulum().system.constraints
-        (Holonomic('rod1'), Holonomic('rod2'))
     """
     return Model(
         name="double_pendulum",

@@ -45,10 +45,6 @@ def double_pendulum_angles() -> Model:
 
     Start variables: theta1 [rad] from the downward vertical, theta2 [rad] from the first rod, and
     their rates omega1, omega2 [rad/s].
-
-    Example:
-        >>> double_pendulum_angles().system.constraints
-        ()
     """
     return Model(
         name="double_pendulum_angles",

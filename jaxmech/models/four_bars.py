@@ -54,10 +54,6 @@ def four_bars(bars: int = 2) -> Model:
 
     Raises:
         ValueError: if `bars` is not a positive integer.
-
-    Example:
-        >>> [joint.name for joint in four_bars(bars=1).system.constraints]
-        ['A0', 'A1', 'B0_right', 'B1_left']
     """
     if type(bars) is not int or bars < 1:
         raise ValueError(

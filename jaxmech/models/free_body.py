@@ -43,11 +43,6 @@ def free_body() -> Model:
 
     Start variables: e, shape (4,), the attitude (of any length but 0: it is made a unit), and
     w [rad/s], shape (3,), the angular velocity in body axes.
-
-    Example:
-        >>> e, e_rate = free_body().initial()
-        >>> print(e, e_rate)
-        [1. 0. 0. 0.] [0.   0.45 0.   0.3 ]
     """
     return Model(
         name="free_body",

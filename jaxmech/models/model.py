@@ -32,12 +32,6 @@ class Model:
             constraints to round-off; a pure function.
         geometry: `geometry(q, t, params)`, the shapes of its picture (`jaxmech.geometry`); None if
             it cannot be drawn.
-
-    Example:
-        >>> from jaxmech.models import pendulum
-        >>> q, v = pendulum().initial({"theta": 0.0, "omega": 2.0}, {"l": 0.5})
-        >>> print(q, v)
-        [ 0.  -0.5] [1. 0.]
     """
 
     name: str

@@ -42,11 +42,6 @@ def particle_on_curve() -> Model:
     """Particle on x1 x2 x3 = c1 and x1 + x2 = c2 (facts: `jaxmech.models.particle_on_curve`).
 
     Start variables: x1 [m], neither 0 nor c2, and its rate v1 [m/s].
-
-    Example:
-        >>> q, v = particle_on_curve().initial({"x1": 1.0, "v1": 1.0})
-        >>> print(q, v)
-        [1.  1.  0.5] [ 1. -1.  0.]
     """
     return Model(
         name="particle_on_curve",

@@ -43,10 +43,6 @@ def pendulum() -> Model:
     """Planar pendulum in Cartesian coordinates (sketch and facts: `jaxmech.models.pendulum`).
 
     Start variables: theta [rad] from the downward vertical, omega = theta' [rad/s].
-
-    Example:
-        >>> pendulum().system.coordinates
-        ('x1', 'x2')
     """
     return Model(
         name="pendulum",

@@ -47,11 +47,6 @@ def rolling_wheel() -> Model:
     """Upright wheel rolling without slip (sketch and facts: `jaxmech.models.rolling_wheel`).
 
     Start variables: x, y [m], phi, theta [rad], and the rates spin = phi', turn = theta' [rad/s].
-
-    Example:
-        >>> q, v = rolling_wheel().initial({"spin": -2.0, "turn": 0.0})
-        >>> print(v)
-        [ 1. -0. -2.  0.]
     """
     return Model(
         name="rolling_wheel",

@@ -28,10 +28,6 @@ class Frame(NamedTuple):
         origin: the reference point, shape (d,).
         axes: matrix from components along the body's axes to those of the ground, shape (d, d).
         attitude: the angle, shape (), or the quaternion, shape (4,).
-
-    Example:
-        >>> Frame(jnp.ones(2), jnp.eye(2), jnp.zeros(())).point(jnp.array([0.5, 0.0]))
-        Array([1.5, 1. ], dtype=float64)
     """
 
     origin: AnyArray
@@ -54,14 +50,7 @@ class Frame(NamedTuple):
 
 
 class Moving(NamedTuple):
-    """A frame with the velocity of its reference point, (d,), and its angular velocity, () or (3,).
-
-    Example:
-        >>> frame = Frame(jnp.zeros(2), jnp.eye(2), jnp.zeros(()))
-        >>> wheel = Moving(frame, jnp.array([3.0, 0.0]), jnp.array(-6.0))
-        >>> print(wheel.velocity_at(jnp.array([0.0, -0.5])) + 0)
-        [0. 0.]
-    """
+    """A frame with the velocity of its reference point, (d,), and its spin, () or (3,)."""
 
     frame: Frame
     velocity: AnyArray
@@ -84,10 +73,6 @@ class Start(NamedTuple):
             default that of the ground. Quaternions are normalized.
         velocity: velocity of the reference point [m/s], shape (d,); by default at rest.
         spin: angular velocity [rad/s], a number or shape (3,) along the axes of the ground.
-
-    Example:
-        >>> Start((0.5, 0.0), attitude=0.1)
-        Start(position=(0.5, 0.0), attitude=0.1, velocity=None, spin=None)
     """
 
     position: Any
@@ -192,17 +177,7 @@ def entries(body: AbstractBody, start: Start, field: str, shape: tuple[int, ...]
 
 @dataclass(frozen=True)
 class Ground(AbstractBody):
-    """The body at rest, in the dimension of its partners; 0 where that is not known.
-
-    Example:
-        `ground` takes the place of a body in joints and forces:
-
-        >>> from jaxmech.parts import Mechanism, ground, planar_body, revolute
-        >>> rod = planar_body("rod", mass=1.0, inertia=0.1)
-        >>> pivot = revolute("pivot", ground, (0.0, 0.0), rod, (0.0, 0.5))
-        >>> Mechanism([rod], [pivot]).system.coordinates
-        ('pivot.angle',)
-    """
+    """The body at rest, in the dimension of its partners; 0 where that is not known."""
 
     name: str = "ground"
     dimension: int = 0

@@ -37,11 +37,6 @@ class BodyMotions:
 
         Raises:
             ValueError: if no body has this name, or `q` has the wrong shape.
-
-        Example:
-            >>> from jaxmech.parts import Mechanism, point_mass
-            >>> print(Mechanism([point_mass("bob", mass=1.0)]).frame("bob", [1.0, 2.0]).origin)
-            [1. 2.]
         """
         q, t, params = self._pose(q, t, params)
         return self.kinematics.frames([self._body(body)], q, t, params)[0]
@@ -60,13 +55,6 @@ class BodyMotions:
 
         Raises:
             ValueError: if no body has this name, or an argument has the wrong shape.
-
-        Example:
-            >>> from jaxmech.parts import ground, Mechanism, planar_body, revolute
-            >>> bar = planar_body("bar", mass=1.0, inertia=1.0)
-            >>> arm = Mechanism([bar], [revolute("hinge", ground, (0, 0), bar, (0, 0))])
-            >>> print(arm.point("bar", (2, 0), [jnp.pi / 2]).round(3))
-            [0. 2.]
         """
         q, t, params = self._pose(q, t, params)
         local = self._local(at)
@@ -88,13 +76,6 @@ class BodyMotions:
 
         Raises:
             ValueError: if no body has this name, or an argument has the wrong shape.
-
-        Example:
-            >>> from jaxmech.parts import ground, Mechanism, planar_body, revolute
-            >>> bar = planar_body("bar", mass=1.0, inertia=1.0)
-            >>> arm = Mechanism([bar], [revolute("hinge", ground, (0, 0), bar, (0, 0))])
-            >>> print(arm.velocity("bar", (2, 0), [0.0], [3.0]))
-            [0. 6.]
         """
         at_rest = jnp.zeros(self.system.n_velocities)
         return self._motion_of(body, at, (q, v, at_rest), t, params)[0]
@@ -189,14 +170,6 @@ class BodyMotions:
             ValueError: if no body has this name, an argument has the wrong shape, or the
                 coordinates are those of joints, for which a generalized force does not determine
                 the loads on single bodies.
-
-        Example:
-            >>> from jaxmech.parts import Mechanism, planar_body
-            >>> body = planar_body("bar", mass=1.0, inertia=1.0)
-            >>> bar = Mechanism([body], coordinates="bodies")
-            >>> force, torque = bar.load("bar", [0.0, 0.0, 0.0], [1.0, 2.0, 3.0])
-            >>> print(force, torque)
-            [1. 2.] 3.0
         """
         carrier, names, system = self._body(body), ("q", "generalized"), self.system
         if not isinstance(self.kinematics, BodyCoordinates):
@@ -226,13 +199,6 @@ class BodyMotions:
         Returns:
             Momentum (d,) [kg m/s], and angular momentum [kg m^2/s], a scalar in the plane and (3,)
             in space, along the axes of the ground.
-
-        Example:
-            >>> from jaxmech.parts import Mechanism, point_mass
-            >>> bob = Mechanism([point_mass("bob", mass=2.0)])
-            >>> p, h = bob.momentum([1.0, 0.0], [0.0, 3.0])
-            >>> print(p, h)
-            [0. 6.] 6.0
         """
         return total_momentum(self.kinematics, self._state(q, v, t, params))
 
@@ -246,12 +212,6 @@ class BodyMotions:
             v: all velocities, shape (n,) or (k,).
             t: time [s].
             params: parameters; by default those of the mechanism.
-
-        Example:
-            >>> from jaxmech.parts import gravity, Mechanism, point_mass
-            >>> bob = Mechanism([point_mass("bob", mass=2.0)], forces=[gravity(10.0)])
-            >>> {name: float(value) for name, value in bob.energies([1.0, 0.5], [0, 3.0]).items()}
-            {'bob': 9.0, 'gravity': 10.0}
         """
         return energies_of(self.kinematics, self.forces, self._state(q, v, t, params))
 

@@ -64,12 +64,6 @@ def gear(
         axis_a: in space, the axis of the first wheel, on that wheel.
         axis_b: in space, the axis of the second wheel, on that wheel. Parallel axes must point in
             the same direction, as in the plane.
-
-    Example:
-        >>> from jaxmech.parts import planar_body
-        >>> one, two = (planar_body(name, mass=1.0, inertia=0.1) for name in ("one", "two"))
-        >>> gear("teeth", one, 0.1, two, 0.3).kind
-        'gear'
     """
     return _wheels(
         "gear", name, (a, b, carrier), (radius_a, radius_b), phase, (axis_a, axis_b), 1.0
@@ -103,12 +97,6 @@ def belt(
         phase: the value of ra angle_a - rb angle_b [m]; in the plane only.
         axis_a: in space, the axis of the first pulley, on that pulley.
         axis_b: in space, the axis of the second pulley, on that pulley.
-
-    Example:
-        >>> from jaxmech.parts import planar_body
-        >>> one, two = (planar_body(name, mass=1.0, inertia=0.1) for name in ("one", "two"))
-        >>> belt("timing", one, 0.1, two, 0.2).kind
-        'belt'
     """
     return _wheels(
         "belt", name, (a, b, carrier), (radius_a, radius_b), phase, (axis_a, axis_b), -1.0
@@ -286,12 +274,6 @@ def rack(
         carrier: the body that holds the bearing.
         phase: the value of r angle - x [m]; in the plane only.
         axis_a: in space, the axis of the pinion, on the pinion.
-
-    Example:
-        >>> from jaxmech.parts import planar_body
-        >>> pinion, bar = (planar_body(name, mass=1.0, inertia=0.1) for name in ("pinion", "bar"))
-        >>> rack("steering", pinion, 0.01, bar, axis=(1, 0)).kind
-        'rack'
     """
     part = part_name("rack", name)
     bodies, size = partners(part, (a, b, carrier), turning=True)

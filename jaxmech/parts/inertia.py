@@ -39,13 +39,7 @@ def _times(matrix: AnyArray, x: AnyArray) -> AnyArray:
 
 
 def rounded(matrix: AnyArray) -> AnyArray:
-    """A matrix of plain numbers with exact zeros and ones in place of their round-off.
-
-    Example:
-        >>> print(rounded(np.array([[1 - 1e-16, 2e-16], [0.5, 0.0]])))
-        [[1.  0. ]
-         [0.5 0. ]]
-    """
+    """A matrix of plain numbers with exact zeros and ones in place of their round-off."""
     if not isinstance(matrix, np.ndarray):
         return matrix
     integers = np.round(matrix)
@@ -71,14 +65,7 @@ def matmul(a: AnyArray, b: AnyArray) -> AnyArray:
 
 
 def across(a: AnyArray) -> AnyArray:
-    """The matrix of the vector product a x, (3, 3).
-
-    Example:
-        >>> print(across(np.array([1.0, 2.0, 3.0])) + 0)
-        [[ 0. -3.  2.]
-         [ 3.  0. -1.]
-         [-2.  1.  0.]]
-    """
+    """The matrix of the vector product a x, (3, 3)."""
     return (cross_table().astype(a.dtype) * a[None, :, None]).sum(1)
 
 
@@ -191,13 +178,7 @@ def _gyroscopic(J: AnyArray, spin: AnyArray, angular: AnyArray, field: AnyArray)
 
 
 def acceleration_field(spin: AnyArray, angular: AnyArray) -> AnyArray:
-    """The matrix U, (3, 3), for U x = angular x x + spin x (spin x x).
-
-    Example:
-        >>> U = acceleration_field(np.array([0.0, 0.0, 2.0]), np.array([0.0, 0.0, 3.0]))
-        >>> print(U @ np.array([1.0, 0.0, 0.0]) + 0)
-        [-4.  3.  0.]
-    """
+    """The matrix U, (3, 3), for U x = angular x x + spin x (spin x x)."""
     squares, products = spin * spin, spin[_NEXT] * spin[_LAST]
     sums = squares[_NEXT] + squares[_LAST]
     return off_diagonal(products) - np.eye(3, dtype=sums.dtype) * sums[:, None] + across(angular)

@@ -225,12 +225,6 @@ class Mechanism(BodyMotions):
             ValueError: if a body has no start, a start belongs to no body, or does not fit its
                 body.
             TypeError: if an entry is not a `Start`.
-
-        Example:
-            >>> from jaxmech.parts import point_mass
-            >>> q, v = Mechanism([point_mass("bob", mass=1.0)]).guess({"bob": Start((1.0, 2.0))})
-            >>> print(q, v)
-            [1. 2.] [0. 0.]
         """
         for name, start in starts.items():
             require_kind(f"starts[{name!r}]", start, Start, "Start((0.0, 0.0))")
@@ -247,14 +241,6 @@ class Mechanism(BodyMotions):
             q: all coordinates, shape (n,).
             t: time [s].
             params: parameters.
-
-        Example:
-            >>> from jaxmech.parts import ground, planar_body, revolute
-            >>> bar = planar_body("bar", mass=1.0, inertia=1.0)
-            >>> hinge = revolute("hinge", ground, (0, 0), bar, (-1, 0))
-            >>> drawn = Mechanism([bar], [hinge]).geometry([0.0], 0.0, {})
-            >>> list(drawn)
-            ['bar', 'bar.radius', 'hinge', 'hinge.ground', 'bar.center']
         """
         q, t, params = self._pose(q, t, params)
         kinds = Joint | AbstractForce | Gravity

@@ -56,12 +56,6 @@ class Distance(PairJoint):
 
     Args:
         length: length of the rod [m], positive.
-
-    Example:
-        >>> from jaxmech.parts import point_mass
-        >>> bob = point_mass("bob", mass=1.0)
-        >>> distance("rod", ground, (0, 0), bob, (0, 0), length="l").kind
-        'distance'
     """
 
     _: KW_ONLY
@@ -81,12 +75,6 @@ class PointOnLine(PairJoint):
 
     Args:
         axis: direction of the line on a.
-
-    Example:
-        >>> from jaxmech.parts import point_mass
-        >>> bead = point_mass("bead", mass=1.0)
-        >>> point_on_line("wire", ground, (0, 0), bead, (0, 0), axis=(1, 1)).kind
-        'point on line'
     """
 
     _: KW_ONLY
@@ -107,12 +95,6 @@ class PointOnPlane(PairJoint):
     Args:
         normal: normal of the plane on a.
         height: height over the plane [m], by default 0.
-
-    Example:
-        >>> from jaxmech.parts import point_mass
-        >>> foot = point_mass("foot", mass=1.0, dimension=3)
-        >>> point_on_plane("floor", ground, (0, 0, 0), foot, (0, 0, 0), normal=(0, 0, 1)).kind
-        'point on plane'
     """
 
     _: KW_ONLY
@@ -141,13 +123,6 @@ def point_on_surface(
             on the surface.
         b: the body with the point.
         at_b: the point on b [m].
-
-    Example:
-        >>> from jaxmech.parts import point_mass
-        >>> bead = point_mass("bead", mass=1.0)
-        >>> bowl = lambda x, t, p: x[1] - x[0] ** 2 / (2 * p["R"])
-        >>> point_on_surface("bowl", ground, bowl, bead, (0, 0)).kind
-        'point on surface'
     """
     part = part_name("point on surface", name)
     (a, b), size = partners(part, (a, b))
@@ -165,13 +140,6 @@ def given_point(name: str, body: AbstractBody, at: Vector, path: Vector) -> Join
         at: the point on the body [m].
         path: position of the point [m], along the axes of the ground: a function of (t, params) of
             shape (2,) or (3,), or two or three values.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from jaxmech.parts import point_mass
-        >>> hand, o = point_mass("hand", mass=1.0), (0, 0)
-        >>> given_point("shake", hand, o, (lambda t, p: p["a"] * jnp.sin(p["w"] * t), 0)).kind
-        'given point'
     """
     part = part_name("given point", name)
     (a, b), size = partners(part, (ground, body))
@@ -219,12 +187,6 @@ def given_angle(
         axis: in space, the axis on a that both bodies share, as in their hinge. The angle is then
             that between fixed normals of the axis on both bodies; zero where a and b are parallel.
         axis_b: the axis on b, by default the same components as `axis`.
-
-    Example:
-        >>> from jaxmech.parts import planar_body
-        >>> crank = planar_body("crank", mass=1.0, inertia=0.1)
-        >>> given_angle("motor", ground, crank, lambda t, p: p["w"] * t).kind
-        'given angle'
     """
     part, bodies, axes = turning_pair("given angle", name, (a, b), axis, axis_b)
     checked_angle = number(part, "angle", angle)
@@ -241,13 +203,6 @@ class GivenPosition(PairJoint):
     Args:
         position: position along the axis [m] from the point on a, a function of (t, params).
         axis: direction of the axis on a.
-
-    Example:
-        >>> from jaxmech.parts import planar_body
-        >>> piston, o = planar_body("piston", mass=1.0, inertia=0.1), (0, 0)
-        >>> stroke = lambda t, p: p["a"] * t
-        >>> given_position("ram", ground, o, piston, o, stroke, axis=(1, 0)).kind
-        'given position'
     """
 
     position: Number

@@ -49,12 +49,6 @@ class RollingDisk(PairJoint):
     Args:
         normal: normal of the line, on a, towards the disk, whose centre is the point on b.
         radius: radius of the disk [m].
-
-    Example:
-        >>> from jaxmech.parts import planar_body
-        >>> disk = planar_body("disk", mass=1.0, inertia="I")
-        >>> rolling_disk("road", ground, (0, 0), disk, (0, 0), normal=(0, 1), radius="r").kind
-        'rolling disk'
     """
 
     _: KW_ONLY
@@ -83,12 +77,6 @@ class RollingSphere(RollingDisk):
     Args:
         normal: normal of the plane, on a, towards the sphere, whose centre is the point on b.
         radius: radius of the sphere [m].
-
-    Example:
-        >>> from jaxmech.parts import spatial_body
-        >>> ball, o = spatial_body("ball", mass=1.0, inertia=(0.1, 0.1, 0.1)), (0, 0, 0)
-        >>> rolling_sphere("table", ground, o, ball, o, normal=(0, 0, 1), radius=0.5).kind
-        'rolling sphere'
     """
 
     kind = "rolling sphere"
@@ -106,13 +94,6 @@ class RollingWheel(PairJoint):
         normal: normal of the plane, on a, towards the wheel; never parallel to the axle.
         axle: direction of the axle on b, through the point on b, the centre.
         radius: radius of the wheel [m].
-
-    Example:
-        >>> from jaxmech.parts import spatial_body
-        >>> coin, o = spatial_body("coin", mass=1.0, inertia=(0.1, 0.2, 0.1)), (0, 0, 0)
-        >>> z, y = (0, 0, 1), (0, 1, 0)
-        >>> rolling_wheel("table", ground, o, coin, o, normal=z, axle=y, radius=0.5).kind
-        'rolling wheel'
     """
 
     _: KW_ONLY
@@ -151,12 +132,6 @@ def knife_edge(
         at_b: the point on b [m].
         along: direction of the blade on b.
         on: the body on which it moves.
-
-    Example:
-        >>> from jaxmech.parts import planar_body
-        >>> sleigh = planar_body("sleigh", mass=1.0, inertia=0.1)
-        >>> knife_edge("skate", sleigh, (0, 0), along=(1, 0)).kind
-        'knife edge'
     """
     part = part_name("knife edge", name)
     (a, b), size = partners(part, (on, b), sizes=(2,), turning=True)

@@ -33,13 +33,6 @@ def solid_box(mass: Value, sizes: Sequence[Value]) -> dict[str, Any]:
 
     Raises:
         ValueError: if there are not two or three sizes.
-
-    Example:
-        >>> from jaxmech.parts import spatial_body
-        >>> solid_box(12.0, (1.0, 2.0, 3.0))
-        {'mass': 12.0, 'inertia': (13.0, 10.0, 5.0), 'visual': Visual.box((1.0, 2.0, 3.0))}
-        >>> spatial_body("crate", **solid_box("m", (1.0, 2.0, "height"))).name
-        'crate'
     """
     if len(sizes) not in (2, 3):
         raise ValueError(f"Argument `sizes` must have two or three lengths, but has {len(sizes)}.")
@@ -61,10 +54,6 @@ def solid_cylinder(mass: Value, radius: Value, height: Value) -> dict[str, Any]:
         mass: mass [kg].
         radius: radius [m].
         height: height along z [m].
-
-    Example:
-        >>> solid_cylinder(12.0, 1.0, 2.0)
-        {'mass': 12.0, 'inertia': (7.0, 7.0, 6.0), 'visual': Visual.cylinder((1.0, 1.0, 2.0))}
     """
 
     def moments(m: Any, r: Any, h: Any) -> list[Any]:
@@ -81,10 +70,6 @@ def solid_sphere(mass: Value, radius: Value) -> dict[str, Any]:
     Args:
         mass: mass [kg].
         radius: radius [m].
-
-    Example:
-        >>> solid_sphere(5.0, 1.0)
-        {'mass': 5.0, 'inertia': (2.0, 2.0, 2.0), 'visual': Visual.sphere((1.0, 1.0, 1.0))}
     """
     properties = _properties("sphere", mass, (radius,), lambda m, r: [2 * m * r**2 / 5] * 3)
     return properties | {"visual": Visual.sphere(radius)}
@@ -97,13 +82,6 @@ def slender_rod(mass: Value, length: Value, *, planar: bool = False) -> dict[str
         mass: mass [kg].
         length: length along x [m].
         planar: whether it is for a `planar_body`.
-
-    Example:
-        >>> from jaxmech.parts import planar_body
-        >>> slender_rod(3.0, 2.0)["inertia"]
-        (0.0, 1.0, 1.0)
-        >>> planar_body("rod", **slender_rod(3.0, 2.0, planar=True)).properties.inertia
-        1.0
     """
 
     def moments(m: Any, length: Any) -> list[Any]:
@@ -128,19 +106,6 @@ def solid_mesh(mass: float, file: str | Path, *, scale: float = 1.0) -> dict[str
     Raises:
         ImportError: if `trimesh` is not installed.
         ValueError: if the mesh is not closed.
-
-    Example:
-        A cube with edges of 2 m, drawn in millimetres:
-
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> import trimesh
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder) / "cube.stl"
-        ...     _ = trimesh.creation.box((2000.0, 2000.0, 2000.0)).export(file)
-        ...     cube = solid_mesh(3.0, file, scale=0.001)
-        >>> print(np.diag(cube["inertia"]).round(6))
-        [2. 2. 2.]
     """
     mesh = loaded_mesh(file)
     if not mesh.is_watertight:

@@ -27,13 +27,7 @@ Vector = Any  # a sequence of values, or the name or function of a whole array
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads the values of a part at a time from parameters; `part` is its name in messages.
-
-    Example:
-        >>> read = Reader("body 'bar'", jnp.zeros(()), {"l": 3.0})
-        >>> print(read.number("l"), read.vector((lambda t, p: p["l"] / 2, 0), 2))
-        3.0 [1.5 0. ]
-    """
+    """Reads the values of a part at a time from parameters; `part` is its name in messages."""
 
     part: str
     t: AnyArray
@@ -133,12 +127,7 @@ def require_sign(
 
 
 def vector(part: str, argument: str, values: Vector, size: int) -> Vector:
-    """Check a vector of a part, and return a tuple, or the name or function of a whole array.
-
-    Example:
-        >>> vector("joint 'A'", "at_a", [0, "l"], 2)
-        (0.0, 'l')
-    """
+    """Check a vector of a part, and return a tuple, or the name or function of a whole array."""
     if isinstance(values, str) or callable(values):
         return number(part, argument, values)
     if not is_known(values):

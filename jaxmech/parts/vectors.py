@@ -92,13 +92,7 @@ def spin_in_space(e: AnyArray, rate: AnyArray) -> AnyArray:
 
 
 def spin_in_body(e: AnyArray, rate: AnyArray) -> AnyArray:
-    """The angular velocity along the axes of the body, 2 vec(conj(e) e').
-
-    Example:
-        >>> e = jnp.array([0.0, 1.0, 0.0, 0.0])  # upside down
-        >>> print(spin_in_body(e, quaternion_rate(e, jnp.array([1.0, 2.0, 3.0]))))
-        [ 1. -2. -3.]
-    """
+    """The angular velocity along the axes of the body, 2 vec(conj(e) e')."""
     return 2 * bilinear(_BODY, e, rate)
 
 
@@ -108,13 +102,7 @@ def quaternion_rate(e: AnyArray, spin: AnyArray) -> AnyArray:
 
 
 def right_products(e: AnyArray) -> AnyArray:
-    """The matrix (4, 3) of e (0, w) for w (3,); with a half of it, the rate e' for a body's spin.
-
-    Example:
-        >>> e = jnp.array([0.0, 1.0, 0.0, 0.0])
-        >>> print(right_products(e) @ jnp.array([1.0, 2.0, 3.0]))
-        [-1.  0. -3.  2.]
-    """
+    """The matrix (4, 3) of e (0, w) for w (3,); half of it gives e' for a body's spin."""
     return (_RIGHT.astype(e.dtype) * e[None, None]).sum(2)
 
 
@@ -124,10 +112,6 @@ def quaternion(axis: Any, angle: Any) -> Array:
     Args:
         axis: direction, shape (3,), of any length except zero.
         angle: angle [rad], positive by the right-hand rule.
-
-    Example:
-        >>> print(quaternion((0, 0, 2), jnp.pi / 3).round(4))
-        [0.866 0.    0.    0.5  ]
     """
     u, half = 1.0 * jnp.asarray(axis), 0.5 * jnp.asarray(angle)
     return jnp.append(jnp.cos(half), jnp.sin(half) * u / jnp.sqrt(u @ u))
@@ -137,12 +121,6 @@ def rotation(e: AnyArray) -> AnyArray:
     """The matrix (3, 3) that turns components along the axes of a body into those in space.
 
     It is quadratic in e, so that it is a rotation only where e is a unit.
-
-    Example:
-        >>> print(rotation(quaternion((0, 0, 1), jnp.pi / 2)).round(12))
-        [[ 0. -1.  0.]
-         [ 1.  0.  0.]
-         [ 0.  0.  1.]]
     """
     squares = e[:, None] * e[None, :]
     return (_ROTATION.astype(e.dtype) * squares[None, None]).sum((2, 3))
@@ -150,14 +128,7 @@ def rotation(e: AnyArray) -> AnyArray:
 
 @repeated
 def rotation_about(u: AnyArray, angle: AnyArray) -> Array:
-    """The matrix (3, 3) of a rotation about a unit vector, by the formula of Rodrigues.
-
-    Example:
-        >>> print(rotation_about(np.array([0.0, 0.0, 1.0]), jnp.pi / 2).round(12) + 0)
-        [[ 0. -1.  0.]
-         [ 1.  0.  0.]
-         [ 0.  0.  1.]]
-    """
+    """The matrix (3, 3) of a rotation about a unit vector, by the formula of Rodrigues."""
     across = (_CROSS.astype(u.dtype) * u[None, :, None]).sum(1)
     along = u[:, None] * u[None, :]
     identity = np.eye(3, dtype=u.dtype)
@@ -165,15 +136,7 @@ def rotation_about(u: AnyArray, angle: AnyArray) -> Array:
 
 
 def quaternion_onto(u: AnyArray) -> AnyArray:
-    """The quaternion that turns z into a unit vector, and x and y into its `normals`.
-
-    Example:
-        >>> e = quaternion_onto(np.array([0.0, -0.6, 0.8]))
-        >>> print(rotation(e).T.round(12) + 0)
-        [[ 1.   0.   0. ]
-         [ 0.   0.8  0.6]
-         [ 0.  -0.6  0.8]]
-    """
+    """The quaternion that turns z into a unit vector, and x and y into its `normals`."""
     xp: Any = np if isinstance(u, np.ndarray) else jnp
     unity, zero = xp.ones_like(u[0]), xp.zeros_like(u[0])
     upper = xp.stack([1 + u[2], -u[1], u[0], zero])
@@ -194,11 +157,6 @@ def normals(u: AnyArray) -> AnyArray:
     """The normals of a unit vector as rows: one in the plane, (1, 2), two in space, (2, 3).
 
     In space n1 x n2 = u (Duff et al., "Building an Orthonormal Basis, Revisited", 2017).
-
-    Example:
-        >>> print(normals(np.array([0.0, 0.0, 1.0])) + 0)
-        [[1. 0. 0.]
-         [0. 1. 0.]]
     """
     if u.shape == (2,):
         return quarter_turn(u)[None]

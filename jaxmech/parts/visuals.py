@@ -33,12 +33,6 @@ class Visual:
         turn: its attitude on the body, a quaternion, or an angle in the plane; None for none.
         color: red, green and blue from 0 to 1, or a letter or name of matplotlib; None for the
             colour that `animate` and `view` choose for the body.
-
-    Example:
-        >>> from jaxmech.parts import planar_body
-        >>> plate = planar_body("plate", mass=1.0, inertia=0.1, visual=Visual.box((1.0, 0.5)))
-        >>> plate.visual
-        (Visual.box((1.0, 0.5)),)
     """
 
     kind: str

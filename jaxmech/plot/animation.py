@@ -161,17 +161,6 @@ class Animation:
         ax: the axes with the picture.
         label: text beside the time.
         scene: the shapes in the axes.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> model, ts = jm.models.pendulum(), jnp.linspace(0.0, 2.0, 41)
-        >>> swing = jm.simulate(model.system, *model.initial(), ts, model.params)
-        >>> animation = jm.animate(model, swing)
-        >>> animation
-        Animation: t = 0 ... 2 s in real time, 51 frames in 2 s
-        >>> animation.draw(1.0).get_title(loc="left")
-        't = 1.00 s'
     """
 
     ts: np.ndarray

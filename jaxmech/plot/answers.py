@@ -22,12 +22,6 @@ class BinnedDensity:
         edges: of the bins, shape (k + 1,).
         heights: the density in each bin, shape (k,).
         quantiles: of 5, 50 and 95 %, shape (3,).
-
-    Example:
-        >>> BinnedDensity.of_values(np.linspace(0.0, 1.0, 101)).quantiles
-        array([0.05, 0.5 , 0.95])
-        >>> BinnedDensity.of_counts([1, 2, 1], [0.0, 1.0, 2.0, 3.0]).quantiles.round(2)
-        array([0.2, 1.5, 2.8])
     """
 
     edges: np.ndarray
@@ -71,11 +65,6 @@ def distribution(
         mean: the mean with the ends of its interval, drawn as a bar above the density.
         limits: values whose probability was asked for.
         ax: axes to draw into.
-
-    Example:
-        >>> ax = distribution(BinnedDensity.of_values([1.0, 2.0, 4.0]), name="speed [m/s]")
-        >>> ax.get_xlabel(), ax.get_ylabel()
-        ('speed [m/s]', 'probability density')
     """
     ax = axes_or_new(ax)
     low, middle, high = density.quantiles
@@ -137,14 +126,7 @@ class Influence:
 
 
 def influences(influence: Influence, *, ax: Axes | None = None) -> Axes:
-    """Draw how much a quantity depends on each input, the strongest on top.
-
-    Example:
-        >>> ends = np.array([0.1, -0.8])
-        >>> ax = influences(Influence("correlation", ("m", "l"), ends, ends - 0.1, ends + 0.1))
-        >>> [label.get_text() for label in ax.get_yticklabels()], ax.get_xlabel()
-        (['l', 'm'], 'correlation')
-    """
+    """Draw how much a quantity depends on each input, the strongest on top."""
     ax = axes_or_new(ax)
     shown = influence.strongest()
     rows = np.arange(len(shown.names))

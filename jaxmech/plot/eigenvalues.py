@@ -23,14 +23,6 @@ def poles(spectrum: Modes | np.ndarray, *, ax: Axes | None = None) -> Axes:
 
     Returns:
         The axes, both in 1/s.
-
-    Example:
-        >>> import jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> up = jm.analysis.linearize(model.system, [0.0, 1.0], [0.0, 0.0], model.params)
-        >>> ax = poles(jm.analysis.modes(up))
-        >>> [len(line.get_xdata()) for line in ax.lines if line.get_label()[0] != "_"]
-        [1, 1]
     """
     ax = axes_or_new(ax)
     eigenvalues = np.asarray(spectrum.eigenvalues if isinstance(spectrum, Modes) else spectrum)
@@ -127,11 +119,6 @@ def work_precision(
 
     Returns:
         The axes, both logarithmic.
-
-    Example:
-        >>> ax = work_precision({"RK4": ([1e-3, 2e-3], [1e-5, 6e-7])})
-        >>> ax.get_xscale(), ax.get_ylabel()
-        ('log', 'error at the end')
     """
     ax = axes_or_new(ax)
     for k, (name, (times, errors)) in enumerate(runs.items()):

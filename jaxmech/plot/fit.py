@@ -44,12 +44,6 @@ def parameter_intervals(fit: Fit) -> Figure:
 
     Args:
         fit: the fit, of which the first 24 numbers are drawn.
-
-    Example:
-        >>> from jaxmech.identify.storage import made_up
-        >>> figure = parameter_intervals(made_up())
-        >>> [ax.get_ylabel() for ax in figure.axes]
-        ['k']
     """
     count = min(len(fit.names), MOST_PARAMETERS)
     figure = new_figure(_INTERVALS_WIDTH, _ROW * count + 0.5)
@@ -130,11 +124,6 @@ def fit_over_data(
 
     Raises:
         ValueError: if the recording does not exist.
-
-    Example:
-        >>> from jaxmech.identify.storage import made_up
-        >>> fit_over_data(made_up()).get_title()
-        'swing: RMS 0.00408'
     """
     return _motion(fit, recording, validation, sensors, axes_or_new(ax))[0]
 
@@ -160,11 +149,6 @@ def residuals(
 
     Raises:
         ValueError: if the recording does not exist.
-
-    Example:
-        >>> from jaxmech.identify.storage import made_up
-        >>> residuals(made_up()).get_ylabel()
-        'predicted - measured'
     """
     return _misfit(fit, recording, validation, sensors, axes_or_new(ax))[0]
 
@@ -175,11 +159,6 @@ def loss(fit: Fit, *, ax: Axes | None = None) -> Axes:
     Args:
         fit: the fit.
         ax: axes to draw into.
-
-    Example:
-        >>> from jaxmech.identify.storage import made_up
-        >>> loss(made_up()).get_yscale()
-        'log'
     """
     ax = axes_or_new(ax)
     mark = "o" if len(fit.optimization.history) <= MOST_MARKS else ""
@@ -204,11 +183,6 @@ def correlation(fit: Fit, *, by_recording: bool = False, ax: Axes | None = None)
 
     Raises:
         ValueError: if the recordings are too few for `by_recording`.
-
-    Example:
-        >>> from jaxmech.identify.storage import made_up
-        >>> [label.get_text() for label in correlation(made_up()).get_xticklabels()]
-        ['k']
     """
     uncertainty = fit.uncertainty
     kind = "by recording" if by_recording else "white noise"

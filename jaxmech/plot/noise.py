@@ -24,11 +24,6 @@ def autocorrelation(fit: Fit, sensor: int = 0, *, ax: Axes | None = None) -> Axe
         fit: the fit.
         sensor: index of the sensor.
         ax: axes to draw into.
-
-    Example:
-        >>> from jaxmech.identify.storage import made_up
-        >>> autocorrelation(made_up()).get_ylabel()
-        'autocorrelation'
     """
     ax = axes_or_new(ax)
     columns = _columns(fit, sensor)
@@ -54,11 +49,6 @@ def normal_quantiles(fit: Fit, sensor: int = 0, *, ax: Axes | None = None) -> Ax
         fit: the fit.
         sensor: index of the sensor.
         ax: axes to draw into.
-
-    Example:
-        >>> from jaxmech.identify.storage import made_up
-        >>> normal_quantiles(made_up()).get_xlabel()
-        'normal quantile'
     """
     from scipy.special import ndtri  # slow to import, and seldom needed
 
@@ -89,12 +79,6 @@ def over_input(fit: Fit, name: str, sensor: int = 0, *, ax: Axes | None = None) 
 
     Raises:
         ValueError: if the recordings have no such input.
-
-    Example:
-        >>> from jaxmech.identify.storage import made_up
-        >>> over_input(made_up(), "torque")
-        Traceback (most recent call last):
-        ValueError: Argument `name` must be an input of the recordings, but is 'torque'.
     """
     ax = axes_or_new(ax)
     if name not in fit.train.recordings[0].inputs:

@@ -97,16 +97,6 @@ class Panels:
     Attributes:
         figure: the figure, which `matplotlib.pyplot.show` shows.
         axes: the panels by name, in order.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> q0, v0 = model.initial()
-        >>> sol = jm.simulate(model.system, q0, v0, jnp.linspace(0, 1, 11), model.params)
-        >>> panels = sol.plot("x1")
-        >>> print(*panels.axes)
-        x1
     """
 
     figure: Figure
@@ -152,10 +142,6 @@ def interrupted(ts: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndar
     """Samples (T,) with an unknown one in each gap of their times, where a line is interrupted.
 
     A gap is several times as long as the usual step.
-
-    Example:
-        >>> print(interrupted(np.array([0.0, 1.0, 2.0, 9.0]), np.zeros(4))[1])
-        [ 0.  0.  0. nan  0.]
     """
     steps = np.diff(ts)
     gaps = np.flatnonzero(steps > _GAP * np.median(steps)) if steps.size else steps.astype(int)
@@ -307,12 +293,6 @@ def sensor_groups(sizes: Sequence[float], names: Sequence[str]) -> list[list[int
     """The indices of the sensors that share axes, in the order of the first of each group.
 
     Those whose names end in the same unit in brackets; where a name has none, those of like size.
-
-    Example:
-        >>> sensor_groups([1.0, 2.0, 900.0], ["x", "y", "turn"])
-        [[0, 1], [2]]
-        >>> sensor_groups([1.0, 2.0, 900.0], ["x [m]", "turn [rad]", "y [m]"])
-        [[0, 2], [1]]
     """
     units = [_unit(name) for name in names]
     if all(units):

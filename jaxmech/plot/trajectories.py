@@ -59,11 +59,6 @@ def quantile_bands(
         name: label of the vertical axis, with the unit.
         color: color of the bands and the median.
         ax: axes to draw into.
-
-    Example:
-        >>> ax = quantile_bands([0.0, 1.0], [[0.0, 1.0], [0.0, 2.0], [0.0, 3.0]], name="x [m]")
-        >>> ax.get_ylabel()
-        'x [m]'
     """
     ax = axes_or_new(ax)
     ends = [end for low, high, _ in BANDS for end in (low, high)]
@@ -130,11 +125,6 @@ def phase_portrait(
     Returns:
         The axes, with the start of each line as a dot, or with the density of the states in
         logarithmic colours and their scale beside.
-
-    Example:
-        >>> ax = phase_portrait([[0.0, 1.0]], [[1.0, 0.0]], name="x", unit="m")
-        >>> ax.get_ylabel()
-        'd x/dt [m/s]'
     """
     ax = axes_or_new(ax)
     q, v = (np.atleast_2d(np.asarray(x, float)) for x in (q, v))
@@ -171,11 +161,6 @@ def drift(
         position: largest |phi| of each trajectory, shape (N, T).
         velocity: largest |dphi/dt| and |psi|, shape (N, T), if known.
         ax: axes to draw into.
-
-    Example:
-        >>> ax = drift([0.0, 1.0], [[1e-16, 2e-16]])
-        >>> ax.get_yscale()
-        'log'
     """
     ax = axes_or_new(ax)
     if velocity is None or np.any(position):  # all zero without holonomic constraints
@@ -193,11 +178,6 @@ def energy_drift(ts: ArrayLike, energy: ArrayLike, *, ax: Axes | None = None) ->
         ts: times [s], shape (T,).
         energy: energy of each trajectory [J], shape (N, T).
         ax: axes to draw into.
-
-    Example:
-        >>> ax = energy_drift([0.0, 1.0], [[2.0, 2.0000001]])
-        >>> ax.get_ylabel()
-        '|E - E(start)| [J]'
     """
     ax = axes_or_new(ax)
     E = np.asarray(energy)

@@ -139,10 +139,6 @@ def quickest_together(trajectories: int, count: int, dtype: Any) -> int:
     One trajectory with derivatives takes as long as all that fit into the lanes beside it, and a
     derivative takes 1.6 times as long as the motion. Of equals the fewest are chosen, for the
     shortest program.
-
-    Example:
-        >>> quickest_together(1, 3, float), quickest_together(1000, 50, float)
-        (1, 5)
     """
 
     def cost(together: int) -> float:
@@ -155,12 +151,7 @@ def quickest_together(trajectories: int, count: int, dtype: Any) -> int:
 def direction_groups(
     count: int, dtype: Any, together: int | None = None
 ) -> Float[Array, " groups directions count"]:
-    """The unit directions of `count` numbers, in equal groups that go with one trajectory each.
-
-    Example:
-        >>> print(direction_groups(6, float).shape, direction_groups(7, float).shape)
-        (2, 3, 6) (2, 4, 7)
-    """
+    """The unit directions of `count` numbers, in equal groups that go with one trajectory each."""
     groups = -(-count // (together or TOGETHER))
     width = -(-count // groups)
     return jnp.eye(groups * width, count, dtype=dtype).reshape(groups, width, count)

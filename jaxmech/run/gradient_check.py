@@ -134,19 +134,6 @@ def check_gradients(
             to differentiate by.
         TypeError: if `loss` or `start` is not a function.
         SimulationError: if the motion failed.
-
-    Example:
-        >>> oscillator = System(
-        ...     lambda q, v, t, p: 0.5 * v @ v - 0.5 * p["k"] * q @ q, coordinates=("x",)
-        ... )
-        >>> found = check_gradients(
-        ...     oscillator, [1.0], [0.0], jnp.linspace(0.0, 1.0, 101), {"k": 4.0},
-        ...     loss=lambda q, v, ts, p: q[-1, 0],
-        ... )
-        >>> found.ok, found.names
-        (True, ('k', 'start'))
-        >>> print(found.reverse[0])  # -t sin(w t) / (2 w), w = sqrt(k)
-        -0.2273243
     """
     for name, function in (("loss", loss or _end), ("start", start or _end)):
         require_function(name, function)

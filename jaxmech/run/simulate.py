@@ -92,15 +92,6 @@ class SimulationError(RuntimeError):
 
     Attributes:
         solution: the `Solution`, NaN from the failure on.
-
-    Example:
-        >>> from jaxmech import models
-        >>> model = models.pendulum()
-        >>> try:
-        ...     simulate(model.system, [0.9, 0.0], [0.0, 1.0], [0.0, 0.1], model.params)
-        ... except SimulationError as error:
-        ...     print(Status(int(error.solution.status)).name)
-        INCONSISTENT
     """
 
     def __init__(self, message: str, solution: Solution) -> None:

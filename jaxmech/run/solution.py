@@ -179,15 +179,6 @@ class Solution(eqx.Module):
             ValueError: if a time lies outside the run, or after more transitions than the events
                 keep (NaN where the values are not known, as under `jit`); or if the parameters are
                 too many to be kept in a batch.
-
-        Example:
-            >>> import jax.numpy as jnp
-            >>> import jaxmech as jm
-            >>> model = jm.models.pendulum()
-            >>> sol = jm.simulate(model.system, *model.initial(), jnp.array([0, 2]), model.params)
-            >>> state = sol.at(0.6)
-            >>> print(state["x2"].round(4), abs(state.q @ state.q - 1) < 1e-14)
-            -0.9994 True
         """
         if self.run is None:
             raise ValueError(
@@ -254,17 +245,6 @@ class Solution(eqx.Module):
         Raises:
             KeyError: if there is no such column or event.
             ValueError: if all trajectories failed, or there are no events.
-
-        Example:
-            >>> import jax.numpy as jnp
-            >>> import jaxmech as jm
-            >>> model = jm.models.pendulum()
-            >>> ts = jnp.linspace(0, 2, 41)
-            >>> sol = jm.simulate(model.system, *model.initial(), ts, model.params)
-            >>> sol.plot()
-            Panels: coordinates [m], rates [m/s], energy drift, residual
-            >>> sol.plot(("x1", "x2")).axes["x2 over x1"].get_ylabel()
-            'x2 [m]'
         """
         return DRAWINGS["Solution"](self, names, event, figure)
 

@@ -28,15 +28,6 @@ class States(eqx.Module):
         coordinates: names of the coordinates.
         velocities: names of the entries of v.
         units: the units given to the `System`, as pairs of a name and a unit.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> sol = jm.simulate(model.system, *model.initial(), jnp.linspace(0, 1, 3), model.params)
-        >>> states = sol.at(jnp.array([0.1, 0.7]))
-        >>> print(states["x2"].round(3), states.q.shape)
-        [-0.049 -0.892] (2, 2)
     """
 
     t: Float[Array, " *T"]

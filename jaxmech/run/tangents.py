@@ -37,15 +37,7 @@ class Sweep(NamedTuple):
 
 
 def sweep(sizes: HostArray, scales: HostArray, differences: HostArray, round_off: float) -> Sweep:
-    """The plateau of every row of differences (P, S) of values with a given round-off.
-
-    Example:
-        >>> sizes = 10.0 ** -np.arange(1, 9)
-        >>> slopes = np.array([[(np.exp(h) - np.exp(-h)) / (2 * h) for h in sizes]])
-        >>> found = sweep(sizes, np.ones(1), slopes, 2e-16)
-        >>> print(abs(found.values - 1) <= found.uncertainties)
-        [ True]
-    """
+    """The plateau of every row of differences (P, S) of values with a given round-off."""
     ratio = (sizes[:-1] / sizes[1:]) ** 2
     large, small = differences[:, :-1], differences[:, 1:]
     extrapolated = small + (small - large) / (ratio - 1)

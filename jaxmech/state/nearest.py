@@ -37,15 +37,6 @@ def nearest(
         if they do not reach it, and NaN if no minimum was found on it. Its derivative, of any
         order, is that of the minimizer (implicit function theorem): NaN where the minimum is
         degenerate, zero where none was found.
-
-    Example:
-        >>> def circle(y, radius):
-        ...     return (y @ y - radius**2)[None]
-        >>> y = jnp.array([1.5, 2.0])
-        >>> print(nearest(circle, y, jnp.eye(2), (1.0,)))
-        [0.6 0.8]
-        >>> print(jax.jacfwd(lambda radius: nearest(circle, y, jnp.eye(2), (radius,)))(1.0))
-        [0.6 0.8]
     """
     problem = _Problem(level, guess, M, context)
     zero, false = jnp.zeros((), guess.dtype), jnp.asarray(False)
@@ -82,14 +73,7 @@ def _nearest_jvp(level: Level, primals: Any, tangents: Any) -> tuple[Array, Arra
 def nearest_affine(
     level: Level, guess: Float[Array, " n"], M: Float[Array, " n n"], context: tuple[Any, ...]
 ) -> Float[Array, " n"]:
-    """`nearest` for a level that is affine in y: a linear solve; least squares if none is zero.
-
-    Example:
-        >>> def line(y):
-        ...     return (y[0] + y[1] - 4.0)[None]
-        >>> print(nearest_affine(line, jnp.zeros(2), jnp.diag(jnp.array([1.0, 3.0])), ()))
-        [3. 1.]
-    """
+    """`nearest` for a level that is affine in y: a linear solve; least squares if none is zero."""
 
     def corrected(_: Array, y: Array) -> Array:
         rows = metric(M, jax.jacfwd(level)(y, *context), QR())

@@ -78,15 +78,7 @@ def without_mass(system: System, q: Array, v: Array, t: Array, params: Params) -
 def independent_equations(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[int, int]:
-    """The number of independent constraint equations at a known state, and a little away from it.
-
-    Example:
-        >>> from jaxmech import Holonomic
-        >>> rods = Holonomic(lambda q, t, p: (q[0] - jnp.array([-1.0, 1.0])) ** 2 + q[1] ** 2 - 1.0)
-        >>> toggle = System(lambda q, v, t, p: v @ v, [rods], coordinates=("x", "y"))
-        >>> independent_equations(toggle, jnp.zeros(2), jnp.zeros(2), jnp.zeros(()), None)
-        (1, 2)
-    """
+    """The number of independent constraint equations at a known state, and a little away."""
     draw, x = np.random.default_rng(7), np.asarray(q)
     away = x + _AWAY * (1 + np.abs(x)) * draw.uniform(-1, 1, x.shape)
     ranks = []
@@ -213,13 +205,6 @@ def extents_at(system: System, q: Array, v: Array, t: Array, params: Params) -> 
     """The extent of each coordinate: how far it moves until the constraints change direction.
 
     It is one where no constraint depends on the coordinates in a nonlinear way.
-
-    Example:
-        >>> from jaxmech import models
-        >>> model = models.pendulum()
-        >>> q, v, t, params = model.system.arguments(*model.initial(), 0.0, model.params)
-        >>> print(extents_at(model.system, q, v, t, params).round(1))
-        [1.4 1.4]
     """
     return finite_extents(system, q, v, t, params)[0]
 

@@ -41,12 +41,6 @@ def singular_mass(system: System, q: Array, v: Array, t: Array, params: Params) 
 
     If it does, return the rows of A that make it definite, or True if all are needed. A wrong
     answer never changes a result: an undetected singular M ends in the status `SINGULAR_MASS`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> free = System(lambda q, v, t, p: v[0] ** 2 - jnp.sin(t), coordinates=("x", "y"))
-        >>> singular_mass(free, jnp.zeros(2), jnp.zeros(2), jnp.zeros(()), None)
-        True
     """
     require_entries(system, q, v, t, params)
     states = _generic_states(q, v, t, params)
@@ -187,15 +181,7 @@ class Drive(Enum):
 
 @cached_by_shapes
 def drive_of(system: System, q: Array, v: Array, t: Array, params: Params) -> Drive:
-    """Whether constraints on positions or velocities contain the time.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> crank = Holonomic(lambda q, t, p: q - 2.0 * t)
-        >>> driven = System(lambda q, v, t, p: v @ v, constraints=[crank], coordinates=("x",))
-        >>> drive_of(driven, jnp.zeros(1), jnp.zeros(1), jnp.zeros(()), None)
-        <Drive.POSITIONS: 1>
-    """
+    """Whether constraints on positions or velocities contain the time."""
 
     def nonholonomic(t: Array) -> list[Array]:
         chosen = [c for c in system.constraints if isinstance(c, Nonholonomic)]

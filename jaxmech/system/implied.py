@@ -33,15 +33,6 @@ def terms_of(
         variables: examples of coordinates and velocities, of which the first array has to satisfy
             the equations.
         context: examples of time and parameters.
-
-    Example:
-        A sum that is constant in exact numbers, and one that is not:
-
-        >>> def equations(q):
-        ...     return jnp.stack([jnp.sin(q[0]) ** 2 + jnp.cos(q[0]) ** 2 - 1, q[0]])
-        >>> constant, other = terms_of(equations, (jnp.zeros(1),), ())
-        >>> constant > 0.1, other
-        (True, None)
     """
 
     def sums(x: Array, *others: Any) -> Array:

@@ -14,11 +14,6 @@ def system_of(subject: Subject) -> System:
 
     Raises:
         TypeError: if there is none.
-
-    Example:
-        >>> from jaxmech import models
-        >>> system_of(models.pendulum())
-        System(coordinates=('x1', 'x2'), constraints=(Holonomic('rod'),))
     """
     return with_params(subject, None)[0]
 

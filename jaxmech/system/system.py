@@ -313,13 +313,7 @@ class System:
         return (*names, *self.states)
 
     def unit(self, name: str) -> str:
-        """The unit of a coordinate, a state, a velocity or a rate `x.rate`; empty if not stated.
-
-        Example:
-            >>> top = System(lambda q, v, t, p: v @ v, coordinates={"x": "m", "turn": "rad"})
-            >>> top.coordinates, top.unit("x"), top.unit("turn.rate")
-            (('x', 'turn'), 'm', 'rad/s')
-        """
+        """The unit of a coordinate, a state, a velocity or a rate `x.rate`; empty if not stated."""
         return unit_of(self.units, name)
 
     def named(self, q: Any, v: Any = None) -> Named:
@@ -338,12 +332,6 @@ class System:
         Raises:
             KeyError: if a name that is read does not exist.
             ValueError: if q or v has another size.
-
-        Example:
-            >>> swing = System(lambda q, v, t, p: v @ v, coordinates=("crank", "rocker"))
-            >>> x = swing.named([0.1, 0.2], [3.0, 4.0])
-            >>> print(x["rocker"], x["crank.rate"])
-            0.2 3.0
         """
         sizes = {"q": self.n, "v": self.n_velocities}
         arrays = {name: jnp.asarray(x) for name, x in {"q": q, "v": v}.items() if x is not None}

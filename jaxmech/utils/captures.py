@@ -44,12 +44,7 @@ def is_of_library(x: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_library(module: str) -> bool:
-    """Whether a module is part of Python, of jaxmech or of an installed package.
-
-    Example:
-        >>> is_library("math"), is_library("jax.numpy"), is_library("__main__")
-        (True, True, False)
-    """
+    """Whether a module is part of Python, of jaxmech or of an installed package."""
     if module == "__main__" or module in sys.builtin_module_names:
         return module != "__main__"
     package = module.partition(".")[0]  # where a compiled module has no file
@@ -328,18 +323,7 @@ UNCHANGING = _Unchanging()
 
 
 def captures_of(value: Any) -> "Captures":
-    """Find what the functions in a value read besides their arguments.
-
-    Example:
-        >>> spring, name = {"stiffness": 1.0}, "soft"
-        >>> captures = captures_of(lambda x: -spring["stiffness"] * x)
-        >>> before, name = captures.key(), "hard"
-        >>> print(captures.key() == before)
-        True
-        >>> spring["stiffness"] = 4.0
-        >>> print(captures.key() == before)
-        False
-    """
+    """Find what the functions in a value read besides their arguments."""
     kind = type(value)
     if kind in _FIXED:
         return _NOTHING

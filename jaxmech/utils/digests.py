@@ -20,12 +20,7 @@ from jaxmech.utils.traces import DelayedJaxpr
 
 
 def is_key(value: Any) -> bool:
-    """Whether a value is an array of typed random keys.
-
-    Example:
-        >>> is_key(jax.random.key(0)), is_key(jax.random.PRNGKey(0)), is_key(1.0)
-        (True, False, False)
-    """
+    """Whether a value is an array of typed random keys."""
     return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
@@ -80,11 +75,6 @@ def jaxpr_digest(*jaxprs: ClosedJaxpr) -> str:
 
     Names of functions and comments are ignored. A function that runs as Python at every call
     (`jax.pure_callback`) counts with the text of its file.
-
-    Example:
-        >>> one, other = (jax.make_jaxpr(fn)(1.0) for fn in (lambda x: x + x, lambda y: y + y))
-        >>> jaxpr_digest(one) == jaxpr_digest(other)
-        True
     """
     writer = _Writer()
     return sha256(*(writer.closed(jaxpr) for jaxpr in jaxprs))

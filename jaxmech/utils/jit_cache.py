@@ -33,10 +33,6 @@ def uncollected(fn: Callable[P, R]) -> Callable[P, R]:
 
     Python searches all objects of a process for cycles whenever a quarter more have been allocated,
     which takes a seventh of the time of tracing and reading a program.
-
-    Example:
-        >>> uncollected(gc.isenabled)(), gc.isenabled()
-        (False, True)
     """
 
     @wraps(fn)
@@ -77,14 +73,6 @@ def jit_of(
             program of its own.
         is_brief: whether a frame computes so briefly that XLA need never optimize it: algebra of
             known matrices, once or a few times.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> @jit_of("power")
-        ... def raised(power, x):
-        ...     return x**power
-        >>> print(raised(3, jnp.asarray(2.0)))
-        8.0
     """
 
     def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,18 +98,7 @@ def jit_of(
 
 
 def kept_by(size: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Keep the last results of a function, by its arguments and by what functions in them read.
-
-    Example:
-        >>> @kept_by(size=32)
-        ... def value_at_one(fn):
-        ...     return fn(1.0)
-        >>> spring = {"stiffness": 1.0}
-        >>> force = lambda x: -spring["stiffness"] * x
-        >>> before, spring["stiffness"] = value_at_one(force), 4.0
-        >>> print(before, value_at_one(force))
-        -1.0 -4.0
-    """
+    """Keep the last results of a function, by its arguments and by what functions in them read."""
 
     def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
         results = _Kept(fn, size)
@@ -161,18 +138,6 @@ def traced_once(method: Callable[..., Any]) -> Callable[..., Any]:
     Its jaxpr appears as a call, so that a program that uses the method many times is traced,
     differentiated and batched in a fraction of the time. The object must not change, but what its
     functions read may. The programs are kept with the object, or with its `TRACED_AS`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> class Spring:
-        ...     @traced_once
-        ...     def force(self, x):
-        ...         print("traced")
-        ...         return -2.0 * x
-        >>> spring = Spring()
-        >>> print(spring.force(jnp.asarray(1.0)) + spring.force(jnp.asarray(2.0)))
-        traced
-        -6.0
     """
     name = f"_traced_{method.__name__}"
 

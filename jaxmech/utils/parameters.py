@@ -22,12 +22,7 @@ class ParameterWarning(UserWarning):
 
 
 def unread(fn: Callable[[Any], Any], params: Any) -> tuple[str, ...]:
-    """The names of the parameters on which the results of fn(params) do not depend.
-
-    Example:
-        >>> unread(lambda p: p["m"] * 9.81, {"m": 1.0, "mass": 1.0})
-        ('mass',)
-    """
+    """The names of the parameters on which the results of fn(params) do not depend."""
     # Read from the jaxpr, so that values do not matter; a parameter whose effect cancels is used.
     leaves, structure = jax.tree.flatten(params)
     jaxpr = jax.make_jaxpr(lambda leaves: fn(jax.tree.unflatten(structure, leaves)))(leaves).jaxpr
@@ -40,11 +35,6 @@ def digests_of(params: Any) -> Digests:
     """A number for each leaf of some parameters, which differs for other values.
 
     Four bytes each, so that a batch of solutions can hold them. Known values are not traced.
-
-    Example:
-        >>> found = digests_of({"m": np.float64(1.0), "l": np.float64(2.0)})
-        >>> sorted(found), bool(found["m"] == digests_of(np.float64(1.0))["params"])
-        (['l', 'm'], True)
     """
     return {name: _digest(leaf) for name, leaf in named_leaves(params)}
 

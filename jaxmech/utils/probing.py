@@ -82,16 +82,7 @@ def generic(tree: Any, seed: int) -> Any:
 
 
 def outside_traces(fn: Callable[..., Any], *args: Any) -> Any:
-    """Evaluate a compiled function outside of any trace; None if it closes over tracers.
-
-    Example:
-        >>> def traced(x):
-        ...     known = outside_traces(jax.jit(jnp.sin), 0.0)
-        ...     print(known, outside_traces(jax.jit(lambda y: x + y), 0.0))
-        ...     return x
-        >>> _ = jax.jit(traced)(1.0)
-        0.0 None
-    """
+    """Evaluate a compiled function outside of any trace; None if it closes over tracers."""
     # Not by `ensure_compile_time_eval`, in which every constant in fn becomes a program of its own
     # while fn is traced, and no trace made elsewhere is reused.
     try:
@@ -130,12 +121,7 @@ def concrete_at(
 
 
 def depends_on(fn: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-    """Whether fn(*args) may depend on its first argument, according to its jaxpr.
-
-    Example:
-        >>> depends_on(lambda x, y: (x + y, y), (1.0, 2.0)), depends_on(lambda x, y: y, (1.0, 2.0))
-        (True, False)
-    """
+    """Whether fn(*args) may depend on its first argument, according to its jaxpr."""
     jaxpr = jax.make_jaxpr(fn)(*args).jaxpr
     needed_inputs = used_arguments(jaxpr)
     return any(needed_inputs[: len(jax.tree.leaves(args[0]))])

@@ -32,16 +32,7 @@ def doc(
 
 
 def setting(default: Default, description: str, *, kw_only: bool = False, **limits: Any) -> Default:
-    """A field with a default, described by `doc`; every instance gets a dictionary of its own.
-
-    Example:
-        >>> from dataclasses import dataclass, fields
-        >>> @dataclass(frozen=True)
-        ... class Steps:
-        ...     count: int = setting(10, "number of steps")
-        >>> Steps().count, fields(Steps)[0].metadata["description"]
-        (10, 'number of steps')
-    """
+    """A field with a default, described by `doc`; every instance gets a dictionary of its own."""
     default_argument = {"default_factory": dict} if default == {} else {"default": default}
     result: Default = field(
         **default_argument, kw_only=kw_only, metadata=doc(description, **limits)
@@ -59,14 +50,7 @@ def capital(sentence: str) -> str:
 
 
 def titled_lines(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
-    r"""Lines of titles and texts, wrapped at 100 characters; a repeated title is left out.
-
-    Example:
-        >>> print(*titled_lines([("mass", "2 kg"), ("load", "3 N"), ("load", "5 N")], 8), sep="\n")
-          mass    2 kg
-          load    3 N
-                  5 N
-    """
+    r"""Lines of titles and texts, wrapped at 100 characters; a repeated title is left out."""
     lines, previous = list[str](), ""
     for title, line in rows:
         first = f"  {'' if title == previous else title:<{width}}"
@@ -80,12 +64,7 @@ class Markup(str):
 
 
 def html_table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
-    """An HTML table of texts and pieces of markup.
-
-    Example:
-        >>> html_table([("a < b", Markup("<b>1</b>"))])
-        '<table><tr><td>a &lt; b</td><td><b>1</b></td></tr></table>'
-    """
+    """An HTML table of texts and pieces of markup."""
 
     def line(cells: Sequence[str], tag: str) -> str:
         texts = (cell if isinstance(cell, Markup) else escape(cell) for cell in cells)
@@ -116,12 +95,7 @@ def close_name(name: str, names: Iterable[str]) -> str | None:
 
 
 def not_one_of(name: str, valid: Iterable[str], category: str) -> str:
-    """Report that a name is unknown, suggest the nearest known one, and list them all.
-
-    Example:
-        >>> print(not_one_of("m9", ["m1", "l1"], "a parameter of the pendulum"))
-        is not a parameter of the pendulum; did you mean `m1`? Known: l1, m1
-    """
+    """Report that a name is unknown, suggest the nearest known one, and list them all."""
     names = sorted(valid)
     near = close_name(name, names)
     hint = f" did you mean `{near}`?" if near else ""
@@ -134,14 +108,7 @@ def nearest_name(name: Any, names: Iterable[Any]) -> str | None:
 
 
 def is_slip(a: str, b: str) -> bool:
-    """Whether two names differ by one slip of the pen.
-
-    Example:
-        >>> [is_slip(*pair.split()) for pair in ("lenght length", "torqe torque", "ll l")]
-        [True, True, True]
-        >>> [is_slip(*pair.split()) for pair in ("mass1 mass2", "mass_a mass_b", "k_left k_lift")]
-        [False, False, True]
-    """
+    """Whether two names differ by one slip of the pen."""
     first, second = a.split("_"), b.split("_")
     if len(first) != len(second):
         return False

@@ -24,14 +24,6 @@ def actual(tree: Any, limit: int) -> Any:
     Typed random keys stay arrays of JAX.
     Without `jax.vmap` there is one member. The result is None under `jit`, `scan` and `checkpoint`,
     where values are unknown.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> def second(x):
-        ...     print(actual(x, 3))
-        ...     return x
-        >>> _ = jax.vmap(jax.grad(second))(jnp.arange(5.0))
-        [0. 2. 4.]
     """
     leaves, structure = jax.tree.flatten(tree)
     values = _actual([_one(leaf) for leaf in leaves], limit)

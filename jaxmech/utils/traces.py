@@ -28,21 +28,6 @@ def repeated(fn: Callable[..., Any]) -> Callable[..., Any]:
     axes, with which fewer operations are traced; other plain numbers become arguments. Where all
     numbers are plain, or have a value, the function is called as it is. It must read nothing but
     its arguments; results that are plain, because they depend on patterns alone, stay plain.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> @repeated
-        ... def moment(arm, force):
-        ...     print("traced")
-        ...     return arm * force, 2 * arm
-        >>> def total(x):
-        ...     arms = 2 * np.ones(3), 3 * np.ones(3), np.ones(3)
-        ...     parts = [moment(arm, x) for arm in arms]
-        ...     return sum(part[0].sum() for part in parts) + parts[0][1].sum()
-        >>> print(jax.jit(total)(jnp.ones(3)))
-        traced
-        traced
-        30.0
     """
 
     @lru_cache(maxsize=MOST_KEPT)
@@ -112,18 +97,6 @@ def first_equal(fn: Callable[..., Any]) -> Callable[..., Any]:
     A `lambda` in the arguments of a call is another function each time, and programs are kept by
     their functions. Two functions are the same for ever if they have the same code, and read the
     same variables of the enclosing functions and of the module, not just equal ones.
-
-    Example:
-        >>> def square():
-        ...     return lambda x: x * x
-        >>> first = first_equal(square())
-        >>> first_equal(square()) is first
-        True
-        >>> def multiple(k):
-        ...     return lambda x: k * x
-        >>> double = first_equal(multiple(2))
-        >>> first_equal(multiple(2)) is double
-        False
     """
     # A function at the level of a module is one object, by whose name pickle finds it.
     if type(fn) is not FunctionType or fn.__dict__ or "<" not in fn.__qualname__:

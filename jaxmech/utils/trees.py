@@ -16,14 +16,7 @@ Value = TypeVar("Value")
 
 
 def named_leaves(tree: Any) -> list[tuple[str, Any]]:
-    """The leaves of a pytree with readable names.
-
-    Example:
-        >>> named_leaves({"arm": {"l": 2.0}, "springs": [3.0, 4.0]})
-        [('arm.l', 2.0), ('springs[0]', 3.0), ('springs[1]', 4.0)]
-        >>> named_leaves(1.0)
-        [('params', 1.0)]
-    """
+    """The leaves of a pytree with readable names."""
     return [(_name(path), leaf) for path, leaf in jax.tree.leaves_with_path(tree)]
 
 
@@ -52,12 +45,7 @@ def entry_names(name: str, entries: Iterable[tuple[int, ...]]) -> list[str]:
 
 
 def number_names(tree: Any) -> tuple[str, ...]:
-    """The names of all floating-point numbers of a pytree, in the order of `numbers_of`.
-
-    Example:
-        >>> number_names({"count": jnp.array(3), "m": jnp.array([1.0, 2.0])})
-        ('m[0]', 'm[1]')
-    """
+    """The names of all floating-point numbers of a pytree, in the order of `numbers_of`."""
     return tuple(
         name
         for leaf_name, leaf in named_leaves(tree)
@@ -67,13 +55,7 @@ def number_names(tree: Any) -> tuple[str, ...]:
 
 
 def numbers_of(tree: Any) -> tuple[Array, Callable[[Array], Any]]:
-    """Flatten the floating-point numbers of a pytree to one vector; also the inverse function.
-
-    Example:
-        >>> numbers, with_numbers = numbers_of({"count": jnp.array(3), "m": jnp.array([1.0, 2.0])})
-        >>> print(numbers, with_numbers(2 * numbers)["m"])
-        [1. 2.] [2. 4.]
-    """
+    """Flatten the floating-point numbers of a pytree to one vector; also the inverse function."""
     leaves, structure = jax.tree.flatten(tree)
     floating = [k for k, x in enumerate(leaves) if _is_floating(x)]
     numbers, unravel = ravel_pytree([leaves[k] for k in floating])
@@ -92,16 +74,7 @@ def _is_floating(leaf: Array) -> bool:
 
 
 class ByName(dict[str, Value]):
-    """A dictionary of results, a pytree like any other, whose KeyError suggests a name.
-
-    Example:
-        >>> loads = ByName({"hinge": 1.0})
-        >>> loads["hinge"]
-        1.0
-        >>> loads["hige"]
-        Traceback (most recent call last):
-        KeyError: '`hige` is not among the names; did you mean `hinge`? Known: hinge'
-    """
+    """A dictionary of results, a pytree like any other, whose KeyError suggests a name."""
 
     def __missing__(self, name: object) -> Value:
         raise KeyError(f"`{name}` {not_one_of(str(name), self, 'among the names')}")

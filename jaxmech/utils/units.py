@@ -98,12 +98,7 @@ def units_of(units: Units, names: Iterable[str]) -> dict[str, str]:
 
 
 def si_unit(unit: str) -> tuple[float, str] | None:
-    """The size of a unit in SI units, and their name; None for a unit that is not known.
-
-    Example:
-        >>> si_unit("ms"), si_unit("mN m"), si_unit("rpm")[1], si_unit("mm/s^2"), si_unit("furlong")
-        ((0.001, 's'), (0.001, 'N m'), 'rad/s', (0.001, 'm/s^2'), None)
-    """
+    """The size of a unit in SI units, and their name; None for a unit that is not known."""
     unit = _SYNONYMS.get(unit.strip(), unit.strip())
     unit = re.sub("[\u207b\u2070\u00b9\u00b2\u00b3\u2074]+", _power, unit)
     size, over, under = 1.0, "", ""
@@ -121,12 +116,7 @@ def si_unit(unit: str) -> tuple[float, str] | None:
 
 
 def dimension(unit: str) -> dict[str, int]:
-    """The exponents of the base units in a known unit; an angle counts as one of them.
-
-    Example:
-        >>> dimension("mJ") == dimension("N m"), dimension("rpm"), dimension("1")
-        (True, {'rad': 1, 's': -1}, {})
-    """
+    """The exponents of the base units in a known unit; an angle counts as one of them."""
     known = si_unit(unit)
     exponents: dict[str, int] = {}
     for k, part in enumerate((known[1] if known else "").split("/")):
@@ -140,12 +130,7 @@ def dimension(unit: str) -> dict[str, int]:
 
 
 def unit_problem(unit: Any) -> str:
-    """What is wrong with the unit of a column, if anything; "" leaves numbers as they are.
-
-    Example:
-        >>> unit_problem("mm"), unit_problem("furlong")
-        ('', "must be a unit such as deg, ms, mm or N m, but is 'furlong'")
-    """
+    """What is wrong with the unit of a column, if anything; "" leaves numbers as they are."""
     if not unit or (isinstance(unit, str) and si_unit(unit)):
         return ""
     return f"must be a unit such as deg, ms, mm or N m, but is {unit!r}"
@@ -177,12 +162,7 @@ def _single(name: str) -> tuple[float, str] | None:
 
 
 def unit_in_name(title: str) -> tuple[str, str | None]:
-    """The name and the unit of a column; in round brackets only what is known as a unit.
-
-    Example:
-        >>> unit_in_name("theta [deg]"), unit_in_name("x (mm)"), unit_in_name("x (left)")
-        (('theta', 'deg'), ('x', 'mm'), ('x (left)', None))
-    """
+    """The name and the unit of a column; in round brackets only what is known as a unit."""
     match = re.fullmatch(r"(.*\S)\s*(?:\[([^\[\]]*)\]|\(([^()]*)\))", title.strip())
     if match and (match[2] is not None or si_unit(match[3])):
         return match[1].strip(), (match[2] if match[2] is not None else match[3]).strip()
@@ -194,12 +174,7 @@ class UnknownNameError(KeyError):
 
 
 def columns(coordinates: Sequence[str], velocities: Sequence[str]) -> dict[str, tuple[str, int]]:
-    """The name of each column, with its array and its index there.
-
-    Example:
-        >>> columns(("angle", "integral of current"), ("angle", "current"))
-        {'angle': ('q', 0), 'angle.rate': ('v', 0), 'current': ('v', 1)}
-    """
+    """The name of each column, with its array and its index there."""
     known = {name: ("q", k) for k, name in enumerate(shown_coordinates(coordinates))}
     rates = {
         f"{name}{RATE}" if name in known else name: ("v", k) for k, name in enumerate(velocities)

@@ -91,14 +91,6 @@ def equilibria(
     Raises:
         TypeError: if `system` is not a `System`.
         ValueError: if an argument is invalid, or no start led to an equilibrium.
-
-    Example:
-        >>> import jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> jm.analysis.equilibria(model.system, [0.0, -1.0], model.params, starts=20)
-        Equilibria: 2 from 20 starts, 0 without one
-          x1 0, x2 -1: STABLE, index 0, -9.81 J, 16 hits
-          x1 0, x2 1: UNSTABLE, index 1, 9.81 J, 4 hits
     """
     require_positive_integer("starts", starts, "such as 100")
     require_seed(seed)

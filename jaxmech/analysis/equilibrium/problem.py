@@ -287,13 +287,7 @@ class _Hold:
 
 
 def held(system: System, names: Sequence[str]) -> System:
-    """The system with `fixed x` for each named coordinate x; params become (params, values).
-
-    Example:
-        >>> import jaxmech as jm
-        >>> held(jm.models.pendulum().system, ["x2"])
-        System(coordinates=('x1', 'x2'), constraints=(Holonomic('rod'), Holonomic('fixed x2')))
-    """
+    """The system with `fixed x` for each named coordinate x; params become (params, values)."""
     with_pair = system.with_functions(lambda fn, _: _WithFirst(fn))
     extra = [
         Holonomic(_Hold(system.coordinates.index(name), number), f"fixed {name}")

@@ -18,12 +18,7 @@ AXIS = 0.45  # power of round-off of a real part that is zero, also when repeate
 
 
 class Stability(IntEnum):
-    """Stability according to the linear equations; zero eigenvalues are counted apart.
-
-    Example:
-        >>> print(Stability.MARGINAL.meaning)
-        all eigenvalues are on the imaginary axis or left of it; nonlinear terms decide
-    """
+    """Stability according to the linear equations; zero eigenvalues are counted apart."""
 
     UNKNOWN = -1
     UNSTABLE = 0
@@ -75,15 +70,7 @@ class Assessment(NamedTuple):
 
 
 def assess(lin: Linearization) -> Assessment:
-    """The assessment of the linearization of one motion; it has no derivative.
-
-    Example:
-        >>> import jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> up = jm.analysis.linearize(model.system, [0.0, 1.0], [0.0, 0.0], model.params)
-        >>> Stability(int(assess(up).stability)), int(assess(up).index)
-        (<Stability.UNSTABLE: 0>, 1)
-    """
+    """The assessment of the linearization of one motion; it has no derivative."""
     full, small, k = lin.full, lin.reduced, lin.reduced.Z.shape[1]
     A = jnp.where(is_negligible(lin.unsteadiness), lin.space.A, jnp.nan)
     # The size relative to which the reduced stiffness counts as zero.
@@ -139,12 +126,7 @@ def _assess(
 
 
 class EquilibriumStatus(IntEnum):
-    """The outcome of the search for an equilibrium.
-
-    Example:
-        >>> print(EquilibriumStatus.UNMET.message)
-        the constraints cannot all be satisfied near the guess
-    """
+    """The outcome of the search for an equilibrium."""
 
     FOUND = 0
     UNBALANCED = 1
@@ -183,15 +165,6 @@ class Equilibrium(eqx.Module):
         coordinates: names of the coordinates.
         states: names of the states of first order, the last entries of v.
         velocities: names of all entries of v.
-
-    Example:
-        >>> import jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> jm.analysis.equilibrium(model.system, [0.3, -0.9], model.params)
-        Equilibrium: at rest, STABLE
-          x1  0
-          x2  -1
-          rod  9.81 (norm of the generalized force)
     """
 
     q: Float[Array, " n"]

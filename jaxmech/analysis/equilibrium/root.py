@@ -29,12 +29,6 @@ def root(equations: Equations, start: Array, theta: Any) -> Array:
 
     Its derivatives of any order with respect to theta, and to traced values in the equations, are
     those of the zero that moves least (implicit function theorem), whatever the start.
-
-    Example:
-        >>> circle = lambda z, r: jnp.stack([z @ z - r**2, 2 * (z @ z - r**2), z[0] - z[1]])
-        >>> z, slope = jax.jvp(lambda r: root(circle, jnp.array([3.0, 1.0]), r), (2.0,), (1.0,))
-        >>> print(z, slope)
-        [1.41421356 1.41421356] [0.70710678 0.70710678]
     """
     theta = jax.tree.map(jnp.asarray, theta)
     # A function with custom derivative rules must not close over traced values.
@@ -123,15 +117,6 @@ def root_known(
         values: the equations.
         linear: the equations and their Jacobian.
         start: shape (n,).
-
-    Example:
-        >>> def circle(z):
-        ...     return np.array([z @ z - 4.0, z[0] - z[1]])
-        >>> def slopes(z):
-        ...     return np.array([2 * z, [1.0, -1.0]])
-        >>> z = root_known(circle, lambda z: (circle(z), slopes(z)), np.array([3.0, 1.0]))
-        >>> print(z)
-        [1.41421356 1.41421356]
     """
     with np.errstate(all="ignore"):
         z, size = start, _missed(values(start))

@@ -26,18 +26,6 @@ class StateSpace(NamedTuple):
         B: shape (j, inputs).
         C: shape (outputs, j).
         D: shape (outputs, inputs).
-
-    Example:
-        A hanging pendulum, with a horizontal force as the input and its position as the output:
-
-        >>> import jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> hanging = jm.analysis.linearize(
-        ...     model.system, [0.0, -1.0], [0.0, 0.0], model.params, inputs=["x1"], outputs=["x1"]
-        ... )
-        >>> print(hanging.space.A.round(2))
-        [[ 0.    1.  ]
-         [-9.81  0.  ]]
     """
 
     A: Float[Array, " j j"]
@@ -65,15 +53,6 @@ class Linearization(eqx.Module):
         coordinates: names of the coordinates.
         inputs: names of the inputs.
         outputs: names of the outputs.
-
-    Example:
-        >>> import jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> jm.analysis.linearize(model.system, [0.0, -1.0], [0.0, 0.0], model.params)
-        Linearization: 2 coordinates x1, x2; state of 1 position and 1 velocity
-          M  1
-          C  0
-          K  9.81
     """
 
     full: FullEquations

@@ -38,15 +38,6 @@ class Modes(eqx.Module):
             hides it (in float64 by 3e5), shape (j,).
         simple: whether it is neither zero nor repeated, shape (j,).
         coordinates: names of the coordinates.
-
-    Example:
-        >>> import jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> hanging = jm.analysis.linearize(model.system, [0.0, -1.0], [0.0, 0.0], model.params)
-        >>> jm.analysis.modes(hanging)
-        Modes: 2 eigenvalues of coordinates x1, x2
-            eigenvalue [1/s]  frequency [Hz]  damping  largest in
-          0 + 3.13209i           0.498488        0     x1
     """
 
     eigenvalues: Complex[Array, " j"]

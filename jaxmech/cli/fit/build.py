@@ -54,13 +54,7 @@ def settings(study: FitStudy) -> Settings:
 
 
 def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Problem]:
-    """The unknown models, options and parameters in the plain data of a configuration.
-
-    Example:
-        >>> data = {"model": "pendulum", "parameters": {"bounds": {"mas": [0.0, 1.0]}}}
-        >>> [p.key for p in name_problems(data)]
-        [('parameters', 'bounds', 'mas')]
-    """
+    """The unknown models, options and parameters in the plain data of a configuration."""
     name, given, options = (data.get(key, {}) for key in ("model", "parameters", "model_options"))
     if not (isinstance(name, str) and isinstance(given, dict) and isinstance(options, dict)):
         return []

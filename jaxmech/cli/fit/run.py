@@ -65,12 +65,7 @@ _NAMES = {"Huber": "huber", "Adaptive": "Adaptive"}  # of classes that are not t
 
 
 def in_toml(text: str) -> str:
-    """The remedies in a message of `fit` as keys of a configuration.
-
-    Example:
-        >>> in_toml("Give `steps=FixedSteps(per_save=4)` or loss=Huber(), or fix it by `free`.")
-        'Give `[steps] per_save = 4` or `[loss] name = "huber"`, or fix it by `parameters.free`.'
-    """
+    """The remedies in a message of `fit` as keys of a configuration."""
 
     def table(match: re.Match[str]) -> str:
         key, name, arguments = match.groups()

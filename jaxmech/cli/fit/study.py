@@ -110,15 +110,7 @@ Loss = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class FitStudy(Settings):
-    """A fit: a model, its unknown parameters, recordings, and the settings of `fit`.
-
-    Example:
-        >>> study = FitStudy(
-        ...     model="swing.py:swing", data=Table(file="swing.csv", observed=("theta",), dt=0.01)
-        ... )
-        >>> study.optimizer
-        TrustRegion(evaluations=None, tolerance=1e-08)
-    """
+    """A fit: a model, its unknown parameters, recordings, and the settings of `fit`."""
 
     model: Annotated[str | Any, InFile(str)] = field(
         metadata=doc(

@@ -288,12 +288,7 @@ def _typical(
 
 
 def number_with_unit(value: Any, unit: str) -> str:
-    """A number of four digits with its unit.
-
-    Example:
-        >>> number_with_unit(1234.5678, "m"), number_with_unit(0.25, "")
-        ('1235 m', '0.25')
-    """
+    """A number of four digits with its unit."""
     number = float(value)
     text = f"{number:.0f}" if 1e3 <= abs(number) < 1e6 else f"{number:.4g}"
     return f"{text} {unit}".rstrip()

@@ -19,12 +19,7 @@ class EstimateCell(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, str, str]:
-        """Value and limits, with as many decimals as show two digits of the interval's length.
-
-        Example:
-            >>> EstimateCell(0.0154999, 0.0119039, 0.0198268).texts
-            ('0.0155', '0.0119', '0.0198')
-        """
+        """Value and limits, with as many decimals as show two digits of the interval's length."""
         length = self.high - self.low
         decimals = 1 - int(np.floor(np.log10(length))) if 0 < length < np.inf else -1
         if 0 <= decimals <= _MOST_DECIMALS:
@@ -70,12 +65,7 @@ class Answer:
 
 
 def number_text(value: object) -> str:
-    """Format a number; a dash if it is unknown.
-
-    Example:
-        >>> number_text(12345), number_text(0.123456789), number_text(None)
-        ('12,345', '0.123457', '–')
-    """
+    """Format a number; a dash if it is unknown."""
     if value is None:
         return "–"
     if isinstance(value, np.generic):

@@ -54,13 +54,7 @@ class StudyEstimate:
 
 
 def estimate(study: Study, coordinates: int) -> StudyEstimate:
-    """Estimate the needs of a study, assuming as many multipliers as coordinates.
-
-    Example:
-        >>> from jaxmech.ensemble import Times
-        >>> print(estimate(Study(model="pendulum", size=10**6, times=Times(end=1.0)), 2))
-        up to 5.71 GB of disk and 29.1 MB of memory
-    """
+    """Estimate the needs of a study, assuming as many multipliers as coordinates."""
     drawn = _count_of_rules(study)
     members = study.store != "statistics"
     trajectory = _stored_bytes(study, coordinates) + 8 * drawn * members

@@ -24,21 +24,7 @@ Design = Literal["random", "latin-hypercube", "sobol", "saltelli"]
 
 @dataclass(frozen=True)
 class Correlation:
-    """The correlation of two variables, of the normal variables behind them (Gaussian copula).
-
-    Example:
-        >>> from jaxmech.ensemble import Correlation, Normal, Sampling, Study, Times, draw, load
-        >>> study = Study(
-        ...     model="pendulum",
-        ...     size=1000,
-        ...     times=Times(end=1.0),
-        ...     parameters={"m": Normal(sd=0.1), "l": Normal(sd=0.1)},
-        ...     sampling=Sampling(correlation=(Correlation(("m", "l"), 0.6),)),
-        ... )
-        >>> drawn = {x.name: x.values for x in draw(study, load("pendulum", {}))}
-        >>> print(np.corrcoef(drawn["m"], drawn["l"])[0, 1].round(1))
-        0.6
-    """
+    """The correlation of two variables, of the normal variables behind them (Gaussian copula)."""
 
     of: tuple[str, ...] = field(metadata=doc('two names, such as "m1" or "parameters.m1"'))
     value: float = field(metadata=doc("correlation, between -1 and 1"))
@@ -60,12 +46,6 @@ class Sampling:
     points, with d drawn variables. Correlated variables keep their distributions. A table has one
     row for each trajectory; its weights are divided by their mean. With a proposal each trajectory
     has the weight p(x)/q(x) (importance sampling), and all statistics use it.
-
-    Example:
-        >>> Sampling(correlation=(Correlation(("m1", "l1"), 0.6),)).matrix(["l1", "g", "m1"])
-        array([[1. , 0. , 0.6],
-               [0. , 1. , 0. ],
-               [0.6, 0. , 1. ]])
     """
 
     design: Design = setting("random", "how points are spread")
@@ -134,13 +114,7 @@ def generator(seed: int, key: str) -> np.random.Generator:
 
 
 def uniform(seed: int, key: str, first: int, last: int) -> np.ndarray:
-    """The numbers `first` to `last` of a variable's random sequence, from 0 to 1.
-
-    Example:
-        >>> whole = uniform(1, "parameters.m1", 0, 100)
-        >>> bool(np.all(uniform(1, "parameters.m1", 41, 57) == whole[41:57]))
-        True
-    """
+    """The numbers `first` to `last` of a variable's random sequence, from 0 to 1."""
     rng = generator(seed, key)
     skipped = first % _PER_COUNTER
     counters: Any = rng.bit_generator
@@ -242,10 +216,6 @@ def permuted(numbers: np.ndarray, size: int, seed: int, key: str) -> np.ndarray:
     A Feistel network of four rounds permutes the numbers below a power of four; where one leads
     outside of the range, it is applied again (Black and Rogaway, "Ciphers with arbitrary finite
     domains", CT-RSA 2002).
-
-    Example:
-        >>> sorted(permuted(np.arange(10), 10, 0, "m1")) == list(range(10))
-        True
     """
     half = max(1, ((size - 1).bit_length() + 1) // 2)
     mask = np.uint64(2**half - 1)

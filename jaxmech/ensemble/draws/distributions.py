@@ -25,17 +25,7 @@ from jaxmech.utils.text import doc, not_one_of, setting
 
 @dataclass(frozen=True)
 class Fixed:
-    """The same value in every trajectory; a plain number in a file means this too.
-
-    Example:
-        >>> from jaxmech.ensemble import Fixed, Study, Times, draw, load
-        >>> study = Study(
-        ...     model="pendulum", size=4, times=Times(end=1.0), parameters={"m": Fixed(2.5)}
-        ... )
-        >>> drawn = {variable.name: variable for variable in draw(study, load("pendulum", {}))}
-        >>> print(drawn["m"].values, drawn["m"].varies)
-        2.5 False
-    """
+    """The same value in every trajectory; a plain number in a file means this too."""
 
     value: float | list[Any] = field(metadata=doc("the value; a list for an array parameter"))
 
@@ -55,16 +45,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Uniform:
-    """Every value from `low` to `high` equally likely.
-
-    Example:
-        >>> from jaxmech.ensemble import Study, Times, Uniform, draw, load
-        >>> start = {"theta": Uniform(-3.0, 3.0)}
-        >>> study = Study(model="pendulum", size=1000, times=Times(end=1.0), start=start)
-        >>> drawn = {x.name: x.values for x in draw(study, load("pendulum", {}))}
-        >>> print(drawn["theta"].min().round(1), drawn["theta"].max().round(1))
-        -3.0 3.0
-    """
+    """Every value from `low` to `high` equally likely."""
 
     low: float = field(metadata=doc("smallest value"))
     high: float = field(metadata=doc("largest value"))
@@ -84,18 +65,7 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Normal:
-    """The normal (Gaussian) distribution, truncated where `low` or `high` is given.
-
-    Example:
-        A mass within 2 % of the value that the model has, which is 1 kg:
-
-        >>> from jaxmech.ensemble import Normal, Study, Times, draw, load
-        >>> masses = {"m": Normal(sd=0.02, relative=True)}
-        >>> study = Study(model="pendulum", size=1000, times=Times(end=1.0), parameters=masses)
-        >>> drawn = {x.name: x.values for x in draw(study, load("pendulum", {}))}
-        >>> print(drawn["m"].mean().round(2), drawn["m"].std().round(2))
-        1.0 0.02
-    """
+    """The normal (Gaussian) distribution, truncated where `low` or `high` is given."""
 
     sd: float = field(metadata=doc("standard deviation before truncation, at least 0"))
     mean: float | None = setting(None, "mean; the model's own value by default")
@@ -137,15 +107,7 @@ class Normal:
 
 @dataclass(frozen=True)
 class LogNormal:
-    """The log-normal distribution: positive values whose logarithm is normal; may be truncated.
-
-    Example:
-        The median, and the limits between which 95 % of the values lie:
-
-        >>> stiffness = LogNormal(sigma=0.1, median=2.0)
-        >>> print(stiffness.quantile(np.array([0.025, 0.5, 0.975]), None).round(3))
-        [1.644 2.    2.433]
-    """
+    """The log-normal distribution: positive values whose logarithm is normal; may be truncated."""
 
     sigma: float = field(metadata=doc("standard deviation of the natural logarithm, at least 0"))
     median: float | None = setting(None, "median, above 0; the model's own value by default")
@@ -184,15 +146,7 @@ class LogNormal:
 
 @dataclass(frozen=True)
 class Triangular:
-    """A triangular density from `low` to `high` with its peak at `mode`.
-
-    Example:
-        A third of the values lie below the most likely one:
-
-        >>> friction = Triangular(low=0.1, high=0.4, mode=0.2)
-        >>> print(friction.quantile(np.array([0.0, 1 / 3, 1.0]), None).round(6))
-        [0.1 0.2 0.4]
-    """
+    """A triangular density from `low` to `high` with its peak at `mode`."""
 
     low: float = field(metadata=doc("smallest value"))
     high: float = field(metadata=doc("largest value"))
@@ -220,16 +174,7 @@ class Triangular:
 
 @dataclass(frozen=True)
 class Discrete:
-    """One of several values, equally likely unless `probabilities` say otherwise.
-
-    Example:
-        >>> from jaxmech.ensemble import Discrete, Study, Times, draw, load
-        >>> lengths = {"l": Discrete((0.5, 1.0), probabilities=(0.2, 0.8))}
-        >>> study = Study(model="pendulum", size=1000, times=Times(end=1.0), parameters=lengths)
-        >>> drawn = {x.name: x.values for x in draw(study, load("pendulum", {}))}
-        >>> print(np.unique(drawn["l"]), (drawn["l"] == 0.5).mean().round(1))
-        [0.5 1. ] 0.2
-    """
+    """One of several values, equally likely unless `probabilities` say otherwise."""
 
     values: tuple[float, ...] = field(metadata=doc("the values"))
     probabilities: tuple[float, ...] = setting((), "their probabilities, which sum to 1")
@@ -264,26 +209,7 @@ class Discrete:
 
 @dataclass(frozen=True)
 class FromTable:
-    """A column of the file that `Sampling.table` names, with a row for each trajectory.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from jaxmech.ensemble import FromTable, Sampling, Study, Times, draw, load
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder) / "measured.csv"
-        ...     np.savetxt(file, [[0.1], [0.3]], header="angle", comments="", delimiter=",")
-        ...     study = Study(
-        ...         model="pendulum",
-        ...         size=2,
-        ...         times=Times(end=1.0),
-        ...         start={"theta": FromTable(column="angle")},
-        ...         sampling=Sampling(table=str(file)),
-        ...     )
-        ...     drawn = {x.name: x.values for x in draw(study, load("pendulum", {}))}
-        >>> print(drawn["theta"])
-        [0.1 0.3]
-    """
+    """A column of the file that `Sampling.table` names, with a row for each trajectory."""
 
     column: str | None = setting(None, "name of the column; that of the variable by default")
 
@@ -294,10 +220,6 @@ class Scipy:
 
     In a file it is named by itself: { distribution = "gamma", a = 2.0, scale = 0.5 }; `low` and
     `high` truncate it.
-
-    Example:
-        >>> Scipy("gamma", {"a": 1.0, "scale": 2.0}).quantile(np.array([1 - np.exp(-1.0)]), None)
-        array([2.])
     """
 
     name: str

@@ -35,14 +35,6 @@ class RecordedInput:
     A single file drives all trajectories. Of several ones, which may differ in length and sampling,
     each trajectory has one, whose number from 0 is a parameter of the study and drawn like others;
     by default each file is equally likely.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> _ = (folder / "road_b.csv").write_text("t,height\n0.0,0.0\n1.0,0.02\n")
-        >>> _ = (folder / "road_a.csv").write_text("t,height\n0.0,0.0\n0.5,0.01\n1.0,0.0\n")
-        >>> RecordedInput(file="road_*.csv", column="height").files(folder)
-        ('road_a.csv', 'road_b.csv')
     """
 
     is_drawn: ClassVar[bool] = False  # whether a trajectory has a variant of its own
@@ -149,11 +141,6 @@ class WhiteNoise:
 
     The numbers of the intervals, in units of their standard deviation, are a parameter of the
     study with the name of the input, such as `gust[17]`.
-
-    Example:
-        >>> noise = WhiteNoise(intensity=0.5, interval=0.02)
-        >>> noise.deviation
-        5.0
     """
 
     is_numbered: ClassVar[bool] = False  # has no files
@@ -197,12 +184,6 @@ class RandomPhases(RecordedInput):
 
     Phases, or amplitudes by sine and cosine, are a parameter of the study with the name of the
     input, such as `road[17]`, the frequency of 17 periods in the recording after the first.
-
-    Example:
-        >>> road = Signal(0.1 * np.arange(8), np.sin(np.pi / 2 * np.arange(8)))
-        >>> variant = RandomPhases(file="road.csv", column="height").process(road)
-        >>> print(variant.values(jnp.array([0.0, np.pi, 0.0])).round(6)[:4] + 0.0)
-        [-1.  0.  1.  0.]
     """
 
     is_drawn: ClassVar[bool] = True

@@ -92,12 +92,7 @@ def known_names(subject: Subject) -> list[tuple[str, Mapping[str, Any] | None, s
 
 
 def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Problem]:
-    """The unknown models, options, variables and parameters in the plain data of a configuration.
-
-    Example:
-        >>> [p.key for p in name_problems({"model": "pendulum", "start": {"phi": 1.0}})]
-        [('start', 'phi')]
-    """
+    """The unknown models, options, variables and parameters in the data of a configuration."""
     name, options = data.get("model"), data.get("model_options", {})
     if not isinstance(name, str) or not isinstance(options, dict):
         return []

@@ -33,15 +33,7 @@ class Variable:
 
 
 def draw(study: Drawn, subject: Subject) -> tuple[Variable, ...]:
-    """Draw every variable of a study, by section and name, with the defaults of the model.
-
-    Example:
-        >>> from jaxmech.ensemble import Study, Times, Uniform, load
-        >>> start = {"theta": Uniform(-3.0, 3.0)}
-        >>> study = Study(model="pendulum", size=4, times=Times(end=1.0), start=start)
-        >>> [v.name for v in draw(study, load("pendulum", {})) if v.varies]
-        ['theta']
-    """
+    """Draw every variable of a study, by section and name, with the defaults of the model."""
     return Sampler(study, subject).rows(0, study.size)
 
 

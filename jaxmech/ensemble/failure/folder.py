@@ -105,23 +105,6 @@ def read_failure(path: Path, study: Study | None = None) -> FailureProbability:
 
     Raises:
         FolderError: if the folder does not contain a result, or that of another study.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from jaxmech.ensemble import Failure, Normal, Study, Times, failure_probability
-        >>> from jaxmech.ensemble import read_failure
-        >>> study = Study(
-        ...     model="pendulum",
-        ...     size=64,
-        ...     times=Times(end=1.0, saves=11),
-        ...     start={"theta": Normal(sd=0.3, mean=0.0)},
-        ...     failure=Failure(of="x1", above=0.9, method="form"),
-        ... )
-        >>> with tempfile.TemporaryDirectory() as out:
-        ...     result = failure_probability(study, Path(out))
-        ...     str(read_failure(Path(out))) == str(result)
-        True
     """
     if command_of(path) == "failure" and not (path / _RESULT).is_file():
         message = f"continue it with `jaxmech failure CONFIG --out {path}`"

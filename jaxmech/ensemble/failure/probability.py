@@ -128,19 +128,6 @@ def design_point_motion(study: Study, point: DesignPoint, folder: Path = Path())
         study: the study of which the probability was computed.
         point: a design point of the result.
         folder: the folder to which relative paths of the study refer.
-
-    Example:
-        >>> from jaxmech.ensemble import Failure, Normal, Study, Times, failure_probability
-        >>> study = Study(
-        ...     model="pendulum",
-        ...     size=64,
-        ...     times=Times(end=1.0, saves=11),
-        ...     start={"theta": Normal(sd=0.3, mean=0.0)},
-        ...     failure=Failure(of="x1", above=0.9, method="form"),
-        ... )
-        >>> point = failure_probability(study).design_points[0]
-        >>> print(design_point_motion(study, point)["x1"].max().round(4))
-        0.9
     """
     if study.failure is None:
         raise refuse("failure", "must say what counts as failure, but is missing")

@@ -59,21 +59,6 @@ def run(
         InputError: if xarray is not installed.
         StudyError: if the study is impossible; the message names the keys.
         FolderError: if the run folder cannot be used.
-
-    Example:
-        >>> import tempfile
-        >>> from jaxmech.ensemble import Moments, Times, Uniform
-        >>> study = Study(
-        ...     model="pendulum",
-        ...     size=100,
-        ...     times=Times(end=1.0, saves=11),
-        ...     start={"theta": Uniform(low=-1.0, high=1.0)},
-        ...     statistics={"drift": Moments(of="energy_drift")},
-        ... )
-        >>> with tempfile.TemporaryDirectory() as out:
-        ...     found = run(study, out)
-        ...     print(dict(found.q.sizes), bool(found.drift_mean < 1e-6))
-        {'trajectory': 100, 'time': 11, 'coordinate': 2} True
     """
     require_xarray()
     path = folder_of(study) if out is None else Path(out)
@@ -97,23 +82,6 @@ def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
         FolderError: if the folder does not contain a run, or a file is missing or was changed,
             other than a chunk of a block. Reading such a chunk raises a ValueError of Zarr, by its
             checksum; `verify` names the file.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from jaxmech.ensemble import Study, Times, Uniform, open, run_study
-        >>> study = Study(
-        ...     model="pendulum",
-        ...     size=8,
-        ...     times=Times(end=1.0, saves=11),
-        ...     start={"theta": Uniform(-1.0, 1.0)},
-        ... )
-        >>> with tempfile.TemporaryDirectory() as out:
-        ...     summary = run_study(study, Path(out))
-        ...     dataset = open(out)
-        ...     lowest = float(dataset.q.sel(coordinate="x2").min())
-        >>> print(dict(dataset.sizes), round(lowest, 2))
-        {'trajectory': 8, 'time': 11, 'coordinate': 2} -1.0
     """
     require_xarray()
     import xarray
@@ -154,14 +122,7 @@ def _variables(
 
 
 def folder_of(study: Study) -> Path:
-    """The run folder of a study that names none: the same study has the same one.
-
-    Example:
-        >>> from jaxmech.ensemble import Times
-        >>> study = Study(model="pendulum", size=8, times=Times(end=1.0))
-        >>> folder_of(study).as_posix().rpartition("-")[0]
-        'runs/pendulum'
-    """
+    """The run folder of a study that names none: the same study has the same one."""
     settings = {k: x for k, x in plain(study).items() if k not in ("chunk", "cluster")}
     code = hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode()).hexdigest()
     return Path("runs") / f"{settings['model'].rpartition(':')[2]}-{code[:8]}"

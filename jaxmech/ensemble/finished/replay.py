@@ -82,22 +82,6 @@ def replay(
         InputError: if there is no such trajectory, or the run needs its `study`.
         FolderError: if the run folder cannot be read, is damaged, or is of another study.
         StudyError: if a file that the configuration names is missing.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from jaxmech.ensemble import Study, Times, Uniform, replay, run_study
-        >>> study = Study(
-        ...     model="pendulum",
-        ...     size=8,
-        ...     times=Times(end=1.0, saves=11),
-        ...     start={"theta": Uniform(-1.0, 1.0)},
-        ... )
-        >>> with tempfile.TemporaryDirectory() as out:
-        ...     summary = run_study(study, Path(out))
-        ...     trajectory = replay(Path(out), 3)
-        >>> trajectory.status.name, trajectory.values["q"].shape, trajectory.compared["q"]
-        ('OK', (11, 2), True)
     """
     return replays(path, [index], study, folder)[0]
 

@@ -61,12 +61,6 @@ class Observed(TextOrTable):
     reactions)`, where reactions are the `Observation` of `observe` at that time; it returns
     an array of fixed shape. In a file it is named "path/file.py:name", seen from its folder. With
     `keep` there is one value per trajectory; "largest" is that of the absolute value.
-
-    Example:
-        >>> height = Observed(lambda q, v, t, params: q[1], keep="max")
-        >>> q = v = jnp.array([[0.0, 1.0], [0.0, 3.0]])
-        >>> print(height.along(q, v, jnp.array([0.0, 1.0]), {}, None))
-        3.0
     """
 
     function: str | Callable[..., Any] = field(
@@ -119,10 +113,6 @@ class StudyEvent(TextOrTable):
 
     Functions are `fn(q, v, t, params)`, and the one that goes through zero may have a fifth
     argument for reactions, as in `jaxmech.Event`; in a file they are named "path/file.py:name".
-
-    Example:
-        >>> StudyEvent(of="x", level=2.0).event("far", {"x": ("q", 0)}, {})
-        Event('far')
     """
 
     function: str | Callable[..., Any] | None = setting(
@@ -297,12 +287,7 @@ def multipliers_names(system: System) -> tuple[str, ...]:
 
 
 def name_problem(name: str) -> str:
-    r"""What is wrong with a name that a study gives to an array, empty if nothing is.
-
-    Example:
-        >>> name_problem("tip.x"), name_problem("a/b")
-        ('', 'must be a name without /, \\ and control characters, since it is that of a file')
-    """
+    r"""What is wrong with a name that a study gives to an array, empty if nothing is."""
     if name in _RESERVED or name.startswith("__"):
         return 'must be another name: "", ".", "..", "zarr.json" and "__..." are reserved'
     if not name.isprintable() or any(separator in name for separator in _SEPARATORS):
@@ -313,10 +298,5 @@ def name_problem(name: str) -> str:
 
 
 def array_name(name: str) -> str:
-    """The name of the array of a quantity that a model names, with points in place of slashes.
-
-    Example:
-        >>> array_name("parameter_mass.left/forearm")
-        'parameter_mass.left.forearm'
-    """
+    """The name of the array of a quantity that a model names, with points in place of slashes."""
     return "".join("." if character in _SEPARATORS else character for character in name)

@@ -33,15 +33,6 @@ class Covariance(AbstractStatistic):
 
     With `inputs`, all numbers that vary from trajectory to trajectory are among them. Trajectories
     where one of the numbers is NaN are left out.
-
-    Example:
-        >>> x = jnp.array([1.0, 2.0, 6.0])
-        >>> given = {"x": x, "y": 3 - 2 * x}
-        >>> sample = Sample(given, jnp.ones(3), jnp.full(3, True), jnp.arange(3))
-        >>> both = Covariance(of=("x", "y"))
-        >>> print(both.result(both.update(both.init(sample), sample))["correlation"].round(12))
-        [[ 1. -1.]
-         [-1.  1.]]
     """
 
     of: tuple[str, ...] = field(metadata=doc("names of quantities, each one number per trajectory"))
@@ -116,23 +107,6 @@ class SobolIndices(AbstractStatistic):
     each of the d inputs the point A with that input of B. Intervals are percentiles of a Poisson
     bootstrap: in each resample a group counts as often as a number drawn from the Poisson
     distribution, which depends on nothing but the number of the group.
-
-    Example:
-        Four fifths of the variance of 2 a + b, with a and b between 0 and 1, are due to a:
-
-        >>> first, second = np.random.default_rng(0).random((2, 1000, 2))
-        >>> mixed = [np.where(np.arange(2) == k, second, first) for k in range(2)]
-        >>> a, b = jnp.asarray(np.stack([first, second, *mixed], axis=1).reshape(-1, 2)).T
-        >>> sample = Sample(
-        ...     {"x": 2 * a + b, "a": a, "b": b},
-        ...     weight=jnp.ones(4000),
-        ...     real=jnp.full(4000, True),
-        ...     number=jnp.arange(4000),
-        ... )
-        >>> indices = SobolIndices(of="x")
-        >>> found = indices.result(indices.of_sample(sample))
-        >>> print(found["first_order"].round(1), found["total"].round(1))
-        [0.8 0.2] [0.8 0.2]
     """
 
     of: str = field(metadata=doc("name of the quantity, one number per trajectory"))

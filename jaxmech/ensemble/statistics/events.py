@@ -70,14 +70,6 @@ class Probability(_Threshold):
     saved times. Trajectories that failed, or whose quantity is NaN at some time, are left out and
     counted. With importance weights the interval is the normal one, for the mean of weights times
     hits.
-
-    Example:
-        >>> x = jnp.array([1.0, 2.0, 6.0])
-        >>> sample = Sample({"x": x}, jnp.ones(3), jnp.full(3, True), jnp.arange(3))
-        >>> high = Probability(of="x", above=5.0)
-        >>> found = high.result(high.update(high.init(sample), sample))
-        >>> print(f"{found['probability']:.3f} [{found['low']:.3f}, {found['high']:.3f}]")
-        0.333 [0.061, 0.792]
     """
 
     interval: Method = setting("wilson", "kind of interval")
@@ -133,16 +125,6 @@ class FirstPassage(_Threshold):
     probabilities of a passage before each saved time have Clopper-Pearson intervals. For an event
     there are also the mean time, its standard deviation, and the earliest and latest time, over the
     trajectories in which it occurs.
-
-    Example:
-        Three trajectories at three saved times, of which one never exceeds 2:
-
-        >>> x = jnp.array([[0.0, 1.0, 3.0], [0.0, 0.5, 1.0], [0.0, 4.0, 1.0]])
-        >>> sample = Sample({"x": x}, jnp.ones(3), jnp.full(3, True), jnp.arange(3))
-        >>> passage = FirstPassage(of="x", above=2.0)
-        >>> found = passage.result(passage.update(passage.init(sample), sample))
-        >>> print(found["passed"], found["never"], found["probability"].round(3))
-        [0 1 1] 1 [0.    0.333 0.667]
     """
 
     of: str = field(

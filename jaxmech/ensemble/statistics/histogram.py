@@ -133,14 +133,6 @@ class Histogram(AbstractStatistic):
     A bin holds its left edge, and the last one also `high`, as in `numpy.histogram`. The edges are
     numbers of the precision of the study. Without limits all values lie in bins, whose width is a
     power of two; of `bins` of them between a quarter and all are needed.
-
-    Example:
-        >>> x = jnp.array([0.5, 1.0, 1.5, 6.0])
-        >>> sample = Sample({"x": x}, jnp.ones(4), jnp.full(4, True), jnp.arange(4))
-        >>> histogram = Histogram(of="x", low=0.0, high=2.0, bins=2)
-        >>> found = histogram.result(histogram.update(histogram.init(sample), sample))
-        >>> print(found["edges"], found["counts"], found["above"])
-        [0. 1. 2.] [1. 2.] 1.0
     """
 
     of: str = field(metadata=doc("name of the quantity"))
@@ -231,15 +223,6 @@ class Quantiles(AbstractStatistic):
 
     The interval of each is that of order statistics, with the width of the bins added. One
     extreme value widens all bins; `error` in the results tells their width.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x = jnp.linspace(0.0, 1.0, 1001)
-        >>> sample = Sample({"x": x}, jnp.ones(1001), jnp.full(1001, True), jnp.arange(1001))
-        >>> quartiles = Quantiles(of="x", at=(0.25, 0.5, 0.75))
-        >>> found = quartiles.result(quartiles.update(quartiles.init(sample), sample))
-        >>> bool(np.abs(found["quantiles"] - [0.25, 0.5, 0.75]).max() <= found["error"] <= 4 / 512)
-        True
     """
 
     of: str = field(metadata=doc("name of the quantity"))

@@ -132,11 +132,6 @@ def of_proportion(
     By `scipy.stats.binomtest`: Wilson's score interval (JASA 22, 1927), which covers with the
     confidence on average, or that of Clopper and Pearson (Biometrika 26, 1934), which never covers
     with less. Both agree with counts of zero: ten thousand trials without a hit are no proof.
-
-    Example:
-        >>> low, high = of_proportion(0, 10_000, 0.95, "clopper-pearson")
-        >>> low, round(10_000 * high, 2)
-        (0.0, 3.69)
     """
     from scipy.stats import binomtest
 
@@ -148,12 +143,7 @@ def of_proportion(
 
 
 def factor(confidence: float) -> float:
-    """Half of the width of a normal interval, in standard errors.
-
-    Example:
-        >>> round(factor(0.95), 4)
-        1.96
-    """
+    """Half of the width of a normal interval, in standard errors."""
     from scipy.special import ndtri
 
     return float(ndtri(0.5 + confidence / 2))
@@ -186,14 +176,6 @@ class Moments(AbstractStatistic):
 
     The mean and the standard deviation are exact to round-off, also for quantities that are large
     beside their differences, and for numbers whose squares overflow (`centred`).
-
-    Example:
-        >>> x = jnp.array([1.0, 2.0, 6.0])
-        >>> sample = Sample({"x": x}, jnp.ones(3), jnp.full(3, True), jnp.arange(3))
-        >>> moments = Moments(of="x")
-        >>> found = moments.result(moments.update(moments.init(sample), sample))
-        >>> print(found["mean"], found["max"], found["max_index"])
-        3.0 6.0 2
     """
 
     of: str = field(metadata=doc("name of the quantity"))

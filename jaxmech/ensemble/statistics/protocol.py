@@ -38,18 +38,6 @@ class Sample(NamedTuple):
         real: False for padding, shape (B,).
         number: index of the trajectory in the study, shape (B,).
         good: False for failed trajectories and padding, shape (B,); by default as the weights say.
-
-    Example:
-        Three trajectories, of which the last one has failed:
-
-        >>> sample = Sample(
-        ...     {"x": jnp.array([1.0, 2.0, jnp.nan])},
-        ...     weight=jnp.array([1.0, 1.0, 0.0]),
-        ...     real=jnp.full(3, True),
-        ...     number=jnp.arange(3),
-        ... )
-        >>> print(sample.counts)
-        [ True  True False]
     """
 
     values: Mapping[str, Array]
@@ -169,24 +157,6 @@ class Reduction(NamedTuple):
         merge: function of two states that returns the state of all their trajectories.
         result: function that returns a dictionary of results from the final state; by default the
             state.
-
-    Example:
-        The largest absolute value of the trajectories that did not fail:
-
-        >>> import jax.numpy as jnp
-        >>> def update(state, sample):
-        ...     size = jnp.where(sample.counts, jnp.abs(sample.values["x"]), 0.0)
-        ...     return jnp.maximum(state, size.max())
-        >>> largest = Reduction(
-        ...     init=lambda sample: jnp.zeros(()),
-        ...     update=update,
-        ...     merge=jnp.maximum,
-        ...     result=lambda state: {"largest": state},
-        ... )
-        >>> x = jnp.array([1.0, -3.0, 2.0])
-        >>> sample = Sample({"x": x}, jnp.ones(3), jnp.full(3, True), jnp.arange(3))
-        >>> print(largest.update(largest.init(sample), sample))
-        3.0
     """
 
     init: Callable[[Sample], Any]
@@ -201,22 +171,6 @@ class Custom(AbstractStatistic):
 
     In a configuration file it is named as "path/file.py:name", relative to the folder of the
     configuration.
-
-    Example:
-        The sum of squares of a quantity:
-
-        >>> import jax.numpy as jnp
-        >>> squares = Reduction(
-        ...     init=lambda sample: jnp.zeros(()),
-        ...     update=lambda state, sample: state + (sample.weighted("x")[0] ** 2).sum(),
-        ...     merge=jnp.add,
-        ...     result=lambda state: {"sum": state},
-        ... )
-        >>> statistic = Custom(of=("x",), functions=squares)
-        >>> x = jnp.array([1.0, 2.0, 6.0])
-        >>> sample = Sample({"x": x}, jnp.ones(3), jnp.full(3, True), jnp.arange(3))
-        >>> print(statistic.result(statistic.update(statistic.init(sample), sample))["sum"])
-        41.0
     """
 
     of: tuple[str, ...] = field(metadata=doc("names of the quantities that it is given"))

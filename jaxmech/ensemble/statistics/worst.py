@@ -26,17 +26,6 @@ class Worst(AbstractStatistic):
 
     A quantity with more than one number counts with its largest one. Of equal ones, the trajectory
     of the lower number is kept.
-
-    Example:
-        Of three trajectories with two saved times of one coordinate, the two highest:
-
-        >>> q = jnp.array([[[0.0], [1.0]], [[0.0], [5.0]], [[0.0], [3.0]]])
-        >>> values = {"height": q.max((1, 2)), "q": q, "v": jnp.zeros_like(q)}
-        >>> sample = Sample(values, jnp.ones(3), jnp.full(3, True), jnp.arange(3))
-        >>> worst = Worst(of="height", keep=2)
-        >>> found = worst.result(worst.update(worst.init(sample), sample))
-        >>> print(found["index"], found["value"], found["q"][0, :, 0])
-        [1 2] [5. 3.] [0. 5.]
     """
 
     of: str = field(metadata=doc("name of the quantity"))

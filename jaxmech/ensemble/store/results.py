@@ -231,22 +231,6 @@ def open_results(path: Path) -> Results:
 
     Raises:
         FolderError: if the folder does not contain a run, or the run is damaged.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from jaxmech.ensemble import Study, Times, Uniform, open_results, run_study
-        >>> study = Study(
-        ...     model="pendulum",
-        ...     size=8,
-        ...     times=Times(end=1.0, saves=11),
-        ...     start={"theta": Uniform(-1.0, 1.0)},
-        ... )
-        >>> with tempfile.TemporaryDirectory() as out:
-        ...     summary = run_study(study, Path(out))
-        ...     results = open_results(Path(out))
-        ...     print(results.size, results.coordinates, results.all_of("q").shape)
-        8 ('x1', 'x2') (8, 11, 2)
     """
     seal = _seal(path)
     require_sound(path, checksums.damaged(path, seal))
@@ -264,24 +248,6 @@ def verify(path: Path) -> tuple[Damage, ...]:
 
     Raises:
         FolderError: if the folder does not contain a run, or cannot be read.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from jaxmech.ensemble import Study, Times, Uniform, run_study, verify
-        >>> study = Study(
-        ...     model="pendulum",
-        ...     size=8,
-        ...     times=Times(end=1.0, saves=11),
-        ...     start={"theta": Uniform(-1.0, 1.0)},
-        ... )
-        >>> with tempfile.TemporaryDirectory() as out:
-        ...     summary = run_study(study, Path(out))
-        ...     print(verify(Path(out)))
-        ...     _ = (Path(out) / "summary.txt").write_text("edited")
-        ...     print(*verify(Path(out)))
-        ()
-        summary.txt was changed
     """
     seal = _seal(path)
     try:

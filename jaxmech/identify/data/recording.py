@@ -39,12 +39,7 @@ def followed(
 
 
 def followed_on_host(differences: np.ndarray, periods: np.ndarray) -> np.ndarray:
-    """The same for differences that are NaN where nothing was measured.
-
-    Example:
-        >>> followed_on_host(np.array([[6.0], [np.nan], [2.0]]), np.array([5.0]))[:, 0].tolist()
-        [1.0, nan, 2.0]
-    """
+    """The same for differences that are NaN where nothing was measured."""
     result = differences.copy()
     for sensor in np.flatnonzero(periods):
         column = unwrapped(differences[:, sensor], periods[sensor])
@@ -164,13 +159,7 @@ class Recording:
         return periods_of(self.wraps, self.observed.shape[1])
 
     def residuals(self, predicted: np.ndarray) -> np.ndarray:
-        """Predicted (T, d) less observed values, less whole periods; NaN if missing.
-
-        Example:
-            >>> turning = Recording([0.0, 0.1], [3.0, -3.1], [3.0], [1.0], wraps={0: 2 * np.pi})
-            >>> turning.residuals(np.array([[3.0], [3.1]])).round(3).tolist()
-            [[0.0], [-0.083]]
-        """
+        """Predicted (T, d) less observed values, less whole periods; NaN if missing."""
         return followed_on_host(predicted - self.observed, self.periods)
 
     def every(self, stride: int) -> "Recording":
@@ -178,10 +167,6 @@ class Recording:
 
         Raises:
             ValueError: if `stride` is not a positive integer.
-
-        Example:
-            >>> Recording([0.0, 0.1, 0.2], [1.0, 2.0, 3.0], [1.0], [0.0]).every(2)
-            Recording(2 samples of 1 sensor in 0.2 s)
         """
         require_positive_integer("stride", stride, "keep every 1st, 2nd, ... sample")
         fields = {name: getattr(self, name) for name in ("q0", "v0", "weights")}

@@ -37,10 +37,6 @@ class Shooting:
 
     Raises:
         ValueError: if a number is not positive.
-
-    Example:
-        >>> Shooting(0.5)
-        Shooting(length=0.5, continuity=None)
     """
 
     length: float = field(metadata=doc("length of a segment [s]"))
@@ -135,12 +131,7 @@ def segments(
 
 
 def _common(count: int) -> int:
-    """A number of times that recordings of similar lengths share, so that they share programs.
-
-    Example:
-        >>> _common(301), _common(2667)
-        (512, 3072)
-    """
+    """A number of times that recordings of similar lengths share, so that they share programs."""
     if count <= _MOST_DOUBLED:
         return 1 << (count - 1).bit_length()
     return -(-count // _MOST_DOUBLED) * _MOST_DOUBLED

@@ -27,13 +27,7 @@ Column = str | int
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """The location of the recordings, and the meaning of their columns.
-
-    Example:
-        >>> table = Table(file="swings.csv", observed=("theta",), time="t")
-        >>> table.start_columns
-        (('theta',), ())
-    """
+    """The location of the recordings, and the meaning of their columns."""
 
     file: str = field(
         metadata=doc("an .npz, .csv or .parquet file; swings/*.csv is one recording in each")
@@ -157,17 +151,6 @@ def read_table(table: Table, folder: Path = Path()) -> Recordings:
     Raises:
         StudyError: if a key of the table does not match the content of the file.
         TableError: if the file cannot be read, or its content is invalid.
-
-    Example:
-        >>> import tempfile
-        >>> file = Path(tempfile.mkdtemp()) / "swing.csv"
-        >>> _ = file.write_text("t [ms],theta,omega\n0,0.3,0.0\n100,0.285,-0.29\n200,,-0.55\n")
-        >>> table = Table(file=str(file), observed=("theta",), v0=("omega",), time="t")
-        >>> (swing,) = read_table(table).train
-        >>> swing
-        Recording(swing: 3 samples of 1 sensor in 0.2 s, 1 missing)
-        >>> swing.notes
-        ('t [ms] was converted to s',)
     """
     path = folder / table.file
     kind = Path(table.file).suffix.lower()
@@ -193,11 +176,6 @@ def read_frame(frame: Any, **columns: Any) -> tuple[Recording, ...]:
         TypeError: if there is no such field, or `frame` has no columns.
         StudyError: if a field does not match the columns.
         TableError: if a column holds no numbers, or the times do not increase.
-
-    Example:
-        >>> swings = {"run": [1, 1, 2, 2], "t [ms]": [0, 100, 0, 50], "x": [0.1, 0.2, 0.1, 0.3]}
-        >>> read_frame(swings, observed=["x"], time="t", recording="run")[1]
-        Recording(2: 2 samples of 1 sensor in 0.05 s)
     """
     lists = {
         key: (value,) if isinstance(value, str | int) else tuple(value)

@@ -21,14 +21,6 @@ def states_of_samples(one: Recording) -> tuple[np.ndarray, np.ndarray] | None:
 
     The first ones are those of the recording. Angles that wrap are unwrapped, within half a turn of
     it. None if a coordinate has hardly been measured.
-
-    Example:
-        >>> ts = np.linspace(0.0, 1.0, 51)
-        >>> angle = (3.0 + 2.0 * ts + np.pi) % (2 * np.pi) - np.pi
-        >>> turning = Recording(ts, angle, [3.1], [0.0], wraps={0: 2 * np.pi})
-        >>> q, v = states_of_samples(turning)
-        >>> print(q[[0, -1], 0], v[[0, -1], 0].round(6) + 0.0)
-        [3.1 5. ] [0. 2.]
     """
     samples = np.where(one.measured, one.observed, np.nan)
     if (np.isfinite(samples).sum(axis=0) < _FEWEST).any():
@@ -53,28 +45,12 @@ _AT_ONCE = 4096  # samples whose parabolas are fitted in one batch, to bound the
 
 
 def rates(values: HostArray, ts: HostArray) -> HostArray:
-    """Time derivatives (T, k) of samples (T, k) at times (T,); NaN where a derivative is unknown.
-
-    Example:
-        >>> ts = np.linspace(0.0, 1.0, 201)
-        >>> noisy = np.sin(3 * ts) + np.random.default_rng(0).normal(0.0, 1e-2, ts.shape)
-        >>> print(rates(noisy[:, None], ts)[0].round(1), np.gradient(noisy, ts)[0].round(1))
-        [3.] 2.5
-    """
+    """Time derivatives (T, k) of samples (T, k) at times (T,); NaN where one is unknown."""
     return np.stack([_rates(column, ts) for column in values.T], axis=1)
 
 
 def without_outliers(values: HostArray, ts: HostArray) -> tuple[HostArray, NDArray[np.bool_]]:
-    """Samples (T, k) with the outliers moved to where their neighbours are, and which these are.
-
-    Example:
-        >>> ts = np.linspace(0.0, 1.0, 201)
-        >>> noisy = np.sin(3 * ts) + np.random.default_rng(0).normal(0.0, 1e-2, ts.shape)
-        >>> noisy[[0, 90]] = 1.0, -2.0
-        >>> clean, moved = without_outliers(noisy[:, None], ts)
-        >>> print(np.flatnonzero(moved), clean[90, 0].round(1), np.sin(3 * ts[90]).round(1))
-        [ 0 90] 1.0 1.0
-    """
+    """Samples (T, k) with the outliers moved to where their neighbours are, and which these are."""
     moved = np.zeros(values.shape, bool)
     clean = values.copy()
     for k in range(values.shape[1]):

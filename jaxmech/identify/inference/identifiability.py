@@ -29,12 +29,7 @@ _SHOWN = 0.05  # share of the largest change from which a weak direction mention
 
 @dataclass(frozen=True, eq=False)
 class Direction:
-    """A change of several parameters together.
-
-    Example:
-        >>> print(Direction(("m1", "k1"), np.array([1.0, -1.0]), np.inf))
-        m1 +1 %, k1 -1 % leaves every residual unchanged
-    """
+    """A change of several parameters together."""
 
     names: tuple[str, ...]
     # relative to the scales, usually |value|; in multiples of the smallest change where these are
@@ -156,14 +151,7 @@ def identifiability(
     scales: ArrayLike | None = None,
     tolerance: float | None = None,
 ) -> Identifiability:
-    """Examine the parameters that a fit determines, from its information J^T J with the prior.
-
-    Example:
-        >>> m, a, I = 1.7, 0.3, 0.05  # a pendulum on a balance determines m a and m a^2 + I only
-        >>> J = np.array([[a, m, 0.0], [a**2, 2 * m * a, 1.0]])
-        >>> print(identifiability(["m", "a", "I"], [m, a, I], J.T @ J, noise=1e-3).exact[0])
-        m +0.327 %, a -0.327 %, I +1 % leaves every residual unchanged
-    """
+    """Examine the parameters that a fit determines, from its information J^T J with the prior."""
     center = directions(names, values, information, scales=scales, tolerance=tolerance)
     require_noise(noise)
     relative = center.null_space / center.scales[:, None]
@@ -254,14 +242,7 @@ _MOST = 5000  # subsets to be tried
 
 
 def _circuits(null_space: HostArray) -> HostArray:
-    """A basis (p, r) of the space of independent columns (p, r), each vector as sparse as possible.
-
-    Example:
-        >>> _circuits(np.array([[1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])) + 0.0
-        array([[0., 1.],
-               [1., 0.],
-               [0., 1.]])
-    """
+    """A basis (p, r) of the space of independent columns (p, r), as sparse as possible."""
     p, r = null_space.shape
     if not r:
         return null_space

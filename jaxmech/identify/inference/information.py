@@ -85,13 +85,7 @@ def directions(
     scales: ArrayLike | None = None,  # in place of |value|, where they are not zero
     tolerance: float | None = None,  # eigenvalue, relative to the largest, that counts as zero
 ) -> Directions:
-    """Split parameter space by the information (p, p) of a fit.
-
-    Example:
-        >>> J = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [1.0, 1.0, 2.0]])
-        >>> directions(["a", "b", "c"], [1.0, 2.0, 3.0], J.T @ J).determined
-        array([False, False,  True])
-    """
+    """Split parameter space by the information (p, p) of a fit."""
     p = len(names)
     values = row(values, p, "values")
     H = square(information, p)
@@ -127,14 +121,7 @@ def directions(
 def checked(
     argument: str, values: ArrayLike, shape: tuple[int | str, ...], requirement: str
 ) -> HostArray:
-    """Check finite numbers of a shape, in which a word stands for any size.
-
-    Example:
-        >>> checked("scores", [1.0, 2.0], ("recordings", 2), "one gradient per recording")
-        Traceback (most recent call last):
-        ValueError: Argument `scores` must have shape (recordings, 2), one gradient per recording,
-        but has shape (2,).
-    """
+    """Check finite numbers of a shape, in which a word stands for any size."""
     numbers = np.asarray(values, np.result_type(np.asarray(values), np.float32))
     sizes = [m if isinstance(n, str) else n for n, m in zip(shape, numbers.shape, strict=False)]
     if len(shape) != numbers.ndim or tuple(sizes) != numbers.shape:
@@ -222,14 +209,7 @@ class Autocorrelation(NamedTuple):
 def correlation(
     residuals: Sequence[HostArray], recordings: Sequence[Recording]
 ) -> Autocorrelation | None:
-    """The correlation of residuals (T, d) in time, None if it may be chance or is negligible.
-
-    Example:
-        >>> ts = np.arange(40.0)
-        >>> recording = Recording(ts, np.zeros(40), [0.0], [0.0])
-        >>> print(round(correlation([np.sin(ts / 5)[:, None]], [recording]).neighbours, 1))
-        0.9
-    """
+    """The correlation of residuals (T, d) in time, None if it may be chance or is negligible."""
     from scipy.special import chdtrc  # slow to import, and seldom needed
 
     totals, degrees, strongest, neighbours = np.zeros(2), np.zeros(2), 0.0, 0.0

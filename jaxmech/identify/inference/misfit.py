@@ -76,13 +76,6 @@ def outliers(
     """The outliers among independent residuals (T, d) of each recording, NaN without one.
 
     There are none where the residuals in the units of the sensors, `errors`, are numerical errors.
-
-    Example:
-        >>> r = np.random.default_rng(0).normal(size=(50, 1))
-        >>> r[7] = 20.0
-        >>> swing = Recording(np.arange(50.0), np.zeros(50), [0.0], [0.0], name="swing")
-        >>> [(sample.recording, sample.time) for sample in outliers([r], [swing])]
-        [('swing', 7.0)]
     """
     from scipy.special import ndtri  # slow to import, and seldom needed
 

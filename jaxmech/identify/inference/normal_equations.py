@@ -172,11 +172,6 @@ def correlation_length(parts: Sequence[np.ndarray]) -> float:
 
     Args:
         parts: those of each segment.
-
-    Example:
-        >>> noise = np.random.default_rng(0).normal(size=4000)
-        >>> correlation_length([noise]) < 1.5
-        True
     """
     squares = sum(float(x @ x) for x in parts)
     if not squares > 0:

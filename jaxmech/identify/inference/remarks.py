@@ -95,13 +95,7 @@ def _logarithms(dq: np.ndarray, dv: np.ndarray, span: float) -> np.ndarray:
 
 
 def too_long(since: np.ndarray, logarithms: np.ndarray, eps: float, change: float) -> str:
-    """A warning if changes grow too much in a motion for its gradient, or an empty text.
-
-    Example:
-        >>> since = np.linspace(0.0, 4.0, 5)
-        >>> too_long(since, 3.0 * since, eps=2.2e-16, change=1e-3).split(":")[0]
-        'Gradients through this motion are meaningful only for the first 2.3 of its 4 s'
-    """
+    """A warning if changes grow too much in a motion for its gradient, or an empty text."""
 
     def until(level: float) -> float:
         beyond = np.flatnonzero(logarithms >= level)
@@ -263,15 +257,7 @@ _SLOW = 0.25  # of a turn, the most that usual samples differ from their neighbo
 
 
 def jumps(recordings: Sequence[Recording]) -> Iterator[str]:
-    """A warning of the first sensor that jumps by a turn, unless that is stated.
-
-    Example:
-        >>> from jaxmech.identify import Recording
-        >>> angle = np.linspace(0.0, 9.0, 50)
-        >>> turning = Recording(angle, (angle + np.pi) % (2 * np.pi) - np.pi, [0.0], [1.0])
-        >>> next(jumps([turning])).partition(";")[0]
-        'Sensor 0 jumps by nearly 2 pi between neighbouring samples (at 3.306)'
-    """
+    """A warning of the first sensor that jumps by a turn, unless that is stated."""
     for recording in recordings:
         for sensor, column in enumerate(recording.observed.T):
             seen = np.isfinite(column) & (recording.periods[sensor] == 0)

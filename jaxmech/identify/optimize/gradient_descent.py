@@ -47,11 +47,6 @@ class Descent:
     Raises:
         ValueError: if a number is not positive.
         TypeError: if `optimizer` is not an optax transformation.
-
-    Example:
-        >>> import optax
-        >>> Descent(optax.adam(1e-2), iterations=200).iterations
-        200
     """
 
     optimizer: optax.GradientTransformation

@@ -123,10 +123,6 @@ class MultiStart:
 
     Raises:
         ValueError: if a number is not positive, or `refine` exceeds `count`.
-
-    Example:
-        >>> MultiStart(count=64, refine=3)
-        MultiStart(count=64, spread=0.5, refine=3, seed=0)
     """
 
     count: int = setting(64, "starting points, the given one among them")

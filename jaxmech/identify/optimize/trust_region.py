@@ -84,10 +84,6 @@ class TrustRegion:
 
     Raises:
         ValueError: if a number is not positive.
-
-    Example:
-        >>> TrustRegion(evaluations=20)
-        TrustRegion(evaluations=20, tolerance=1e-08)
     """
 
     evaluations: int | None = setting(

@@ -52,10 +52,6 @@ class Huber(AbstractLoss):
 
     Raises:
         ValueError: if the scale is not positive.
-
-    Example:
-        >>> print(Huber(2.0).value(np.array([1.0, 4.0])))
-        [0.5 6. ]
     """
 
     scale: float = setting(
@@ -131,10 +127,6 @@ class Cauchy(AbstractTail):
 
     Raises:
         ValueError: if the scale is not above 1.
-
-    Example:
-        >>> print(Cauchy(2.0).weight(np.array([0.0, 2.0])))
-        [1.  0.5]
     """
 
     scale: float = setting(
@@ -160,10 +152,6 @@ class StudentT(AbstractTail):
 
     Raises:
         ValueError: if the degrees are not positive.
-
-    Example:
-        >>> print(StudentT(3.0).weight(np.array([0.0, 2.0])))
-        [1.  0.5]
     """
 
     degrees: float = setting(4.0, "degrees of freedom", positive=True)

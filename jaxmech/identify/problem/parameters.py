@@ -126,12 +126,7 @@ def parameters(
     params0: Params, *, free: Sequence[str] | None = None, bounds: Mapping[str, Any] | None = None,
     prior: Mapping[str, Any] | None = None, bodies: Mapping[str, BodyNames] | None = None,
 ) -> Parameters:  # fmt: skip
-    """Validate the parameters to fit; `free` may name some of the bodies of a mechanism.
-
-    Example:
-        >>> parameters({"m": 1.0, "arm": {"l": 2.0}}, free=["arm"]).layout.names
-        ('arm.l',)
-    """
+    """Validate the parameters to fit; `free` may name some of the bodies of a mechanism."""
     bounds, prior = bounds or {}, prior or {}
     names = leaf_names(params0)
     leaves, structure = jax.tree.flatten(as_dtype(params0, float))

@@ -324,12 +324,6 @@ def triangles(residual: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     Args:
         residual: residuals of each segment, (S, T, d).
         slopes: their derivatives by P numbers, (S, P, T, d).
-
-    Example:
-        >>> J, r = np.array([3.0, 4.0]), np.array([5.0, 0.0])
-        >>> print(abs(triangles(r[None, :, None], J[None, None, :, None])[0]).round(3))
-        [[5. 3.]
-         [0. 4.]]
     """
     count = len(residual)
     parts = slopes.reshape(count, slopes.shape[1], -1), residual.reshape(count, 1, -1)

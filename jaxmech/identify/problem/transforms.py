@@ -147,12 +147,7 @@ def _size(start: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PhysicalInertia(AbstractTransform):
-    """A matrix of inertia (3, 3) that some body has: definite, with the triangle inequalities.
-
-    Example:
-        >>> PhysicalInertia().excludes(np.diag([1.0, 1.0, 3.0]))
-        'must be the inertia of a body: symmetric, no principal moment above the sum of the others'
-    """
+    """A matrix of inertia (3, 3) that some body has: definite, with the triangle inequalities."""
 
     def entries(self, shape: tuple[int, ...]) -> tuple[Entry, ...]:
         """The entries of the lower triangle."""
@@ -189,12 +184,7 @@ def _triangle(S: Array) -> Array:
 
 
 def transform(name: str, bounds: Mapping[str, Any]) -> AbstractTransform:
-    """The transform for the bounds of a parameter.
-
-    Example:
-        >>> transform("m", {"m": (0, None)})
-        Bounds(low=0.0, high=inf)
-    """
+    """The transform for the bounds of a parameter."""
     bound = bounds.get(name, Bounds())
     if isinstance(bound, AbstractTransform):
         return bound

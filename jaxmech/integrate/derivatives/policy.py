@@ -41,17 +41,6 @@ class ReverseMode(AbstractDerivative):
 
     Raises:
         ValueError: if `segment` is not a positive integer.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> q0, v0 = model.initial()
-        >>> ts = jnp.linspace(0.0, 1.0, 101)
-        >>> def height(params):
-        ...     return jm.simulate(model.system, q0, v0, ts, params).q[-1, 1]
-        >>> print(jax.grad(height)({"m": 1.0, "l": 1.0, "g": 9.81})["m"])
-        0.0
     """
 
     segment: int | None = None
@@ -92,21 +81,6 @@ class ForwardMode(AbstractDerivative):
     """Forward mode only, for `jax.jvp` and `jax.jacfwd`, which then cost one run less.
 
     Reverse mode works too, but keeps every intermediate value of every step.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> q0, v0 = model.initial()
-        >>> ts = jnp.linspace(0.0, 1.0, 101)
-        >>> def end(g):
-        ...     params = {"m": 1.0, "l": 1.0, "g": g}
-        ...     sol = jm.simulate(
-        ...         model.system, q0, v0, ts, params, derivative=jm.integrate.ForwardMode()
-        ...     )
-        ...     return sol.q[-1]
-        >>> jax.jacfwd(end)(9.81).shape
-        (2,)
     """
 
     def trajectory(

@@ -27,20 +27,6 @@ class EventRecord(eqx.Module):
         q_after: coordinates after a transition, shape (K, n); None for an event without one.
         v_after: velocities after it, shape (K, n); None likewise.
         outcome: what becomes of unilateral constraints, in D numbers for the package itself.
-
-    Example:
-        The first passages of a pendulum through its lowest point, a half period apart:
-
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> lowest = jm.Event(lambda q, v, t, p: q[0], name="lowest", keep=3)
-        >>> sol = jm.simulate(
-        ...     model.system, *model.initial(), jnp.linspace(0, 3, 31), model.params, events=lowest
-        ... )
-        >>> record = sol.events["lowest"]
-        >>> print(record.count, record.t.round(2), record.q.shape)
-        3 [0.59 1.78 2.96] (3, 2)
     """
 
     count: Int[Array, " *B"]
@@ -64,17 +50,6 @@ class Events(eqx.Module):
         active: whether each constraint that is switched was on at the saved times, by name, shape
             (T,) each.
         names: names of the events, in the order of the arguments.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> lowest = jm.Event(lambda q, v, t, p: q[0], name="lowest", terminal=True)
-        >>> sol = jm.simulate(
-        ...     model.system, *model.initial(), jnp.linspace(0, 2, 21), model.params, events=lowest
-        ... )
-        >>> print(sol.events["lowest"].count, sol.events.reason, sol.q[-1].round(6))
-        1 lowest [ 0. -1.]
     """
 
     records: dict[str, EventRecord]

@@ -119,21 +119,6 @@ class Rodas5P(AbstractPair):
     Raises:
         ValueError: by `simulate`, if the law of motion is not `UdwadiaKalaba`, or its solver is
             `SVD`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> def lagrangian(q, v, t, p):  # a mass of 1 kg on a stiff spring
-        ...     return 0.5 * v @ v
-        >>> def force(q, v, t, p):
-        ...     return -1e6 * (q - jnp.cos(t)) - 2e3 * v
-        >>> system = jm.System(lagrangian, force=force, coordinates=("x",))
-        >>> sol = jm.simulate(
-        ...     system, [1.0], [0.0], [0.0, 1.0, 2.0],
-        ...     method=jm.Rodas5P(), steps=jm.FixedSteps(per_save=20),
-        ... )
-        >>> print(abs(sol.q[-1, 0] - (jnp.cos(2.0) + 2e-3 * jnp.sin(2.0))) < 1e-5)
-        True
     """
 
     control = StepControl(order=4, least=0.2, most=6.0, memory=0.0, stable=float("inf"))

@@ -84,18 +84,6 @@ class RATTLE(AbstractMethod):
     Raises:
         ValueError: if `iterations` is not a positive integer; by `simulate`, if the system is not
             as described.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> ts = jnp.linspace(0.0, 10.0, 101)
-        >>> sol = jm.simulate(
-        ...     model.system, *model.initial(), ts, model.params,
-        ...     method=jm.RATTLE(), steps=jm.FixedSteps(per_save=10),
-        ... )
-        >>> print(sol.position_residual.max() < 1e-14, sol.velocity_residual.max() < 1e-14)
-        True True
     """
 
     order = 2

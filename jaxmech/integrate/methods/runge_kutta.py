@@ -79,28 +79,7 @@ def require_udwadia_kalaba(
 
 
 class AbstractRungeKutta(AbstractMethod):
-    """An explicit Runge-Kutta method, defined by its tableau.
-
-    Example:
-        A method of your own is a class with a tableau, here that of Heun:
-
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> from jaxmech.integrate import AbstractRungeKutta, Tableau
-        >>> class Heun(AbstractRungeKutta):
-        ...     tableau = Tableau(nodes=(0, 1), stages=((), (1,)), weights=(1 / 2, 1 / 2), order=2)
-        >>> model = jm.models.pendulum()
-        >>> sol = jm.simulate(
-        ...     model.system,
-        ...     *model.initial(),
-        ...     jnp.linspace(0.0, 1.0, 11),
-        ...     model.params,
-        ...     method=Heun(),
-        ...     steps=jm.FixedSteps(per_save=50),
-        ... )
-        >>> print(sol.status, sol.q[-1].round(3))
-        0 [ 0.986 -0.165]
-    """
+    """An explicit Runge-Kutta method, defined by its tableau."""
 
     tableau: ClassVar[Tableau]
 
@@ -121,26 +100,14 @@ class AbstractRungeKutta(AbstractMethod):
 
 
 class RK4(AbstractRungeKutta):
-    """The classical fourth-order method (Kutta 1901), the default.
-
-    Example:
-        >>> RK4().order
-        4
-    """
+    """The classical fourth-order method (Kutta 1901), the default."""
 
     tableau = CLASSICAL_4
 
 
 @dataclass(frozen=True)
 class AbstractPair(AbstractMethod):
-    """A method with an estimate of the error of its steps, as `Adaptive` needs one.
-
-    Example:
-        >>> import jaxmech as jm
-        >>> from jaxmech.integrate import AbstractPair
-        >>> [isinstance(method, AbstractPair) for method in (jm.RK4(), jm.DormandPrince5())]
-        [False, True]
-    """
+    """A method with an estimate of the error of its steps, as `Adaptive` needs one."""
 
     control: ClassVar[StepControl]
     # Whether interpolation with the accelerations at the ends of a step is as accurate as the step.
@@ -159,29 +126,6 @@ class AbstractRungeKuttaPair(AbstractRungeKutta, AbstractPair):
         errors: rows of weights whose sums over the stages are estimates of the error; the last
             weight is that of the acceleration at the end of the step.
         control: a `StepControl`.
-
-    Example:
-        The pair of orders 3 and 2 of Bogacki and Shampine 1989:
-
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> from jaxmech.integrate import AbstractRungeKuttaPair, StepControl, Tableau
-        >>> class BogackiShampine3(AbstractRungeKuttaPair):
-        ...     tableau = Tableau(
-        ...         nodes=(0, 1 / 2, 3 / 4), stages=((), (1 / 2,), (0, 3 / 4)),
-        ...         weights=(2 / 9, 1 / 3, 4 / 9), order=3,
-        ...     )
-        ...     errors = ((-5 / 72, 1 / 12, 1 / 9, -1 / 8),)
-        ...     control = StepControl(order=2, least=0.2, most=10.0, memory=0.04, stable=2.5)
-        >>> model = jm.models.double_pendulum_angles()
-        >>> start, ts = model.initial(), jnp.linspace(0.0, 1.0, 3)
-        >>> fine = jm.simulate(model.system, *start, ts, model.params, steps=jm.Adaptive())
-        >>> sol = jm.simulate(
-        ...     model.system, *start, ts, model.params,
-        ...     method=BogackiShampine3(), steps=jm.Adaptive(rtol=1e-6),
-        ... )
-        >>> bool(abs(sol.q - fine.q).max() < 1e-4)
-        True
     """
 
     errors: ClassVar[tuple[tuple[float, ...], ...]]
@@ -193,12 +137,7 @@ class AbstractRungeKuttaPair(AbstractRungeKutta, AbstractPair):
 
 
 class DormandPrince5(AbstractRungeKuttaPair):
-    """The pair of orders 5 and 4 of Dormand and Prince 1980, six stages: `ode45`, DOPRI5.
-
-    Example:
-        >>> DormandPrince5().order
-        5
-    """
+    """The pair of orders 5 and 4 of Dormand and Prince 1980, six stages: `ode45`, DOPRI5."""
 
     tableau = DORMAND_PRINCE_5
     errors = DORMAND_PRINCE_5_ERRORS
@@ -210,10 +149,6 @@ class DormandPrince8(AbstractRungeKuttaPair):
 
     Hairer, Norsett and Wanner, Solving Ordinary Differential Equations I, II.10: the estimates of
     orders 5 and 3, e5 and e3, count as |e5|^2 / sqrt(|e5|^2 + 0.01 |e3|^2).
-
-    Example:
-        >>> DormandPrince8().order
-        8
     """
 
     tableau = DORMAND_PRINCE_8

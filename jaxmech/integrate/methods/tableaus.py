@@ -13,15 +13,6 @@ class Tableau(NamedTuple):
         stages: a, row i has the weights of the stages before stage i.
         weights: b, of the stages in the step.
         order: order of accuracy.
-
-    Example:
-        The method of Heun, of second order:
-
-        >>> from jaxmech.integrate import Tableau
-        >>> heun = Tableau(nodes=(0, 1), stages=((), (1,)), weights=(1 / 2, 1 / 2), order=2)
-        >>> print(heun.matrix)
-        [[0. 0.]
-         [1. 0.]]
     """
 
     nodes: tuple[float, ...]

@@ -72,21 +72,6 @@ def choose_steps(
     Raises:
         ValueError: if the values of the arguments are not known, or are invalid as in `simulate`.
         TypeError: if a policy is of the wrong kind; `Adaptive` has no number of steps.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> q0, v0 = model.initial()
-        >>> ts = jnp.linspace(0.0, 1.0, 11)
-        >>> steps = choose_steps(model.system, q0, v0, ts, model.params)
-        >>> steps
-        FixedSteps(per_save=8)
-        >>> end = jax.jit(
-        ...     lambda p: jm.simulate(model.system, q0, v0, ts, p, steps=steps).q[-1]
-        ... )
-        >>> end(model.params).shape
-        (2,)
     """
     system, params = with_params(system, params)
     scheme = Scheme.of(system, method, steps, projection, formulation)

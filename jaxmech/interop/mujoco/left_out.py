@@ -86,10 +86,6 @@ def unused(xml: str, folder: Path = Path()) -> tuple[str, ...]:
     Args:
         xml: the text of the file; that of a URDF file has none.
         folder: the folder of the file.
-
-    Example:
-        >>> unused('<mujoco><worldbody><geom friction="1" size="1"/></worldbody><sensor/></mujoco>')
-        ('geom friction', 'sensor')
     """
     root = ET.fromstring(xml)
     return tuple(dict.fromkeys(_unused(root, "", folder))) if root.tag == "mujoco" else ()

@@ -50,12 +50,7 @@ def require_one_root(xml: str, source_name: str) -> None:
 
 
 def unknown_elements(xml: str) -> tuple[str, ...]:
-    """The elements of a URDF file that mean nothing in it, such as "joint/spring"; each once.
-
-    Example:
-        >>> unknown_elements("<robot name='arm'><link name='base'/><sensor/></robot>")
-        ('robot/sensor',)
-    """
+    """The elements of a URDF file that mean nothing in it, such as "joint/spring"; each once."""
     robot = _robot(xml)
     return () if robot is None else tuple(dict.fromkeys(_unknown(robot)))
 

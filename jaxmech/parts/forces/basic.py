@@ -75,12 +75,6 @@ def torsion_spring(
         rest: angle of b relative to a at which there is no torque [rad].
         axis: in space, the shared axis on a; the angle is as in `given_angle`, between -pi and pi.
         axis_b: the axis on b, by default the same components as `axis`.
-
-    Example:
-        >>> from jaxmech.parts import planar_body
-        >>> door = planar_body("door", mass=1.0, inertia=0.1)
-        >>> torsion_spring("closer", ground, door, stiffness=2.0).part
-        "torsion spring 'closer'"
     """
     part, bodies, axes = turning_pair("torsion spring", name, (a, b), axis, axis_b)
     k, rest_angle = number(part, "stiffness", stiffness), number(part, "rest", rest)
@@ -98,12 +92,6 @@ def torsion_damper(
         b: second body.
         damping: damping coefficient [N m s/rad].
         axis: in space, the axis of the damper on a.
-
-    Example:
-        >>> from jaxmech.parts import planar_body
-        >>> door = planar_body("door", mass=1.0, inertia=0.1)
-        >>> torsion_damper("grease", ground, door, damping=0.3).part
-        "torsion damper 'grease'"
     """
     part, bodies, axes = turning_pair("torsion damper", name, (a, b), axis)
     return Torque(part, bodies, 0.0, number(part, "damping", damping), axes and axes[0])
@@ -120,12 +108,6 @@ def torque(
         b: second body.
         value: the torque on b [N m].
         axis: in space, the direction of the torque on a.
-
-    Example:
-        >>> from jaxmech.parts import planar_body
-        >>> crank = planar_body("crank", mass=1.0, inertia=0.1)
-        >>> torque("motor", ground, crank, lambda t, p: p["peak"] * t).part
-        "torque 'motor'"
     """
     part, bodies, axes = turning_pair("torque", name, (a, b), axis)
     return Torque(part, bodies, number(part, "value", value), 0.0, axes and axes[0])
@@ -142,11 +124,6 @@ def applied_force(
         at: the point on the body [m].
         force: components [N], two or three values.
         follows: whether the components are along the axes of the body instead of the ground.
-
-    Example:
-        >>> from jaxmech.parts import point_mass
-        >>> applied_force("wind", point_mass("leaf", mass=0.01), (0, 0), ("drag", 0)).part
-        "applied force 'wind'"
     """
     part = part_name("applied force", name)
     (a, b), size = partners(part, (ground, body))
@@ -163,10 +140,6 @@ def rotor(name: str, coordinate: str, inertia: Value) -> Rotors:
         coordinate: name of the coordinate, such as "elbow.angle".
         inertia: a [kg m^2], the moment of inertia times the square of the gear ratio; for a
             coordinate in metres a mass [kg].
-
-    Example:
-        >>> rotor("drive", "elbow.angle", lambda t, p: p["ratio"] ** 2 * p["inertia"]).part
-        "rotor 'drive'"
     """
     part = part_name("rotor", name)
     return Rotors(part, (coordinate,), (non_negative(part, "inertia", inertia),))
@@ -182,10 +155,6 @@ def joint_spring(
         coordinate: name of the coordinate, such as "elbow.angle".
         stiffness: stiffness k [N m/rad], for a coordinate in metres [N/m].
         rest: the coordinate at which there is no force [rad] or [m].
-
-    Example:
-        >>> joint_spring("closer", "door.angle", stiffness=2.0).part
-        "spring 'closer'"
     """
     part = part_name("spring", name)
     k, rest_value = number(part, "stiffness", stiffness), number(part, "rest", rest)

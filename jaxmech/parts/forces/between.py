@@ -42,13 +42,6 @@ class ForceLaw(AbstractPairForce, AbstractLoad):
     Args:
         law: `law(length, rate, t, params)`, a scalar: the force [N], positive where it pushes the
             points apart, at their distance [m] and its rate [m/s]; see `tabulated`.
-
-    Example:
-        >>> from jaxmech.parts import point_mass
-        >>> bob = point_mass("bob", mass=1.0)
-        >>> law = lambda length, rate, t, p: -p["k"] * (length - 1.0) ** 3
-        >>> force_law("cubic", ground, (0, 0), bob, (0, 0), law).part
-        "force law 'cubic'"
     """
 
     law: Callable[..., Any]
@@ -83,12 +76,6 @@ class Bushing(AbstractPairForce, AbstractPotential):
 
     Args:
         stiffness: three values [N/m] and three [N m/rad]; in the plane two and one.
-
-    Example:
-        >>> from jaxmech.parts import planar_body
-        >>> engine = planar_body("engine", mass=80.0, inertia=2.0)
-        >>> bushing("mount", ground, (0, 0), engine, (0.2, 0), stiffness=("k", "k", 0)).part
-        "bushing 'mount'"
     """
 
     _: KW_ONLY
@@ -115,12 +102,6 @@ class BushingDamper(AbstractPairForce, AbstractLoad):
 
     Args:
         damping: three values [N s/m] and three [N m s/rad]; in the plane two and one.
-
-    Example:
-        >>> from jaxmech.parts import planar_body
-        >>> engine = planar_body("engine", mass=80.0, inertia=2.0)
-        >>> bushing_damper("oil", ground, (0, 0), engine, (0.2, 0), damping=("c", "c", 0)).part
-        "bushing damper 'oil'"
     """
 
     _: KW_ONLY
@@ -183,11 +164,6 @@ def tabulated(x: Sequence[float], force: Sequence[float], *, of: str = "position
     Raises:
         ValueError: if the table does not have two or more rows of finite numbers in increasing
             order, or `of` is a different word.
-
-    Example:
-        >>> law = tabulated([0.0, 1.0, 2.0], [0.0, -3.0, -9.0])
-        >>> print(law(1.5, 0.0, 0.0, {}), law(3.0, 0.0, 0.0, {}))
-        -6.0 -15.0
     """
     abscissas, values = np.asarray(x, float), np.asarray(force, float)
     is_table = abscissas.ndim == 1 and abscissas.shape == values.shape and len(abscissas) > 1
@@ -233,12 +209,6 @@ def wrench(
         force: components [N], two or three values; by default none.
         torque: a value in the plane, three in space [N m]; by default none.
         follows: whether the components are along the axes of the body instead of the ground.
-
-    Example:
-        >>> from jaxmech.parts import planar_body
-        >>> drone = planar_body("drone", mass=1.0, inertia=0.1)
-        >>> wrench("rotors", drone, (0, 0), force=(0, "lift"), torque="roll", follows=True).part
-        "wrench 'rotors'"
     """
     part = part_name("wrench", name)
     (a, b), size = partners(part, (ground, body), turning=True)

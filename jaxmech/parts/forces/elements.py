@@ -200,12 +200,6 @@ class Spring(AbstractPairForce, AbstractPotential):
     Args:
         stiffness: spring constant [N/m].
         length: natural length [m]. Unless it is the number 0, the points must never meet.
-
-    Example:
-        >>> from jaxmech.parts import ground, point_mass, spring
-        >>> bob = point_mass("bob", mass=1.0)
-        >>> spring("coil", ground, (0, 0), bob, (0, 0), stiffness="k", length=0.2).part
-        "spring 'coil'"
     """
 
     _: KW_ONLY
@@ -266,12 +260,6 @@ class Damper(AbstractPairForce, AbstractLoad):
 
     Args:
         damping: damping coefficient [N s/m].
-
-    Example:
-        >>> from jaxmech.parts import damper, ground, point_mass
-        >>> bob = point_mass("bob", mass=1.0)
-        >>> damper("oil", ground, (0, 0), bob, (0, 0), damping="c").part
-        "damper 'oil'"
     """
 
     _: KW_ONLY

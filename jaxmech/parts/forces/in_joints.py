@@ -91,13 +91,6 @@ class JointLaw(AbstractJointForce):
     Args:
         law: `law(x, rate, t, params)`, a scalar: the force [N] or torque [N m] of a on b along the
             axis, at the coordinate x [m or rad] and its rate.
-
-    Example:
-        >>> from jaxmech.parts import ground, planar_body, revolute
-        >>> door = planar_body("door", mass=1.0, inertia=0.1)
-        >>> hinge = revolute("hinge", ground, (0, 0), door, (0, 0))
-        >>> joint_force("closer", hinge, lambda x, rate, t, p: -p["k"] * x**3).part
-        "joint force 'closer'"
     """
 
     law: Callable[..., Any]
@@ -126,13 +119,6 @@ class Motor(AbstractJointForce):
         command: the fraction of the full voltage, between -1 and 1; a function of (t, params) for
             an open-loop controller.
         ratio: gear ratio g, turns of the motor per turn of the joint.
-
-    Example:
-        >>> from jaxmech.parts import ground, planar_body, revolute
-        >>> crank = planar_body("crank", mass=1.0, inertia=0.1)
-        >>> hinge = revolute("hinge", ground, (0, 0), crank, (0, 0))
-        >>> motor("drive", hinge, stall=2.0, no_load=300.0, command="u", ratio=50).part
-        "motor 'drive'"
     """
 
     _: KW_ONLY
@@ -159,13 +145,6 @@ class PositionServo(AbstractJointForce):
         damping: derivative gain [N m s/rad or N s/m].
         target_rate: the desired rate [rad/s or m/s].
         limit: largest torque [N m] or force [N], by default none.
-
-    Example:
-        >>> from jaxmech.parts import ground, planar_body, revolute
-        >>> arm = planar_body("arm", mass=1.0, inertia=0.1)
-        >>> elbow = revolute("elbow", ground, (0, 0), arm, (0, 0))
-        >>> servo("hold", elbow, target=0.3, stiffness="kp", damping="kd", limit=5.0).part
-        "servo 'hold'"
     """
 
     _: KW_ONLY
@@ -201,13 +180,6 @@ class JointFriction(AbstractJointForce):
             `coulomb`.
         stribeck: rate of the transition from static to sliding friction [rad/s or m/s].
         smooth: rate at which 76 % of the friction is reached [rad/s or m/s].
-
-    Example:
-        >>> from jaxmech.parts import ground, planar_body, revolute
-        >>> wheel = planar_body("wheel", mass=1.0, inertia=0.1)
-        >>> axle = revolute("axle", ground, (0, 0), wheel, (0, 0))
-        >>> friction("bearing", axle, coulomb="Tc", viscous=1e-3).part
-        "friction 'bearing'"
     """
 
     _: KW_ONLY
@@ -309,13 +281,6 @@ def coordinate_force(name: str, law: Callable[..., Any]) -> CoordinateForce:
 
     Raises:
         TypeError: if `law` is not a function.
-
-    Example:
-        >>> def clutch(x, t, p):
-        ...     torque = p["c"] * (x["motor.angle.rate"] - x["wheel.angle.rate"])
-        ...     return {"motor.angle": -torque, "wheel.angle": torque}
-        >>> coordinate_force("clutch", clutch).part
-        "coordinate force 'clutch'"
     """
     part = part_name("coordinate force", name)
     require_function("law", law, "x, t, params")

@@ -220,20 +220,6 @@ def backlash(
         rest_speed: rate of a rebound below which teeth stay in contact [rad/s or m/s], by default a
             millionth of the rates of the motion.
         coordinates: "angle" or "position" of each joint, for joints that have both.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> from jaxmech.parts import Mechanism, ground, planar_body, revolute, torque
-        >>> rotor = planar_body("rotor", mass=1.0, inertia=0.01)
-        >>> load = planar_body("load", mass=1.0, inertia=0.05)
-        >>> shafts = [revolute(f"{b.name} shaft", ground, (0, 0), b, (0, 0)) for b in (rotor, load)]
-        >>> teeth = backlash("teeth", *shafts, play=0.04, restitution=0.5)
-        >>> motor = torque("motor", ground, rotor, 0.1)
-        >>> drive = Mechanism([rotor, load], [*shafts, teeth], [motor])
-        >>> sol = jm.simulate(drive, [0.0] * 2, [0.0] * 2, jnp.linspace(0, 1, 11))
-        >>> print(sol.q[-1].round(4))
-        [0.85 0.83]
     """
     part = part_name("backlash", name)
     choices = tuple(coordinates)

@@ -51,11 +51,6 @@ class Drum:
             within 0.45 turns of it, farther round the gap of the rope is NaN and a run that gets
             there fails. Nothing is wound up if the rope leaves in this direction and the attitude
             of the body is zero.
-
-    Example:
-        >>> from jaxmech.parts import ground
-        >>> Drum(ground, (0, 0), 0.1, clockwise=True).radius
-        0.1
     """
 
     body: AbstractBody

@@ -86,20 +86,6 @@ def dry_friction(
             joint in the plane is that of its constraint, so the joint has to be one, by
             `Mechanism(cut=...)` or `coordinates="bodies"`.
         coordinate: "angle" or "position" of a joint that has both.
-
-    Example:
-        A disc on a shaft with friction comes to rest after J w / T = 2 s, when it has turned by
-        w / 2 each second:
-
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> from jaxmech.parts import Mechanism, ground, planar_body, revolute
-        >>> disc = planar_body("disc", mass=1.0, inertia=0.02)
-        >>> shaft = revolute("shaft", ground, (0, 0), disc, (0, 0))
-        >>> rotor = Mechanism([disc], [shaft, dry_friction("bearing", shaft, static=0.05)])
-        >>> sol = jm.simulate(rotor, [0.0], [5.0], jnp.linspace(0, 3, 7))
-        >>> print(sol.q[-1], sol.v[-1], sol.events["bearing stops"].t[0])
-        [5.] [0.] 2.0
     """
     part = part_name("dry friction", name)
     bodies, of = coordinate_of(part, joint, coordinate)

@@ -37,13 +37,7 @@ def part_name(kind: str, name: str) -> str:
 def partners(
     part: str, bodies: tuple[Any, ...], *, sizes: tuple[int, ...] = (2, 3), turning: bool = False
 ) -> tuple[tuple[AbstractBody, ...], int]:
-    """Check the bodies of a part; return them, the ground in their dimension, and the dimension.
-
-    Example:
-        >>> from jaxmech.parts import ground, point_mass
-        >>> partners("distance 'rod'", (ground, point_mass("bob", mass=1.0)))[1]
-        2
-    """
+    """Check the bodies of a part; return them, the ground in their dimension, and the dimension."""
     start = capital(part)
     for body in bodies:
         if not isinstance(body, AbstractBody):

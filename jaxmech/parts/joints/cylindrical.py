@@ -34,12 +34,6 @@ class Cylindrical(CoordinateJoint):
     Args:
         axis: direction of the axis on a.
         axis_b: direction of the axis on b, by default the same components as `axis`.
-
-    Example:
-        >>> from jaxmech.parts import ground, spatial_body
-        >>> shaft = spatial_body("shaft", mass=1.0, inertia=(0.1, 0.1, 0.1))
-        >>> cylindrical("bush", ground, (0, 0, 0), shaft, (0, 0, 0), axis=(0, 0, 1)).kind
-        'cylindrical joint'
     """
 
     _: KW_ONLY
@@ -101,12 +95,6 @@ class Screw(Cylindrical):
         axis: direction of the axis on a.
         lead: displacement along the axis per full turn [m], positive for a right-handed screw.
         axis_b: direction of the axis on b, by default the same components as `axis`.
-
-    Example:
-        >>> from jaxmech.parts import ground, spatial_body
-        >>> nut, o = spatial_body("nut", mass=1.0, inertia=(0.1, 0.1, 0.1)), (0, 0, 0)
-        >>> screw("spindle", ground, o, nut, o, axis=(0, 0, 1), lead=0.005).kind
-        'screw'
     """
 
     _: KW_ONLY

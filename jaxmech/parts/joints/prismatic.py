@@ -57,12 +57,6 @@ class Prismatic(CoordinateJoint):
     Args:
         axis: direction of the line on a.
         turn: constant attitude of b relative to a, an angle [rad] or a quaternion; by default none.
-
-    Example:
-        >>> from jaxmech.parts import ground, planar_body
-        >>> piston = planar_body("piston", mass=1.0, inertia=0.1)
-        >>> prismatic("guide", ground, (0, 0), piston, (0, 0), axis=(1, 0)).kind
-        'prismatic joint'
     """
 
     _: KW_ONLY
@@ -128,12 +122,6 @@ class Weld(CoordinateJoint):
 
     Args:
         turn: constant attitude of b relative to a, an angle [rad] or a quaternion; by default none.
-
-    Example:
-        >>> from jaxmech.parts import ground, planar_body
-        >>> beam = planar_body("beam", mass=1.0, inertia=0.1)
-        >>> weld("wall", ground, (0, 0), beam, (-1, 0), turn=0.1).kind
-        'weld'
     """
 
     _: KW_ONLY
@@ -174,12 +162,6 @@ class Planar(CoordinateJoint):
     Args:
         normal: normal of the plane on a.
         normal_b: the same direction on b, by default the same components as `normal`.
-
-    Example:
-        >>> from jaxmech.parts import ground, spatial_body
-        >>> plate, o = spatial_body("plate", mass=1.0, inertia=(0.1, 0.1, 0.2)), (0, 0, 0)
-        >>> planar("table", ground, o, plate, o, normal=(0, 0, 1)).kind
-        'planar joint'
     """
 
     _: KW_ONLY

@@ -40,12 +40,6 @@ class Revolute(CoordinateJoint):
         turn: in space, the attitude of b relative to a at the joint angle zero, a quaternion that
             turns `axis_b` into `axis`; by default the first normals of the axes coincide there. It
             only affects the coordinate of the joint.
-
-    Example:
-        >>> from jaxmech.parts import ground, planar_body
-        >>> crank = planar_body("crank", mass=1.0, inertia=0.1)
-        >>> revolute("O", ground, (0, 0), crank, ("l", 0)).kind
-        'revolute joint'
     """
 
     _: KW_ONLY

@@ -50,12 +50,6 @@ class Spherical(CoordinateJoint):
 
     Its multipliers are the force [N] on b along the axes of the ground. Its coordinates are the
     unit quaternion of b relative to a.
-
-    Example:
-        >>> from jaxmech.parts import ground, point_mass
-        >>> bob = point_mass("bob", mass=1.0, dimension=3)
-        >>> spherical("pin", ground, (0, 0, 0), bob, (0, 0, 0)).kind
-        'spherical joint'
     """
 
     kind = "spherical joint"
@@ -97,12 +91,6 @@ class Universal(CoordinateJoint):
     Args:
         axis_a: direction of the arm on a.
         axis_b: direction of the arm on b.
-
-    Example:
-        >>> from jaxmech.parts import ground, spatial_body
-        >>> shaft, o = spatial_body("shaft", mass=1.0, inertia=(0.1, 0.1, 0.1)), (0, 0, 0)
-        >>> universal("U", ground, o, shaft, o, axis_a=(1, 0, 0), axis_b=(0, 1, 0)).kind
-        'universal joint'
     """
 
     _: KW_ONLY
@@ -188,12 +176,6 @@ class ConstantVelocity(PairJoint):
     Args:
         axis: direction of the shaft on a.
         axis_b: direction of the shaft on b, by default the same components as `axis`.
-
-    Example:
-        >>> from jaxmech.parts import spatial_body
-        >>> one, two = (spatial_body(n, mass=1.0, inertia=(0.1, 0.1, 0.1)) for n in ("one", "two"))
-        >>> constant_velocity("cv", one, (0, 0, 0), two, (0, 0, 0), axis=(1, 0, 0)).kind
-        'constant-velocity joint'
     """
 
     _: KW_ONLY

@@ -41,17 +41,6 @@ class View:
         label: text beside the time.
         force_scale: length of an arrow per force [m/N]; 0 without arrows.
         down: unit vector along which gravity pulls, (3,); None without gravity.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> from jaxmech.parts import gravity, ground, planar_body, revolute
-        >>> bar = planar_body("bar", mass=1.0, inertia=0.1)
-        >>> hinge = revolute("hinge", ground, (0, 0), bar, (-1, 0))
-        >>> arm = jm.parts.Mechanism([bar], [hinge], [gravity(9.81)])
-        >>> sol = jm.simulate(arm.system, [0.0], [0.0], jnp.linspace(0.0, 2.0, 41))
-        >>> jm.view(arm, sol, show=False)
-        View: t = 0 ... 2 s in real time, 61 frames in 2 s, forces of hinge
     """
 
     ts: np.ndarray
