@@ -55,7 +55,7 @@ def test_a_batch_and_its_states_between_saves() -> None:
     np.testing.assert_allclose(ALL.motion(between), exact(FEATURES, times=times), atol=1e-9)
 
 
-@pytest.mark.parametrize("way", ["fixed", "adaptive"])
+@pytest.mark.parametrize("way", ["fixed", pytest.param("adaptive", marks=pytest.mark.slow)])
 def test_a_derivative(way: str) -> None:
     def end(F: Any) -> Any:
         return ALL.run(F, **WAYS[way]).q[-1, 0]
