@@ -105,7 +105,8 @@ def _descended(
     g, gradients = limit.with_gradients(u)
     origin = float(g[0]) if np.isnan(origin) else origin
     scale = max(abs(origin), 1e-300)
-    moving, flat = gradients.any(1), not gradients.any()
+    flat = not gradients.any()
+    moving: np.ndarray = np.asarray(gradients.any(1))
     done = np.zeros(len(u), bool)
     damping, last = np.ones(len(u)), np.zeros_like(u)
     for step in range(_STEPS):
@@ -128,7 +129,8 @@ def _descended(
         )
         merit = 0.5 * lengths**2 + weight * np.abs(g)
         most = np.full(len(u), np.inf) if step < _WHOLE else merit + 1e-12 * (1 + merit)
-        factor, trying = damping.copy(), moving.copy()
+        factor = damping.copy()
+        trying: np.ndarray = np.array(moving)
         while trying.any():
             rows = np.flatnonzero(trying)
             tried = u[rows] + factor[rows, None] * move[rows]
