@@ -86,6 +86,7 @@ class Gaps:
     sizes: tuple[int, ...] = ()  # the number of gaps of each
     frictions: tuple[Friction, ...] = ()  # each of one slip velocity
     slots: tuple[int, ...] = ()  # the row of each gap while any is closed: two may share one
+    apart: bool = False  # whether frictions act alone, in velocities that are independent
 
     @staticmethod
     def of(system: System, q: Array, t: Array, params: Params) -> "Gaps":
@@ -102,7 +103,10 @@ class Gaps:
                 require_restitutions(u.name, values)
         frictions = frictions_of(system, gaps.names, q, t, params)
         slots = _slots(system, q, t, params) if gaps.count > 1 and not frictions else ()
-        return replace(gaps, frictions=frictions, slots=slots or tuple(range(gaps.count)))
+        alone = not (gaps.count or system.constraints or system.invariants or system.velocities)
+        apart = alone and _rank_of_slips(system, q, t, params) == len(frictions)
+        slots = slots or tuple(range(gaps.count))
+        return replace(gaps, frictions=frictions, slots=slots, apart=apart)
 
     @cached_property
     def constraints(self) -> tuple[Holonomic, ...]:
@@ -233,6 +237,19 @@ NO_GAPS = Gaps()
 def in_place(name: str) -> str:
     """The name of the switch by which a unilateral constraint is removed and put in place."""
     return f"{name} in place"
+
+
+@cached_by_shapes
+def _rank_of_slips(system: System, q: Array, t: Array, params: Params) -> int:
+    """The number of independent slip velocities at almost every state."""
+    stated = [u for u in system.unilateral if isinstance(u, DryFriction)]
+
+    def rows(q: Array, v: Array, t: Array, params: Params) -> Array:
+        return jnp.concatenate([f.constraint.jacobian(q, v, t, params) for f in stated])
+
+    state = generic(q, 2), generic(q, 3), generic(t, 2), generic(params, 1)
+    (J,) = concrete_at(rows, [state]) if stated else (None,)
+    return 0 if J is None else int(np.linalg.matrix_rank(J))
 
 
 @cached_by_shapes

@@ -309,7 +309,11 @@ class _Impact(NamedTuple):
         Without friction none does.
         """
         laws = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
-        if not (len(self.e) and len(self.kinetic)):
+        if not len(self.e):  # frictions alone have no impulse
+            none, no = jnp.zeros_like(self.velocity), jnp.asarray(False)
+            rubs = jnp.zeros(3 * len(self.kinetic) + 1, bool)
+            return _Hit(none, jnp.zeros(0, bool), rubs, ~no, none.sum(), no)
+        if not len(self.kinetic):
             return self._by_law(jnp.asarray(laws[0], self.e.dtype))
         hits = jax.lax.map(self._by_law, jnp.asarray(laws, self.e.dtype))
         size = matvec(jnp.abs(hits.impulses), jnp.abs(self.velocity))

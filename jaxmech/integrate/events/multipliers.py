@@ -50,7 +50,7 @@ class GapMultipliers(NamedTuple):
         values = jnp.concatenate([
             multipliers[-count:-own], rubbing.static - jnp.abs(rubbing.multipliers)
         ])  # fmt: skip
-        if len(multipliers) > 1:
+        if len(multipliers) > 1 and not gaps.apart:
             redundant = jnp.asarray(True) if law.independent is None else ~law.independent[-count:]
 
             def shared() -> Array:
