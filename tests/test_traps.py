@@ -1,7 +1,7 @@
 """Known pitfalls of constrained mechanics, each in `acceleration` and in a short `simulate`.
 
 Most of them are one system with other numbers, so that it is compiled once. Statuses as such are
-tested in test_status.py, redundancy in formulations/ and test_simulate.py, singular poses at length
+tested in test_status.py, redundancy in laws/ and test_simulate.py, singular poses at length
 in test_published.py.
 """
 

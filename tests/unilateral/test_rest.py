@@ -38,8 +38,8 @@ def test_a_ball_comes_to_rest_and_stays(steps: Any) -> None:
         assert not sols.q[k][rests].any()
         assert not sols.v[k][rests].any()
         np.testing.assert_array_equal(sols.events.active["floor"][k], rests)
-    # A single ball has the bits of the batch.
-    np.testing.assert_array_equal(dropped(e[1], steps).q, sols.q[1])
+    # A single ball is compiled in another form than a batch.
+    np.testing.assert_allclose(dropped(e[1], steps).q, sols.q[1], atol=1e-14)
 
 
 @STEPS
