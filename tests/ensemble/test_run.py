@@ -327,6 +327,8 @@ def test_two_processes_do_not_share_a_folder(begun) -> None:
             computed(begun.parent)
 
 
+# The warning of `simulate` about a parameter that nothing reads, which is an error of its own here.
+@pytest.mark.filterwarnings("ignore:Argument `params` holds 'mm'")
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -43,7 +43,7 @@ class Covariance:
 
     kind: str  # "white noise", "by recording" or "by block"
     matrix: HostArray  # of what is determined, (p, p)
-    degrees: float  # of freedom of its t distribution; infinite for a normal one
+    degrees: float | int  # of freedom of its t distribution; infinite for a normal one
     assumption: str
 
 

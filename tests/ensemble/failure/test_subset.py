@@ -24,10 +24,10 @@ class Margins(LimitState):
 
     def __init__(self, fn: Points, slope: Points | None, n: int, most: int = 200_000) -> None:
         rules = {f"u{k}": (Normal(mean=0.0, sd=1.0), 0.0) for k in range(n)}
-        margin: Any = SimpleNamespace(
+        self.margin: Any = SimpleNamespace(
             study=SimpleNamespace(block_size=512), failure=Failure(of="x", above=5.0)
         )
-        super().__init__(margin, None, StandardSpace(rules, None), most)  # type: ignore[arg-type]
+        self.space, self.most = StandardSpace(rules, None), most
         self.fn, self.slope = fn, slope
 
     def values(self, u: np.ndarray) -> np.ndarray:
