@@ -288,10 +288,12 @@ def test_pictures_that_cannot_be_written_are_one_line(whole, copy, capsys, monke
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, as Linux has it")
 @pytest.mark.parametrize("command", ["models", "replay"])
-def test_an_output_that_is_full_is_one_line(copy, capsys, monkeypatch, command) -> None:
+def test_an_output_that_is_full_is_one_line(whole, copy, capsys, monkeypatch, command) -> None:
+    config = str(whole.parent / "study.toml")
+    arguments = [str(copy), "0", "--config", config] if command == "replay" else []
     with Path("/dev/full").open("w") as full:
         monkeypatch.setattr("sys.stdout", full)
-        assert main([command, *([] if command == "models" else [str(copy), "0"])]) == 2
+        assert main([command, *arguments]) == 2
     error = capsys.readouterr().err
     assert error.startswith("jaxmech: the standard output cannot be read or written: No space left")
     assert error.count("\n") == 1
