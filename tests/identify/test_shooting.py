@@ -101,7 +101,7 @@ def test_no_jump_is_left(recording: Recording) -> None:
         subject, recording, jm.identify.Settings(horizon=Shooting(LENGTH), steps=jm.FixedSteps(1))
     )
     assert task.problem.observe == DefaultSensors(0)
-    solved = solve((task, None), policy=TrustRegion(), validation=None, progress=False)
+    solved = solve(task, policy=TrustRegion(), validation=None, progress=False)
     found = runs(task.problem, solved.y, task.data)
     left = np.asarray(jumps(found.end, found.begin, task.data))
     assert left.shape == (8, 4)
