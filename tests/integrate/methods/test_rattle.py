@@ -169,7 +169,7 @@ AT = np.array([0.9, 9.81])
 @pytest.mark.slow
 def test_a_batch_is_native_code_with_the_bits_of_single_runs() -> None:
     starts = np.linspace(0.3, 1.1, 5)[:, None] * AT
-    together, alone = jax.vmap(pendulum)(starts), pendulum(starts[3])
+    together, alone = jax.vmap(pendulum)(starts), jax.jit(pendulum)(starts[3])
     np.testing.assert_array_equal(together.q[3], alone.q)
     np.testing.assert_array_equal(together.v[3], alone.v)
     assert [part.reason for part in explain(pendulum, starts).parts] == [""]
