@@ -27,7 +27,7 @@ from experiments.recovery.mechanisms import double_pendulum
 from jaxmech.config.environment import environment
 from jaxmech.config.toml import ConfigError, read
 from jaxmech.identify.problem.least_squares import half_square, linearized, runs
-from jaxmech.identify.problem.rows import Evaluator, Task
+from jaxmech.identify.problem.rows import Task, evaluated, residual_rows
 from jaxmech.identify.problem.setup import prepare
 
 FREE = ("m2", "l1", "l2", "c1", "c2", "g", "offset1", "offset2", "scale1", "scale2")
@@ -51,7 +51,8 @@ def sensors(q: Any, v: Any, t: Any, p: Any) -> Any:
     return scales * CASE.observe(q, v, t, p) + offsets
 
 
-def task(study: FitEvaluation) -> Task:
+def task(study: FitEvaluation) -> tuple[Task, Any]:
+    """The task, and the unknowns where it begins."""
     truth = {**CASE.params, "offset1": 0.0, "offset2": 0.0, "scale1": 1.0, "scale2": 1.0}
     ts = study.interval * np.arange(study.samples)
     draw = np.random.default_rng(0)
@@ -72,9 +73,9 @@ def task(study: FitEvaluation) -> Task:
     subject = jm.identify.Identifiable(
         CASE.system, truth, observe=sensors, start=CASE.start, free=FREE
     )
-    return prepare(
-        subject, recordings, jm.identify.Settings(initial_states="fixed", steps=jm.FixedSteps(1))
-    )
+    ways = jm.identify.Settings(initial_states="fixed", steps=jm.FixedSteps(1))
+    made, at = prepare(subject, recordings, ways)
+    return made, at.y
 
 
 def evaluations(made: Task) -> dict[str, Callable[[Any], Any]]:
@@ -90,14 +91,14 @@ def evaluations(made: Task) -> dict[str, Callable[[Any], Any]]:
 
 def _rows(made: Task, y: Any) -> tuple[Any, Any]:
     """Compute the input of a step of the optimizer: compressed residuals and derivatives."""
-    rows = Evaluator(made.problem, made.data, made.origin.recording).rows(y, made.conditions)
+    rows = residual_rows(made, evaluated(made, y), made.conditions)
     return rows.values, rows.jacobian.T
 
 
-def require_agreement(made: Task, found: dict[str, Callable[[Any], Any]]) -> float:
+def require_agreement(y: Any, found: dict[str, Callable[[Any], Any]]) -> float:
     """Return the relative difference of gradient and Jacobian; raise if they disagree."""
-    gradient = np.asarray(found["reverse gradient"](made.y))
-    values, J = (np.asarray(x) for x in found["rows of the trust region"](made.y))
+    gradient = np.asarray(found["reverse gradient"](y))
+    values, J = (np.asarray(x) for x in found["rows of the trust region"](y))
     difference = float(np.abs(J @ values - gradient).max() / np.abs(gradient).max())
     if not difference < 1e-8:
         raise RuntimeError(f"gradient and Jacobian differ by {difference:.1e}")
@@ -105,15 +106,15 @@ def require_agreement(made: Task, found: dict[str, Callable[[Any], Any]]) -> flo
 
 
 def measured(study: FitEvaluation) -> dict[str, Any]:
-    made = task(study)
+    made, y = task(study)
     found = evaluations(made)
-    difference = require_agreement(made, found)
-    forward = best(found["forward run"], made.y, study.rounds)
+    difference = require_agreement(y, found)
+    forward = best(found["forward run"], y, study.rounds)
     steps = study.recordings * (study.samples - 1)
     size = len(FREE)
     table = {}
     for name, evaluate in found.items():
-        seconds = best(evaluate, made.y, study.rounds)
+        seconds = best(evaluate, y, study.rounds)
         directions = 1 if name in ("forward run", "reverse gradient") else 1 + size
         table[name] = {
             "seconds": seconds,

@@ -31,7 +31,7 @@ from jaxmech.identify.inference.misfit import Outliers as Outliers
 from jaxmech.identify.inference.uncertainty import Uncertainty as Uncertainty
 from jaxmech.identify.inference.uncertainty import counted as counted
 from jaxmech.identify.optimize.gradient_descent import Descent as Descent
-from jaxmech.identify.optimize.loop import MultiStart as MultiStart
+from jaxmech.identify.optimize.trust_region import MultiStart as MultiStart
 from jaxmech.identify.optimize.trust_region import TrustRegion as TrustRegion
 from jaxmech.identify.problem.body_inertia import bodies_of as bodies_of
 from jaxmech.identify.problem.noise import NORMAL as NORMAL

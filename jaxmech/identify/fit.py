@@ -6,19 +6,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from jaxmech.identify.data.recording import Recording, named, require_same_sensors
-from jaxmech.identify.data.segments import Shooting
 from jaxmech.identify.identifiable import Identifiable, InitialStates, Optimizer, Settings
 from jaxmech.identify.optimize.gradient_descent import Descent
-from jaxmech.identify.optimize.loop import (
-    MultiStart,
-    Solved,
-    across_kinks,
-    solve,
-    starting_points,
-)
+from jaxmech.identify.optimize.loop import Solved, across_kinks, solve, starting_points
 from jaxmech.identify.optimize.trust_region import TrustRegion
 from jaxmech.identify.outcome import held_out, is_noise, result_of
 from jaxmech.identify.problem.least_squares import (
@@ -29,14 +21,11 @@ from jaxmech.identify.problem.least_squares import (
     mean_square,
 )
 from jaxmech.identify.problem.noise import AbstractLoss
-from jaxmech.identify.problem.rows import Task
+from jaxmech.identify.problem.rows import Task, evaluated
 from jaxmech.identify.problem.sensor_noise import log_likelihood
 from jaxmech.identify.problem.setup import prepare
-from jaxmech.identify.problem.steps import with_steps
 from jaxmech.identify.result import Fit
-from jaxmech.integrate import AbstractMethod, AbstractSteps
-from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
-from jaxmech.state import AbstractStabilization, Projection, Start
+from jaxmech.state import Start
 from jaxmech.system import Params, Subject
 
 
@@ -47,20 +36,14 @@ def fit(
     *,
     observe: Observe | None = None,
     start: Start | None = None,
-    optimizer: Optimizer = TrustRegion(),
     free: Sequence[str] | None = None,
     bounds: Mapping[str, Any] | None = None,
     prior: Mapping[str, Any] | None = None,
-    initial_states: InitialStates = "free",
-    horizon: Shooting | None = None,
     validation: Any = (),
-    multistart: MultiStart | None = None,
+    initial_states: InitialStates = "free",
     loss: AbstractLoss | None = None,
-    method: AbstractMethod | None = None,
-    steps: AbstractSteps | None = None,
-    projection: AbstractStabilization | None = Projection(),
-    formulation: AbstractFormulation = UdwadiaKalaba(),
-    progress: bool = False,
+    optimizer: Optimizer = TrustRegion(),
+    **run: Any,
 ) -> Fit:
     """Fit parameters so that the simulated motion matches the recorded one as closely as possible.
 
@@ -79,7 +62,6 @@ def fit(
         start: start(q0, v0, params) returns the consistent state q (n,), v (n,) for recorded start
             variables, such as measured angles. By default the start variables are the coordinates
             and velocities, which are projected onto the constraints.
-        optimizer: `TrustRegion()`, `Descent(...)`, or an optax transformation.
         free: names of the parameters to fit, or of branches of the tree of parameters; by default
             all numbers. Parameters that are not fitted keep their types. A nested parameter is
             called "arm.length". The name of a body of a mechanism stands for its mass, its centre
@@ -87,27 +69,25 @@ def fit(
         bounds: bounds by name: (low, high), with None for no bound on that side, or
             `PhysicalInertia()`.
         prior: priors by name, (mean, standard deviation); needs recordings with weights.
+        validation: recordings that are not fitted, for judging the result. They do not influence
+            the fit, except with the `patience` of `Descent`.
         initial_states: "free" fits them along with the parameters, on the constraints, with
             `Recording.start_sd` as their prior where it is known; "fixed" keeps the recorded
             values, which must then be exact. A first sample is a measurement with noise like any
             other: if it is treated as exact, the intervals miss the true values. A fit with fixed
             initial states tests whether the recordings agree with them, and warns if not.
-        horizon: `Shooting(...)` to cut the recordings into segments, for chaotic motion.
-        validation: recordings that are not fitted, for judging the result. They do not influence
-            the fit, except with the `patience` of `Descent`.
-        multistart: random starting points, of which the best are fitted. By default a system with
-            impacts or dry friction is fitted from some points around its optimum too, if the
-            residuals there are not noise: its loss has many minima.
+            `Shooting(...)` cuts the recordings into segments, for chaotic motion.
         loss: a robust loss, `Huber()`, `Cauchy()` or `StudentT()`, for recordings with outliers; by
             default squares.
-        method: the integration method, as for `simulate`.
-        steps: the step size policy. `per_save` of `FixedSteps` is the number of steps per interval
+        optimizer: `TrustRegion()`, `Descent(...)`, or an optax transformation. With
+            `starts=MultiStart(...)` the first two begin at random points too. A system with impacts
+            or dry friction is fitted from some points around its optimum in any case, if the
+            residuals there are not noise: its loss has many minima.
+        **run: `method`, `steps`, `projection` and `formulation`, as for `simulate`, and `progress`,
+            whether to show the loss. `per_save` of `FixedSteps` is the number of steps per interval
             between samples, by default chosen from the motion at the start, and again at the end if
             that needs more; intervals in which a step would be longer than `max_step` are divided.
-            `max_steps` of `Adaptive` applies to each recording, or segment with a `horizon`.
-        projection: stabilization against drift, as for `simulate`.
-        formulation: law of motion.
-        progress: whether to show the loss.
+            `max_steps` of `Adaptive` applies to each recording, or segment.
 
     Returns:
         A `Fit`.
@@ -140,71 +120,58 @@ def fit(
             )
     else:
         subject = Identifiable(system, params0, observe, start, free, bounds or {}, prior or {})
-    settings = Settings(
-        optimizer, initial_states, horizon, multistart, method, steps, projection, formulation,
-        loss,
-    )  # fmt: skip
+    progress = run.pop("progress", False)
+    settings = Settings(optimizer, initial_states, loss=loss, **run)
     policy = settings.optimizer
-    if isinstance(policy, optax.GradientTransformation):
-        policy = Descent(policy)
     if not isinstance(policy, TrustRegion | Descent):
         raise TypeError(
             "Argument `optimizer` must be TrustRegion(), Descent(...) or an optax "
-            f"transformation, but is {settings.optimizer!r}."
+            f"transformation, but is {policy!r}."
         )
     if isinstance(policy, Descent) and settings.loss:
         raise ValueError("Argument `loss` needs the optimizer TrustRegion(), but it is a descent.")
-    _require_joints(policy, settings)
-    task = prepare(subject, recordings, settings)
+    horizon = settings.horizon
+    if isinstance(policy, Descent) and horizon is not None and horizon.continuity is None:
+        raise ValueError(
+            "Argument `initial_states` must have a `continuity` for a descent, such as "
+            f"Shooting({horizon.length:g}, continuity=1e-3): jumps vanish by TrustRegion() alone."
+        )
+    task, at = prepare(subject, recordings, settings)
     params = jax.tree.unflatten(task.problem.layout.structure, task.data.leaves)
     others = named(validation, "validation")
     if others:
         require_same_sensors((*task.origin.recordings, *others))
     for recording in others:
-        consistent_start(task.problem, params, recording, free=settings.initial_states == "free")
+        consistent_start(task.problem, params, recording, free=settings.free_starts)
     deciding = _deciding(policy, task, others)
-    tasks = starting_points(task, multistart) if multistart else [task]
-    if not tasks:
+    points = [at]
+    if policy.starts:
+        points = (evaluated(task, y) for y in starting_points(task, at.y, policy.starts))
+    ends = [solve(task, point, policy, deciding, progress) for point in points]
+    if not ends:
         raise FloatingPointError(
-            "Argument `multistart`: none of the starting points can be simulated; take a smaller "
+            "Argument `optimizer`: none of the starting points can be simulated; take a smaller "
             "spread."
         )
-    ends = []
-    for task in tasks:
-        solved = solve(task, policy, deciding, progress)
-        ends.append((with_steps(task, solved.per_save), solved))
-    losses = [_final_loss(*end, policy, deciding) for end in ends] if len(ends) > 1 else [0.0]
-    task, solved = ends[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))]
+    losses = [_final_loss(end, policy, deciding) for end in ends] if len(ends) > 1 else [0.0]
+    solved = ends[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))]
     has_kinks = bool(task.problem.system.unilateral)
-    if has_kinks and isinstance(policy, TrustRegion) and not (multistart or horizon):
-        solved = across_kinks(task, solved, policy, is_noise)
-        task = with_steps(task, solved.per_save)
-    return result_of(task, solved, others, subject.params)
+    if has_kinks and isinstance(policy, TrustRegion) and not (policy.starts or horizon):
+        solved = across_kinks(solved, policy, is_noise)
+    return result_of(solved, others, subject.params)
 
 
-def _require_joints(policy: Any, settings: Settings) -> None:
-    """Raise if segments cannot be joined as the settings demand."""
-    horizon = settings.horizon
-    if horizon is None:
-        return
-    if isinstance(policy, Descent) and horizon.continuity is None:
-        raise ValueError(
-            "Argument `horizon` must have a `continuity` for a descent, such as "
-            f"Shooting({horizon.length:g}, continuity=1e-3): jumps vanish by TrustRegion() alone."
-        )
-
-
-def _final_loss(task: Task, solved: Solved, policy: Any, validation: Data | None) -> float:
+def _final_loss(solved: Solved, policy: Any, validation: Data | None) -> float:
     """The loss that decides between the fits of several starting points."""
+    task, y, conditions = solved.task, solved.at.y, solved.conditions
     if validation is not None:
-        return float(mean_square(task.problem, solved.y, validation))
+        return float(mean_square(task.problem, y, validation))
     if isinstance(policy, Descent):  # its last loss is that of a batch, before the last step
-        return float(half_square(task.problem, jnp.asarray(solved.y), task.data, solved.conditions))
+        return float(half_square(task.problem, jnp.asarray(y), task.data, conditions))
     if task.loss is not None:
-        return -log_likelihood(task, solved.y, solved.conditions)
+        return -log_likelihood(task, solved.at, conditions)
     if solved.noise is not None:  # the weights differ from fit to fit
-        counts = (np.asarray(task.data.segments.weights) > 0).sum((0, 1))
-        return float(counts @ np.log(solved.noise.sd))
+        return float(task.seen.sum((0, 1)) @ np.log(solved.noise.sd))
     return solved.history[-1]
 
 
@@ -217,6 +184,6 @@ def _deciding(policy: Any, task: Task, others: Sequence[Recording]) -> Data | No
     if policy.batch is not None and not task.origin.first.all():
         raise ValueError(
             "Argument `batch` draws recordings, which multiple shooting cuts into segments that "
-            "depend on each other; leave out `batch` or `horizon`."
+            "depend on each other; leave out `batch`, or the segments."
         )
     return None if policy.patience is None else held_out(task, others)[0]

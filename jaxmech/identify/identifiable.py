@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import optax
+
 from jaxmech.identify.data.segments import Shooting
-from jaxmech.identify.optimize.loop import MultiStart
+from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.optimize.trust_region import TrustRegion
 from jaxmech.identify.problem.least_squares import Observe
 from jaxmech.identify.problem.noise import AbstractLoss
@@ -17,7 +19,7 @@ from jaxmech.utils.checks import require_function, require_kind
 from jaxmech.utils.text import setting
 from jaxmech.utils.traces import first_equal
 
-InitialStates = Literal["fixed", "free"]
+InitialStates = Literal["fixed", "free"] | Shooting
 Optimizer = TrustRegion | Any  # or Descent, or an optax transformation
 
 
@@ -61,29 +63,33 @@ class Settings:
     initial_states: InitialStates = setting(
         "free", "whether the initial states of the recordings are fitted too"
     )
-    horizon: Shooting | None = setting(None, "segments of the recordings, for chaotic motion")
-    multistart: MultiStart | None = setting(
-        None, "random starting points, for problems with several minima"
-    )
     method: AbstractMethod | None = setting(
         None, "how a step is made; RK4, or DormandPrince8 for adaptive steps, by default"
     )
     steps: AbstractSteps | None = setting(FixedSteps(), "how long the steps are")
     projection: AbstractStabilization | None = setting(Projection(), "control of drift")
     formulation: AbstractFormulation = setting(UdwadiaKalaba(), "law of motion")
-
     loss: AbstractLoss | None = setting(None, "a robust loss, against outliers")
 
     def __post_init__(self) -> None:
+        if isinstance(self.optimizer, optax.GradientTransformation):
+            object.__setattr__(self, "optimizer", Descent(self.optimizer))
         if self.loss is not None:
             require_kind("loss", self.loss, AbstractLoss, "Huber() or Cauchy()")
         if self.initial_states not in ("fixed", "free"):
-            raise ValueError(
-                'Argument `initial_states` must be "fixed" or "free", but is '
-                f"{self.initial_states!r}."
-            )
-        if self.horizon is not None:
-            require_kind("horizon", self.horizon, Shooting, "Shooting(0.5)")
+            example = '"fixed", "free" or Shooting(0.5)'
+            require_kind("initial_states", self.initial_states, Shooting, example)
         method, steps = method_and_steps(self.method, self.steps)
         object.__setattr__(self, "method", method)
         object.__setattr__(self, "steps", steps)
+
+    @property
+    def horizon(self) -> Shooting | None:
+        """The segments into which recordings are cut, if they are."""
+        return self.initial_states if isinstance(self.initial_states, Shooting) else None
+
+    @property
+    def free_starts(self) -> bool:
+        """Whether the initial states of the recordings are fitted."""
+        first = self.horizon.first if self.horizon else self.initial_states
+        return first == "free"

@@ -16,8 +16,9 @@ from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.inference.density import Density
 from jaxmech.identify.inference.identifiability import Identifiability, identifiability
 from jaxmech.identify.inference.misfit import Outliers, outliers
+from jaxmech.identify.inference.remarks import horizon_warning
 from jaxmech.identify.inference.uncertainty import Uncertainty, uncertainty
-from jaxmech.identify.problem.parameters import ParameterLayout
+from jaxmech.identify.optimize.loop import Solved
 from jaxmech.system import Params
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.drawings import DRAWINGS
@@ -32,25 +33,6 @@ class Estimate(NamedTuple):
     value: float
     standard_error: float  # as if all residuals were independent; infinite if not determined
     standard_error_by_recording: float | None  # as if only the recordings were; None with too few
-
-
-class Point(NamedTuple):
-    """The point where a fit ended, for functions of the parameters."""
-
-    layout: ParameterLayout
-    z: Array | np.ndarray  # free numbers, (p,)
-    leaves: tuple[Array, ...]  # of the parameters that the fit began with
-
-    def slope(self, fn: Callable[[Params], Any]) -> tuple[HostArray, HostArray]:
-        """The value (...) of fn(params), and its derivatives by the fitted numbers, (..., p)."""
-
-        def value(z: Array) -> tuple[Array, Array]:
-            result = jnp.asarray(fn(self.layout.params(z, self.leaves)), float)
-            return result, result
-
-        by_z, values = jax.jacrev(value, has_aux=True)(jnp.asarray(self.z))
-        T = np.asarray(jax.jacfwd(self.layout.numbers)(self.z, self.leaves))
-        return np.asarray(values), np.linalg.solve(T.T, np.asarray(by_z).T).T
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -180,14 +162,10 @@ class Fit:
         integration_error: estimated integration error of the fitted motions, the largest relative
             to their range, as in `Solution`; of up to 16 segments with fixed steps.
         notes: the warnings, except the one about the horizon.
-        horizon: function that returns a warning if the longest segment is too long for gradients;
-            None where it cannot be.
-        density: residuals and posterior density as functions of the unknowns; None for a fit that
-            was loaded from a file.
         bounds: lower and upper bounds of the numbers, shape (p, 2), infinite without one; None for
             a fit that an earlier version saved.
         priors: mean and standard deviation of their priors, shape (p, 2), infinite without one.
-        point: the point where the fit ended; None for a fit that was loaded from a file.
+        end: the end of the optimization; None for a fit that was loaded from a file.
     """
 
     params: Params
@@ -205,11 +183,9 @@ class Fit:
     unknowns: int
     integration_error: float = float("nan")
     notes: tuple[str, ...] = ()
-    horizon: Callable[[], str] | None = None
-    point: Point | None = None
-    density: Density | None = None
     bounds: HostArray | None = None
     priors: HostArray | None = None
+    end: Solved | None = None
 
     @property
     def converged(self) -> bool:
@@ -269,23 +245,29 @@ class Fit:
         """Which numbers the recordings determine, and which changes leave all residuals alike."""
         return identifiability(self.names, self.values, self.information.total, self.noise.unit)
 
-    def log_density(self, unknowns: Any) -> Array:
-        """The logarithm of the posterior density, but for a constant: that of `density`.
+    @property
+    def density(self) -> Density:
+        """The residuals and the posterior density as functions of the unknowns.
 
         Raises:
             ValueError: if the fit was loaded from a file.
         """
-        if self.density is None:
+        if self.end is None:
             raise ValueError(
-                "A fit that was loaded from a file has no density, which needs the functions of "
-                "the system; fit again."
+                "A fit that was loaded from a file lacks the functions of the system, by which its "
+                "density and functions of its parameters are evaluated; fit again, or propagate "
+                "`uncertainty.covariance` by hand."
             )
+        return Density(self.end)
+
+    def log_density(self, unknowns: Any) -> Array:
+        """The logarithm of the posterior density, but for a constant: that of `density`."""
         return self.density.log_density(jnp.asarray(unknowns))
 
     @cached_property
     def of_horizon(self) -> tuple[str, ...]:
         """The warning that the horizon is too long for gradients, or none; needs a simulation."""
-        text = self.horizon() if self.horizon else ""
+        text = horizon_warning(self.end.task, self.end.at) if self.end else ""
         return (text,) if text else ()
 
     @property
@@ -306,15 +288,19 @@ class Fit:
 
     def function(self, fn: Callable[[Params], Any]) -> Estimate:
         """The value of fn(params), a number, with its standard error (linear propagation)."""
-        if self.point is None:
-            raise ValueError(
-                "A fit that was loaded from a file cannot evaluate functions of its parameters; "
-                "fit again, or propagate `uncertainty.covariance` by hand."
-            )
-        value, gradient = self.point.slope(fn)
+        density = self.density
+
+        def value(y: Array) -> tuple[Array, Array]:
+            result = jnp.asarray(fn(density.params(y)), float)
+            return result, result
+
+        y, p = jnp.asarray(density.best), len(self.names)
+        by_y, result = jax.jacrev(value, has_aux=True)(y)
+        T = np.asarray(jax.jacfwd(density.numbers)(y))[:, :p]
+        gradient = np.linalg.solve(T.T, np.asarray(by_y)[:p])
         found, kind = self.uncertainty, "by recording"
         robust = found.of(gradient, kind) if kind in found.kinds else None
-        return Estimate(float(value), found.of(gradient), robust)
+        return Estimate(float(result), found.of(gradient), robust)
 
     def plot(self, *, sensors: Sequence[str] = (), figure: Any = None) -> Any:
         """Draw the first recordings: measurements over the fitted motion, and the residuals.

@@ -16,11 +16,12 @@ from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.result import Fit, Information, Noise, Optimization, Predicted
 from jaxmech.system import Signal
 
-_VERSION = 5
-_CLASSES: dict[str, Any] = {
-    kind.__name__: kind for kind in (Fit, Information, Noise, Optimization, Predicted, Recording)
+_VERSION = 6
+_FIELDS: dict[Any, tuple[str, ...]] = {Signal: ("ts", "values", "interpolation", "delay")} | {
+    kind: tuple(x.name for x in fields(kind) if x.name != "end")
+    for kind in (Fit, Information, Noise, Optimization, Predicted, Recording)
 }
-_FUNCTIONS = {"density", "horizon", "point"}  # of a fit, which are not saved
+_CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (tuple, list, dict, *_FIELDS)}
 
 
 def save_fit(fit: Fit, path: Path | str) -> Path:
@@ -38,7 +39,32 @@ def save_fit(fit: Fit, path: Path | str) -> Path:
     if path.suffix != ".npz":
         raise ValueError(f"Argument `path` must end in .npz, but is {path}.")
     arrays: dict[str, np.ndarray] = {}
-    tree = _packed(replace(fit, notes=(*fit.notes, *fit.of_horizon)), arrays, "fit")
+
+    def packed(value: Any, location: str) -> Any:
+        """A value as JSON: the name of a class with its parts, arrays by their names."""
+        kind = type(value)
+        if value is None or kind in (bool, int, float, str):
+            return value
+        if kind in (tuple, list):
+            parts: Any = [packed(x, f"{location}[{k}]") for k, x in enumerate(value)]
+        elif kind is dict and all(type(key) in (str, int) for key in value):
+            parts = [[key, packed(x, f"{location}.{key}")] for key, x in value.items()]
+        elif kind in _FIELDS:
+            names = _FIELDS[kind]
+            parts = {key: packed(getattr(value, key), f"{location}.{key}") for key in names}
+        elif isinstance(value, np.ndarray | np.generic | jax.Array) and (
+            np.asarray(value).dtype.kind in "biufc"
+        ):
+            arrays[name := f"array_{len(arrays)}"] = np.asarray(value)
+            return {"array": name}
+        else:
+            raise ValueError(
+                f"Argument `fit` cannot be saved: {location} is of type {kind.__name__}; "
+                "parameters must be numbers and arrays in dictionaries, lists and tuples."
+            )
+        return {kind.__name__: parts}
+
+    tree = packed(replace(fit, notes=(*fit.notes, *fit.of_horizon)), "fit")
     text = json.dumps({"jaxmech fit": _VERSION, "fit": tree})
     write_whole(path, npz({"json": text, **arrays}, compressed=True))
     return path
@@ -54,6 +80,19 @@ def load_fit(path: Path | str) -> Fit:
         ValueError: if the file is damaged or contains something else.
         OSError: if the file cannot be read.
     """
+
+    def unpacked(tree: Any) -> Any:
+        if not isinstance(tree, dict):
+            return tree
+        ((kind, parts),) = tree.items()
+        if kind == "array":
+            return arrays[parts]
+        if isinstance(parts, dict):
+            return _CLASSES[kind](**{key: unpacked(x) for key, x in parts.items()})
+        return _CLASSES[kind](
+            [(key, unpacked(x)) for key, x in parts] if kind == "dict" else map(unpacked, parts)
+        )
+
     try:
         with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             if damaged := file.zip.testzip():  # NumPy alone does not read to the checksums
@@ -62,7 +101,7 @@ def load_fit(path: Path | str) -> Fit:
         facts = json.loads(str(arrays["json"]))
         if facts["jaxmech fit"] != _VERSION:
             raise ValueError("it is of another version")
-        fit: Fit = _unpacked(facts["fit"], arrays)
+        fit: Fit = unpacked(facts["fit"])
     except OSError:
         raise
     except Exception as error:
@@ -71,62 +110,3 @@ def load_fit(path: Path | str) -> Fit:
             f"written, but is damaged or another file ({error}); fit again."
         ) from error
     return fit
-
-
-def _packed(value: Any, arrays: dict[str, np.ndarray], location: str) -> Any:
-    """The structure of a value as JSON, its arrays moved to `arrays`."""
-    kind = type(value).__name__
-    if value is None or type(value) in (bool, int, float, str):
-        return value
-    if type(value) in (tuple, list):
-        return {kind: [_packed(x, arrays, f"{location}[{k}]") for k, x in enumerate(value)]}
-    if type(value) is dict and all(type(key) in (str, int) for key in value):
-        return {kind: [[key, _packed(x, arrays, f"{location}.{key}")] for key, x in value.items()]}
-    if isinstance(value, np.ndarray | np.generic | jax.Array):
-        array = np.asarray(value)
-        if array.dtype.kind in "biufc":
-            arrays[name := f"array_{len(arrays)}"] = array
-            return {"array": name}
-    names: tuple[str, ...] = ()
-    if type(value) is Signal:
-        names = ("ts", "values", "interpolation", "delay")
-    elif type(value) is _CLASSES.get(kind):
-        names = tuple(field.name for field in fields(value) if field.name not in _FUNCTIONS)
-    if names:
-        parts = {key: getattr(value, key) for key in names}
-        return {kind: {key: _packed(x, arrays, f"{location}.{key}") for key, x in parts.items()}}
-    raise ValueError(
-        f"Argument `fit` cannot be saved: {location} is of type {kind}; parameters must be numbers "
-        "and arrays in dictionaries, lists and tuples."
-    )
-
-
-def _unpacked(tree: Any, arrays: dict[str, np.ndarray]) -> Any:
-    if not isinstance(tree, dict):
-        return tree
-    ((kind, inner),) = tree.items()
-    match kind:
-        case "array":
-            return arrays[inner]
-        case "dict":
-            return {key: _unpacked(x, arrays) for key, x in inner}
-        case "list":
-            return [_unpacked(x, arrays) for x in inner]
-        case "tuple":
-            return tuple(_unpacked(x, arrays) for x in inner)
-    made = Signal if kind == "Signal" else _CLASSES[kind]
-    return made(**{key: _unpacked(x, arrays) for key, x in inner.items()})
-
-
-def made_up() -> Fit:
-    """A small fit with made-up numbers, for examples."""
-    recording = Recording([0.0, 0.1, 0.2], [1.0, 0.96, 0.83], [1.0], [0.0], name="swing")
-    predicted = Predicted((recording,), (np.array([[1.0], [0.955], [0.825]]),))
-    return Fit(
-        params={"k": np.array(9.0)}, params0={"k": 8.0}, names=("k",), values=np.array([9.0]),
-        train=predicted, train_from_start=predicted, validation=Predicted((), ()),
-        initial_states=((recording.q0, recording.v0),),
-        optimization=Optimization(True, "", (0.1, 0.01), 2, {}),
-        information=Information(np.eye(1), np.eye(1)[None], np.zeros((1, 1)), np.zeros((1, 1))),
-        noise=Noise(0.1, np.array([0.1]), stated=False), count=3, unknowns=1,
-    )  # fmt: skip

@@ -26,10 +26,11 @@ from jaxmech.config.validate import structure
 from jaxmech.ensemble import plain
 from jaxmech.identify import Descent, Fit, MultiStart, Recording, Shooting
 from jaxmech.identify.result import Information, Predicted
-from jaxmech.identify.storage import load_fit, made_up
+from jaxmech.identify.storage import load_fit
 from jaxmech.integrate import DormandPrince5
 from jaxmech.plot.fit import correlation, fit_over_data, loss, residuals
 from jaxmech.plot.noise import autocorrelation, normal_quantiles, over_input
+from tests.identify.swings import made_up
 
 ROOT = Path(__file__).resolve().parents[2]
 TRUTH = {"gravity": 9.6, "viscous": 0.06, "dry": 0.12}
@@ -68,7 +69,7 @@ name = "DormandPrince5"
 per_save = 2
 max_step = 0.01
 
-[multistart]
+[optimizer.starts]
 count = 8
 refine = 2
 """
@@ -303,7 +304,7 @@ def test_a_configuration_with_everything() -> None:
     assert isinstance(made.optimizer, Descent)
     assert (made.optimizer.patience, made.optimizer.iterations) == (5, 1000)
     assert made.horizon == Shooting(0.5, 0.01)
-    assert made.multistart == MultiStart(8, 0.5, 2, 0)
+    assert made.optimizer.starts == MultiStart(8, 0.5, 2, 0)
     assert (made.method, made.steps) == (DormandPrince5(), FixedSteps(2, max_step=0.01))
     assert structure(plain(study), FitStudy) == study
 
@@ -316,7 +317,7 @@ def test_a_configuration_with_everything() -> None:
         ("[2.0, 0.1]", "[2.0, 0]", ("parameters.prior.arm.l", "must be [mean, standard")),
         ('validation = ["validation"]', "", ("optimizer.patience", "needs data.validation")),
         ("noise_sd = [0.1, 0.2]", "", ("parameters.prior", "needs data.noise_sd")),
-        ("refine = 2", "refine = 9", ("multistart.refine", "must be at most `count`")),
+        ("refine = 2", "refine = 9", ("optimizer.starts.refine", "must be at most `count`")),
         ("rate = 0.1", "rate = 0", ("optimizer.rate", "must be positive")),
         ("rate = 0.1", "speed = 0", ("optimizer.speed", "is not a known key")),
     ],

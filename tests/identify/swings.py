@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech import FixedSteps, Holonomic, System, simulate
-from jaxmech.identify import Recording
+from jaxmech.identify import Fit, Predicted, Recording
+from jaxmech.identify.result import Information, Noise, Optimization
 
 TRUTH = {"l": 0.5, "g": 9.81, "c": 0.1}
 BEGIN = {"l": 0.4, "g": 9.81, "c": 0.2}
@@ -75,3 +76,17 @@ def noisy(recording: Recording, rng: np.random.Generator, **fields: Any) -> Reco
     observed = recording.observed + rng.normal(0.0, NOISE, recording.observed.shape)
     kept = {"weights": recording.weights, **fields}
     return Recording(recording.ts, observed, recording.q0, recording.v0, **kept)
+
+
+def made_up() -> Fit:
+    """A small fit with made-up numbers, for pages and files."""
+    recording = Recording([0.0, 0.1, 0.2], [1.0, 0.96, 0.83], [1.0], [0.0], name="swing")
+    predicted = Predicted((recording,), (np.array([[1.0], [0.955], [0.825]]),))
+    return Fit(
+        params={"k": np.array(9.0)}, params0={"k": 8.0}, names=("k",), values=np.array([9.0]),
+        train=predicted, train_from_start=predicted, validation=Predicted((), ()),
+        initial_states=((recording.q0, recording.v0),),
+        optimization=Optimization(True, "", (0.1, 0.01), 2, {}),
+        information=Information(np.eye(1), np.eye(1)[None], np.zeros((1, 1)), np.zeros((1, 1))),
+        noise=Noise(0.1, np.array([0.1]), stated=False), count=3, unknowns=1,
+    )  # fmt: skip

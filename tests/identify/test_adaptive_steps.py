@@ -74,10 +74,10 @@ def test_default_and_stiff_methods(
 def test_multiple_shooting(recordings: list[Recording], fixed: Fit) -> None:
     """With hard continuity the same fit, with soft continuity that of fixed steps."""
     policies = {"method": DormandPrince5(), "steps": Adaptive()}
-    assert_same(fitted(recordings, **policies, horizon=Shooting(0.4)), fixed)
+    assert_same(fitted(recordings, **policies, initial_states=Shooting(0.4)), fixed)
     soft = Shooting(0.4, continuity=1e-3)
-    expected = fitted(recordings, steps=FixedSteps(4), horizon=soft)
-    assert_same(fitted(recordings, **policies, horizon=soft), expected)
+    expected = fitted(recordings, steps=FixedSteps(4), initial_states=soft)
+    assert_same(fitted(recordings, **policies, initial_states=soft), expected)
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ def whole() -> Fit:
 
 @pytest.fixture(scope="module")
 def joined() -> Fit:
-    return fitted(horizon=Shooting(0.6))
+    return fitted(initial_states=Shooting(0.6))
 
 
 def test_the_optimum_and_errors_are_those_of_whole_recordings(whole: Fit, joined: Fit) -> None:
@@ -72,7 +72,7 @@ def test_the_optimum_and_errors_are_those_of_whole_recordings(whole: Fit, joined
 
 
 def test_a_spent_budget_is_the_reason() -> None:
-    found = fitted(horizon=Shooting(0.6), optimizer=TrustRegion(3))
+    found = fitted(initial_states=Shooting(0.6), optimizer=TrustRegion(3))
     assert not found.converged
     assert found.optimization.reason == "the 3 evaluations are used up"
     assert found.optimization.evaluations == 3
@@ -80,7 +80,7 @@ def test_a_spent_budget_is_the_reason() -> None:
 
 def test_bounds_hold() -> None:
     bounds = {"c": (0.12, None)}
-    alone, found = (fitted(bounds=bounds, **x) for x in ({}, {"horizon": Shooting(0.6)}))
+    alone, found = (fitted(bounds=bounds, **x) for x in ({}, {"initial_states": Shooting(0.6)}))
     assert found.params["c"] == pytest.approx(0.12, abs=1e-9)
     assert found.params["l"] == pytest.approx(float(alone.params["l"]), rel=1e-6)
     assert found.optimization.at_bound["c"] == pytest.approx(
@@ -91,7 +91,7 @@ def test_bounds_hold() -> None:
 def test_robust_losses_and_estimated_noise() -> None:
     recordings = [Recording(r.ts, r.observed, r.q0, r.v0) for r in recordings_of_swings()]
     options = {"recordings": recordings, "loss": Huber()}
-    alone, found = (fitted(**options, **x) for x in ({}, {"horizon": Shooting(0.6)}))
+    alone, found = (fitted(**options, **x) for x in ({}, {"initial_states": Shooting(0.6)}))
     assert found.converged
     errors = alone.uncertainty.standard_errors
     np.testing.assert_allclose((found.values - alone.values) / errors, 0.0, atol=2e-2)
@@ -104,7 +104,9 @@ def test_states_on_constraints(whole: Fit) -> None:
     for one in recordings_of_swings():
         q0, v0 = on_the_rod(float(one.q0[0]), 0.0, BEGIN["l"])
         recordings.append(Recording(one.ts, one.observed, q0, v0, weights=one.weights))
-    found = fit(CARTESIAN, recordings, BEGIN, observe=angle, horizon=Shooting(0.6), **OPTIONS)
+    found = fit(
+        CARTESIAN, recordings, BEGIN, observe=angle, initial_states=Shooting(0.6), **OPTIONS
+    )
     assert found.converged
     errors = whole.uncertainty.standard_errors
     np.testing.assert_allclose((found.values - whole.values) / errors, 0.0, atol=0.1)
@@ -127,7 +129,9 @@ def test_integrals_of_states_join(continuity: float | None) -> None:
     recording = Recording(TS, seen, *start, weights=1e3)
     guess, options = {"k": 1.0, "c": 0.5}, {"steps": FixedSteps(4)}
     whole = fit(system, recording, guess, **options)
-    found = fit(system, recording, guess, horizon=Shooting(0.6, continuity=continuity), **options)
+    found = fit(
+        system, recording, guess, initial_states=Shooting(0.6, continuity=continuity), **options
+    )
     assert found.converged
     errors = whole.uncertainty.standard_errors
     np.testing.assert_allclose((found.values - whole.values) / errors, 0.0, atol=1e-2)
@@ -146,7 +150,7 @@ def test_a_fit_that_fails_returns_its_best_point(monkeypatch: pytest.MonkeyPatch
         return there, region, True
 
     monkeypatch.setattr(condensed_steps, "_trial", worse)
-    found = fitted(horizon=Shooting(0.6), optimizer=TrustRegion(4))
+    found = fitted(initial_states=Shooting(0.6), optimizer=TrustRegion(4))
     assert not found.converged
     misfits = [one.rows.loss + 0.5 * one.jump**2 for one in places]
     assert misfits[-1] > 2 * min(misfits)

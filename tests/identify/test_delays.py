@@ -49,15 +49,20 @@ def recorded() -> Recording:
     return Recording(ts, observed, *start, 1 / NOISE, inputs={"push": push})
 
 
-def fitted(horizon: Shooting | None) -> Fit:
+def fitted(states: Any) -> Fit:
     return fit(
-        CART_POLE, recorded(), GUESS, observe=_sensors, horizon=horizon, steps=jm.FixedSteps(2)
+        CART_POLE,
+        recorded(),
+        GUESS,
+        observe=_sensors,
+        initial_states=states,
+        steps=jm.FixedSteps(2),
     )
 
 
 @pytest.fixture(scope="module")
 def whole() -> Fit:
-    return fitted(None)
+    return fitted("free")
 
 
 @pytest.mark.slow

@@ -91,6 +91,6 @@ def test_estimated_noise_and_other_noise_in_the_density() -> None:
 
 def test_what_has_no_density(found: Fit, tmp_path: Any) -> None:
     loaded = load_fit(save_fit(found, tmp_path / "swing.npz"))
-    with pytest.raises(ValueError, match="loaded from a file has no density"):
+    with pytest.raises(ValueError, match="loaded from a file lacks"):
         loaded.log_density(np.zeros(6))
     assert not np.isfinite(float(found.log_density(found.density.best + 1e200)))

@@ -1,5 +1,6 @@
 """Gradient descent by optax: full and mini-batches, early stopping on validation recordings."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -80,8 +81,8 @@ def test_the_best_of_several_starts_is_not_that_of_the_last_batch(
         train, held = [other], motions[:3]
 
     def best_of(refine: int) -> Fit:
-        starts = MultiStart(count=32, refine=refine)
-        return descended(train, one_step, validation=held, multistart=starts)
+        starts = replace(one_step, starts=MultiStart(count=32, refine=refine))
+        return descended(train, starts, validation=held)
 
     first, best = best_of(1), best_of(32)
     if patience:

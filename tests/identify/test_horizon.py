@@ -27,7 +27,7 @@ def warnings_of(k: float) -> tuple[str, ...]:
 def test_a_motion_that_grows_is_too_long_and_an_oscillation_is_not() -> None:
     (text,) = [x for x in warnings_of(9.0) if x.startswith("Gradients through this motion")]
     assert "doubling every 0.23 s" in text  # log(2) / 3
-    assert "`horizon=Shooting(length=" in text
+    assert "`initial_states=Shooting(length=" in text
     assert not [x for x in warnings_of(-9.0) if x.startswith("Gradients")]
 
 

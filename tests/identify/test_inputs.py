@@ -49,14 +49,14 @@ def test_two_recordings_with_inputs_of_their_own(interpolation: Any) -> None:
         np.testing.assert_allclose(fit.params[name], value, rtol=1e-3)
 
 
-@pytest.mark.parametrize("horizon", [None, jm.identify.Shooting(0.5)])
-def test_a_jump_at_the_end_asks_for_no_shorter_steps(horizon: Any) -> None:
+@pytest.mark.parametrize("states", ["free", jm.identify.Shooting(0.5)])
+def test_a_jump_at_the_end_asks_for_no_shorter_steps(states: Any) -> None:
     ts, values = np.linspace(0.0, 1.0, 21), [1.0, -1.0, 3.0, 4.0]
     counts = []
     for shift in (0.0, 0.1):  # jumps at the ends of segments, and within
         signal = jm.Signal(np.arange(4) / 2 - shift, values, "hold")
         recording = jm.Recording(ts, motion(signal, ts), [0.1], [0.0], inputs={"push": signal})
-        task = prepare(Identifiable(SLIDER, GUESS), recording, Settings(horizon=horizon))
+        task, _ = prepare(Identifiable(SLIDER, GUESS), recording, Settings(initial_states=states))
         steps = task.problem.scheme.steps
         assert isinstance(steps, jm.FixedSteps)
         counts.append(steps.per_save or 1)

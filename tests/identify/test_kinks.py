@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.identify import MultiStart
+from jaxmech.identify import MultiStart, TrustRegion
 
 RUB = jm.DryFriction(lambda q, v, t, p: v[0], static=lambda p: p["dry"], name="rub")
 SLIDE = jm.System(
@@ -45,11 +45,11 @@ def test_dry_friction_is_found_across_the_ridges() -> None:
 
 def test_a_local_minimum_is_named() -> None:
     """With one starting point there is no search: the fit ends where the message says so."""
-    found = fitted(multistart=MultiStart(count=1, refine=1))
+    found = fitted(optimizer=TrustRegion(starts=MultiStart(count=1, refine=1)))
     assert abs(found.params["dry"] - TRUTH["dry"]) > 5 * found.uncertainty.standard_errors[1]
     (text,) = [note for note in found.notes if note.startswith("Misfit")]
     assert "Or this is a local minimum" in text
-    assert "multistart=MultiStart" in text
+    assert "starts=MultiStart" in text
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import pytest
 import jaxmech as jm
 from jaxmech.identify import Recording
 from jaxmech.identify.problem.least_squares import half_square
-from jaxmech.identify.problem.rows import Evaluator, Task, triangles
+from jaxmech.identify.problem.rows import Task, evaluated, residual_rows, triangles
 from jaxmech.identify.problem.setup import prepare
 
 PARAMS = {"c": 0.1, "g": 9.81, "l": 0.5, "m": 1.0, "offset": 0.01}
@@ -72,7 +72,7 @@ def task() -> Task:
         SYSTEM, PARAMS, observe=pointer, start=start, free=["c", "l", "offset"],
         bounds={"l": (0, None)}, prior={"c": (0.2, 0.1)},
     )  # fmt: skip
-    return prepare(subject, recordings, jm.identify.Settings(steps=jm.FixedSteps(1)))
+    return prepare(subject, recordings, jm.identify.Settings(steps=jm.FixedSteps(1)))[0]
 
 
 Y = jnp.array([0.1, -0.05, 0.3, 0.01, -0.02, 0.03, 0.02])  # 3 parameters, 2 for each start
@@ -99,7 +99,7 @@ def test_both_modes_and_differences_agree(task: Task, gradient: Any) -> None:
     size = np.abs(differences).max()
     np.testing.assert_allclose(slopes[0], differences, rtol=1e-6, atol=1e-8 * size)
 
-    found = task.evaluator.rows(np.asarray(Y), task.conditions)
+    found = residual_rows(task, evaluated(task, Y), task.conditions)
     np.testing.assert_allclose(found.loss, losses[0], rtol=1e-12)
     gradient_of_rows = found.jacobian.T @ found.values
     np.testing.assert_allclose(gradient_of_rows, slopes[0], rtol=1e-9, atol=1e-11 * size)
@@ -146,9 +146,8 @@ def test_blocks_of_rows_have_the_sums_of_the_whole(rows: int) -> None:
 @pytest.mark.parametrize("place", ["residual", "derivative"])
 def test_rows_that_cannot_be_squared_are_infinite(task: Task, size: float, place: str) -> None:
     """The residuals of a motion that explodes count as infinite, not as zero."""
-    evaluator = Evaluator(task.problem, task.data, task.origin.recording)
-    made = evaluator.at(np.asarray(Y))
-    run, slopes = made.run, made.slopes
+    at = evaluated(task, Y)
+    run, slopes = at.run, at.slopes
     if place == "residual":
         residual = np.asarray(run.residual).copy()
         residual[1, 7] = size
@@ -157,8 +156,7 @@ def test_rows_that_cannot_be_squared_are_infinite(task: Task, size: float, place
         derivatives = np.asarray(slopes.residual).copy()
         derivatives[1, 2, 7] = size
         slopes = slopes._replace(residual=derivatives)
-    evaluator.remember(np.asarray(Y), made._replace(run=run, slopes=slopes))
-    rows = evaluator.rows(np.asarray(Y), task.conditions)
+    rows = residual_rows(task, at._replace(run=run, slopes=slopes), task.conditions)
     assert not rows.finite
     assert rows.loss == np.inf
     assert np.isfinite(rows.jacobian).all()

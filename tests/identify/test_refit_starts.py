@@ -77,7 +77,7 @@ def test_fixed_initial_states_of_segments_are_tested_too() -> None:
     rng = np.random.default_rng(2)
     good = [noisy(one, rng) for one in swings()]
     bad = [replace(one, q0=one.q0 + 3e-3) for one in good]
-    options = {"initial_states": "fixed", "horizon": Shooting(0.7)}
+    options = {"initial_states": Shooting(0.7, first="fixed")}
     assert fitted(good, **options).notes == ()
     assert any("Fixed initial states" in text for text in fitted(bad, **options).notes)
 

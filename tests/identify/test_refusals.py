@@ -101,12 +101,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "twice": ({"system": Identifiable(SWING, BEGIN)}, "is an Identifiable, which holds `params0`"),
     "batch of segments": (
-        {"horizon": Shooting(0.5, 1e-3), "optimizer": Descent(optax.adam(1e-2), batch=1)},
+        {"initial_states": Shooting(0.5, 1e-3), "optimizer": Descent(optax.adam(1e-2), batch=1)},
         "`batch` draws recordings, which multiple shooting cuts",
     ),
     "descent of segments": (
-        {"horizon": Shooting(0.5), "optimizer": Descent(optax.adam(1e-2))},
-        "`horizon` must have a `continuity` for a descent",
+        {"initial_states": Shooting(0.5), "optimizer": Descent(optax.adam(1e-2))},
+        "`initial_states` must have a `continuity` for a descent",
     ),
     "other validation": (
         {"validation": [replace(FIRST, observed=np.ones((61, 2)) * TIMES[:, None])]},
@@ -194,7 +194,7 @@ def test_segments_of_start_variables_need_guesses() -> None:
             observe=angle,
             start=_hung,
             free=FREE,
-            horizon=Shooting(0.5),
+            initial_states=Shooting(0.5),
             steps=FixedSteps(1),
         )
 
@@ -258,8 +258,7 @@ TYPES = {
     "fit(system=3)": "`system` must be",
     "fit(observe=3)": "`observe` must be a function, but is 3",
     "fit(start=3)": "`start` must be a function, but is 3",
-    "fit(initial_states='loose')": '`initial_states` must be "fixed" or "free", but is .loose',
-    "fit(horizon=0.5)": r"`horizon` must be .*Shooting\(0.5\)",
+    "fit(initial_states='loose')": "`initial_states` must be an object such as .*loose",
     "recording(start_sd=0.1)": "`start_sd` must have two standard deviations, of q0 and v0",
     "recording(start_sd=(0.1, 0.1, 0.1))": "`start_sd` must have two standard deviations",
 }

@@ -12,7 +12,7 @@ import pytest
 from scipy.special import ellipj
 
 from jaxmech import Holonomic, System, acceleration
-from jaxmech.identify import Fit, MultiStart, Recording, fit
+from jaxmech.identify import Fit, MultiStart, Recording, TrustRegion, fit
 
 TIMES = np.arange(21) / 10
 X0, V0, G = 1.0, 6.0, 9.81
@@ -119,9 +119,9 @@ def test_multistart_finds_the_global_minimum() -> None:
     alone = started()
     assert alone.converged
     assert abs(alone.params["k"] - 5.0) > 1.0
-    best = started(multistart=MultiStart(count=64, spread=0.5, refine=3))
+    best = started(optimizer=TrustRegion(starts=MultiStart(count=64, spread=0.5, refine=3)))
     np.testing.assert_allclose(abs(best.params["k"]), 5.0, rtol=1e-6)
-    again = started(multistart=MultiStart(count=64, spread=0.5, refine=3))
+    again = started(optimizer=TrustRegion(starts=MultiStart(count=64, spread=0.5, refine=3)))
     assert again.values == best.values
 
 

@@ -36,8 +36,7 @@ def shot(recording: Recording, horizon: Shooting | None) -> Fit:
         recording,
         BEGIN,
         free=FREE,
-        initial_states="free",
-        horizon=horizon,
+        initial_states=horizon or "free",
         steps=FixedSteps(1),
     )
 
@@ -66,7 +65,9 @@ def test_one_poor_start_is_enough_where_coordinates_are_measured() -> None:
     start = [1.2 - turn, 3.4], [0.0, 0.0]
     one = Recording(ts, observed, *start, 1 / NOISE, wraps={0: turn, 1: turn})
     begin = {**BEGIN, "l1": 0.8}
-    found = fit(MODEL.system, one, begin, free=FREE, horizon=Shooting(0.4), steps=FixedSteps(4))
+    found = fit(
+        MODEL.system, one, begin, free=FREE, initial_states=Shooting(0.4), steps=FixedSteps(4)
+    )
     assert found.converged
     assert np.all(np.abs(found.values - 1.0) < 4 * found.uncertainty.standard_errors)
     assert found.noise.size == pytest.approx(1.0, abs=0.1)
@@ -97,12 +98,11 @@ def test_hard_continuity_gives_one_motion(recording: Recording, soft: Fit) -> No
 @pytest.mark.slow
 def test_no_jump_is_left(recording: Recording) -> None:
     subject = jm.identify.Identifiable(MODEL.system, BEGIN, free=FREE)
-    task = prepare(
-        subject, recording, jm.identify.Settings(horizon=Shooting(LENGTH), steps=jm.FixedSteps(1))
-    )
+    ways = jm.identify.Settings(initial_states=Shooting(LENGTH), steps=jm.FixedSteps(1))
+    task, at = prepare(subject, recording, ways)
     assert task.problem.observe == DefaultSensors(0)
-    solved = solve(task, policy=TrustRegion(), validation=None, progress=False)
-    found = runs(task.problem, solved.y, task.data)
+    solved = solve(task, at, TrustRegion())
+    found = runs(task.problem, solved.at.y, task.data)
     left = np.asarray(jumps(found.end, found.begin, task.data))
     assert left.shape == (8, 4)
     assert 0 < np.max(np.abs(left)) < 1e-8

@@ -61,7 +61,7 @@ def test_spins_are_measured() -> None:
 
     found = jm.fit(
         system, gyroscope, {"a": 0.7, "c": 1.2}, steps=STEPS, observe=lambda q, u, t, p: u,
-        horizon=jm.identify.Shooting(1.0),
+        initial_states=jm.identify.Shooting(1.0),
     )  # fmt: skip
     np.testing.assert_allclose(found.values, list(TRUTH.values()), rtol=1e-5)  # the prior pulls
 

@@ -84,5 +84,5 @@ def test_numbers_of_steps_are_few(
         return round(needed * (len(one.ts) - 1))
 
     monkeypatch.setattr(steps_of_fits, "members_need", members_need)
-    task = prepare(Identifiable(SWING, BEGIN, free=FREE), one, Settings())
+    task, _ = prepare(Identifiable(SWING, BEGIN, free=FREE), one, Settings())
     assert task.problem.scheme.steps.count == made

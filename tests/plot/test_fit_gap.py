@@ -6,8 +6,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from jaxmech.identify.storage import made_up
 from jaxmech.plot.fit import fit_over_data, residuals
+from tests.identify.swings import made_up
 
 
 @pytest.mark.parametrize("draw", [fit_over_data, residuals])

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from jaxmech.identify.storage import load_fit, made_up, save_fit
+from jaxmech.identify.storage import load_fit, save_fit
 from jaxmech.plot.fit import parameter_intervals
+from tests.identify.swings import made_up
 
 
 def test_bounds_and_priors_are_drawn_where_they_are() -> None:

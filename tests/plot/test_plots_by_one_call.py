@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 
 import jaxmech as jm
 from jaxmech.ensemble import Results, Study, Times, Uniform, open_results, run_study
-from jaxmech.identify.storage import made_up
 from jaxmech.plot.panels import COLORS, STYLE
 from jaxmech.status import Status
+from tests.identify.swings import made_up
 
 TS = jnp.linspace(0.0, 2.0, 21)
 MODEL = jm.models.pendulum()

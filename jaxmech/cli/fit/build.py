@@ -50,6 +50,9 @@ def settings(study: FitStudy) -> Settings:
     policies = {field.name: getattr(study, field.name) for field in fields(Settings)}
     if isinstance(study.optimizer, Adam):
         policies["optimizer"] = study.optimizer.descent()
+    if study.horizon is not None:
+        fixed = "fixed" in (study.initial_states, study.horizon.first)
+        policies["initial_states"] = replace(study.horizon, first="fixed" if fixed else "free")
     return Settings(**policies)
 
 

@@ -55,11 +55,12 @@ class Outcome:
         return self.fit.converged and all(np.isfinite(part.errors).all() for part in parts)
 
 
-_CALL = re.compile(r"`?\b(steps|horizon|multistart|loss)=(\w+)\(([^()]*)\)`?")
+_CALL = re.compile(r"`?\b(steps|initial_states|starts|loss)=(\w+)\(([^()]*)\)`?")
 _KEYS = {  # of arguments of `fit`, where these are not keys of the same name
     "params0": "parameters.start", "free": "parameters.free", "bounds": "parameters.bounds",
     "prior": "parameters.prior", "recordings": "data", "weights": "data.noise_sd",
-    "start_sd": "data.start_sd", "inputs": "data.inputs", "wraps": "data.wraps",
+    "start_sd": "data.start_sd", "Shooting": "horizon", "inputs": "data.inputs",
+    "wraps": "data.wraps",
 }  # fmt: skip
 _NAMES = {"Huber": "huber", "Adaptive": "Adaptive"}  # of classes that are not the default of a key
 
@@ -69,10 +70,12 @@ def in_toml(text: str) -> str:
 
     def table(match: re.Match[str]) -> str:
         key, name, arguments = match.groups()
+        key = {"initial_states": "horizon", "starts": "optimizer.starts"}.get(key, key)
         lines = [f'name = "{_NAMES[name]}"'] if name in _NAMES else []
         lines += [x.replace("=", " = ") for x in arguments.split(", ") if x]
         return f"`[{key}] {', '.join(lines)}`"
 
+    text = re.sub(r"optimizer=TrustRegion\((.*?\))\)", r"\1", text)
     text = _CALL.sub(table, text)
     text = re.sub(r'initial_states="(\w+)"', r'initial_states = "\1"', text)
     text = re.sub(

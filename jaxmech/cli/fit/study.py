@@ -6,7 +6,7 @@ in a run folder all come from this tree.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import optax
@@ -17,7 +17,9 @@ from jaxmech.identify import (
     Cauchy,
     Descent,
     Huber,
+    MultiStart,
     Settings,
+    Shooting,
     StudentT,
     Table,
     TrustRegion,
@@ -89,6 +91,9 @@ class Adam:
         None, "stop after this many steps without improvement on the validation recordings"
     )
     seed: int = setting(0, "seed of the batches")
+    starts: MultiStart | None = setting(
+        None, "random starting points, for problems with several minima"
+    )
 
     def __post_init__(self) -> None:
         refuse_all(out_of_range(self))
@@ -97,7 +102,8 @@ class Adam:
     def descent(self) -> Descent:
         """The policy of `fit`, which has an optax optimizer in the place of the rate."""
         optimizer = optax.adam(self.rate)
-        return Descent(optimizer, self.iterations, self.batch, self.patience, self.seed)
+        policies = self.iterations, self.batch, self.patience, self.seed, self.starts
+        return Descent(optimizer, *policies)
 
 
 Optimizer = Annotated[TrustRegion | Adam, OneOf({"trust-region": TrustRegion, "adam": Adam})]
@@ -124,6 +130,10 @@ class FitStudy(Settings):
         FreeParameters(), "parameters to fit, with initial values, bounds and priors"
     )
     optimizer: Optimizer = setting(TrustRegion(), "optimizer")
+    initial_states: Literal["fixed", "free"] = setting(
+        "free", "whether the initial states of the recordings are fitted too"
+    )
+    horizon: Shooting | None = setting(None, "segments of the recordings, for chaotic motion")
     formulation: UdwadiaKalaba = setting(UdwadiaKalaba(), "law of motion")
     controllers: tuple[str, ...] = setting(
         (), 'controllers of the system, each a `Controller` in a Python file, "file.py:name"'

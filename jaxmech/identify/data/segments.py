@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -34,6 +34,7 @@ class Shooting:
         continuity: standard deviation of the jump in every coordinate and velocity from one segment
             to the next, as a soft condition. With None, the default, there are no jumps in the
             solution (Gauss-Newton steps with the states between segments eliminated, Bock 1987).
+        first: "free" fits the initial states of the recordings too, "fixed" keeps those recorded.
 
     Raises:
         ValueError: if a number is not positive.
@@ -42,6 +43,9 @@ class Shooting:
     length: float = field(metadata=doc("length of a segment [s]"))
     continuity: float | None = setting(
         None, "standard deviation of a jump between segments; none by default"
+    )
+    first: Literal["fixed", "free"] = setting(
+        "free", "whether the initial states of the recordings are fitted too"
     )
 
     def __post_init__(self) -> None:

@@ -19,7 +19,6 @@ from jaxtyping import Array, Float
 
 from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.problem.least_squares import jumps, outer_rows, runs
-from jaxmech.identify.problem.rows import Task
 from jaxmech.system import Params
 
 
@@ -31,9 +30,10 @@ class Density:
         best: their values at the end of the fit, (Y,).
     """
 
-    def __init__(self, task: Task, solved: Solved) -> None:
-        self._task, self._conditions = task, solved.conditions
-        self.best = np.asarray(solved.y, float)
+    def __init__(self, solved: Solved) -> None:
+        task = self._task = solved.task
+        self._conditions = solved.conditions
+        self.best = solved.at.y
         recordings = [task.origin.recordings[k].name for k in task.origin.recording]
         starts = [f"{name}, start {j}" for name in recordings for j in range(task.data.free_starts)]
         self.names = (*task.problem.layout.names, *starts)
@@ -65,7 +65,7 @@ class Density:
     def _misfit(self, residual: Float[Array, "S T d"]) -> Float[Array, ""]:
         """Minus the logarithm of the likelihood of the residuals."""
         task = self._task
-        seen = np.asarray(task.data.segments.weights) > 0
+        seen = task.seen
         r = residual * np.asarray(self._conditions.sensor_weight)[None, None]
         r = jnp.where(seen, r, 0.0)
         if task.loss is not None:

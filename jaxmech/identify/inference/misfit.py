@@ -5,7 +5,7 @@ of the sizes of all, which outliers hardly change.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -15,9 +15,16 @@ from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.inference.information import Autocorrelation, correlation, percent
 from jaxmech.identify.inference.normal_equations import basis
 from jaxmech.identify.optimize.loop import Solved
-from jaxmech.identify.problem.least_squares import Data, SegmentRun, free_directions, initial_states
+from jaxmech.identify.problem.least_squares import Data, free_directions, initial_states
 from jaxmech.identify.problem.noise import NORMAL
-from jaxmech.identify.problem.rows import Evaluator, ResidualRows, Task
+from jaxmech.identify.problem.rows import (
+    Point,
+    ResidualRows,
+    Task,
+    evaluated,
+    outer,
+    residual_rows,
+)
 from jaxmech.utils.arrays import HostArray
 
 _CHANCE = 1e-3  # probability that normal noise has an outlier
@@ -109,7 +116,7 @@ def _is_exact(errors: Sequence[HostArray], recordings: Sequence[Recording], sens
 _FALSE_ALARM = 1e-3  # probability with which exact initial states are suspected
 
 
-def inexact_starts(task: Task, solved: Solved, made: SegmentRun) -> str:
+def inexact_starts(task: Task, solved: Solved) -> str:
     """A warning about fixed initial states, or an empty text if they agree with the recordings."""
     from scipy.special import chdtrc, fdtrc  # slow to import, and seldom needed
 
@@ -117,13 +124,13 @@ def inexact_starts(task: Task, solved: Solved, made: SegmentRun) -> str:
     # Under noise alone the fall has a chi-square distribution in units of the stated noise, or an F
     # distribution where the noise is estimated (Seber and Wild, "Nonlinear regression", 5.3).
     first = task.origin.first
-    if np.asarray(task.data.along)[first].any() or not share(task, made) > EXACT:
+    if np.asarray(task.data.along)[first].any() or not share(task, solved.at) > EXACT:
         return ""
     try:
         freed = _freed(task, solved)
     except ValueError as error:
         return f"Fixed initial states: not tested. {error}"
-    now = task.evaluator.rows(solved.y, solved.conditions)
+    now = residual_rows(task, solved.at, solved.conditions)
     held, whole = basis(now.jacobian), basis(freed.jacobian)
     fall = float(np.sum((whole.T @ freed.values) ** 2) - np.sum((held.T @ now.values) ** 2))
     before = 2 * now.loss
@@ -149,15 +156,16 @@ def inexact_starts(task: Task, solved: Solved, made: SegmentRun) -> str:
 def _freed(task: Task, solved: Solved) -> ResidualRows:
     """All residuals, with derivatives by fixed initial states too."""
     problem, data, size = task.problem, task.data, task.problem.layout.size
-    z, u = data.parts(solved.y, size)
+    z, u = data.parts(solved.at.y, size)
     states = initial_states(problem, data.segments, problem.layout.known(z, data.leaves))
     along = free_directions(problem, data.segments, states, task.origin.first)
     if data.free_starts:  # of later segments, where they are as before
         along = np.where(task.origin.first[:, None, None], along, data.along)
     free = Data(data.segments, data.leaves, jnp.asarray(along))
     u = np.zeros((len(along), free.free_starts)) if not u.size else u
-    evaluator = Evaluator(problem, free, task.origin.recording, hard=task.hard)
-    return evaluator.rows(np.concatenate([z, u.ravel()]), solved.conditions)
+    freed = replace(task, data=free)
+    at = evaluated(freed, np.concatenate([z, u.ravel()]))
+    return residual_rows(freed, at, solved.conditions)
 
 
 EXACT = 1e-6  # share of the motion below which residuals are numerical errors
@@ -167,43 +175,39 @@ _MEDIAN = 0.37  # efficiency of the median of sizes as an estimate of the noise
 _CAUSE = "The model lacks something, or the times, a unit or a column are wrong, or a filter."
 _LOCAL = (
     " Or this is a local minimum, of which impacts and dry friction make many: try "
-    "multistart=MultiStart(count=256, refine=16), and other initial parameters."
+    "optimizer=TrustRegion(starts=MultiStart(count=256, refine=16)), and other initial parameters."
 )
 
 
-def correlated(
-    task: Task, made: SegmentRun, residuals: Sequence[HostArray]
-) -> Autocorrelation | None:
+def correlated(task: Task, at: Point, residuals: Sequence[HostArray]) -> Autocorrelation | None:
     """The correlation of the residuals (T, d) in time; None if they may be independent."""
-    if not share(task, made) > EXACT:
+    if not share(task, at) > EXACT:
         return None
     return correlation(residuals, task.origin.recordings)
 
 
-def misfit(
-    task: Task, y: np.ndarray, made: SegmentRun, residuals: Sequence[HostArray], unknowns: int
-) -> str:
+def misfit(task: Task, at: Point, residuals: Sequence[HostArray], unknowns: int) -> str:
     """A warning about the residuals of a fit, or an empty text if they look like noise."""
     # They must be independent of one another, whether their noise is stated or estimated. In units
     # of a stated noise their sum of squares has a chi-square distribution, too.
-    alike = correlated(task, made, residuals)
+    alike = correlated(task, at, residuals)
     local = _LOCAL if task.problem.system.unilateral else ""
     if task.weighted:
-        squares, count = _squares(task, y, residuals)
+        squares, count = _squares(task, at, residuals)
         if task.loss is not None:  # of which a median knows as much as 0.37 of the samples
             squares, count = _MEDIAN * squares, round(_MEDIAN * (count - unknowns)) + unknowns
         if message := _compare_with_stated(squares, count - unknowns, alike):
             return message + local
     if alike is None:
         return ""
-    left = share(task, made)
+    left = share(task, at)
     return (
         f"Misfit: the residuals, {percent(left)} of the motion, are not noise: {_alike(alike)}"
         f". {_CAUSE} Intervals that assume independent residuals are too short.{local}"
     )
 
 
-def share(task: Task, made: SegmentRun) -> float:
+def share(task: Task, at: Point) -> float:
     """Size of the residuals relative to the recorded motion (root mean squares)."""
     segments = task.data.segments
     weights, observed = np.asarray(segments.weights), np.asarray(segments.observed)
@@ -211,7 +215,7 @@ def share(task: Task, made: SegmentRun) -> float:
     mean = np.where(seen, observed, 0).sum((0, 1)) / np.maximum(seen.sum((0, 1)), 1)
     sensors = np.asarray(task.conditions.sensor_weight)
     signal = np.where(seen, sensors * weights * (observed - mean), 0.0)
-    residual = sensors * np.asarray(made.residual)
+    residual = sensors * np.asarray(at.run.residual)
     with np.errstate(divide="ignore", invalid="ignore"):
         return float(np.sqrt((residual**2).sum() / (signal**2).sum()))
 
@@ -252,13 +256,13 @@ def _compare_with_stated(squares: float, degrees: int, correlated: Autocorrelati
     return ""
 
 
-def _squares(task: Task, y: np.ndarray, residuals: Sequence[HostArray]) -> tuple[float, int]:
+def _squares(task: Task, at: Point, residuals: Sequence[HostArray]) -> tuple[float, int]:
     """The squared residuals of all measurements and priors, and their number.
 
     With a robust loss those that normal noise of the same median would have.
     """
     data, conditions = task.data, task.conditions
-    outer = task.evaluator.outer(y, conditions)
+    others = outer(task, at, conditions)
     count = sum(one.count for one in task.origin.recordings)
     count += int((np.asarray(conditions.prior_weight) > 0).sum())
     if data.along.size:
@@ -268,7 +272,7 @@ def _squares(task: Task, y: np.ndarray, residuals: Sequence[HostArray]) -> tuple
     squares = float((r**2).sum())
     if task.loss is not None:
         squares = r.size * (NORMAL * float(np.median(np.abs(r)))) ** 2
-    return squares + float((outer**2).sum()), count
+    return squares + float((others**2).sum()), count
 
 
 def _alike(correlated: Autocorrelation) -> str:

@@ -29,33 +29,40 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxmech.identify.problem.least_squares import Conditions
-from jaxmech.identify.problem.rows import Task
+from jaxmech.identify.problem.rows import Point, Task, residual_rows, samples, unrobust
 from jaxmech.utils.arrays import HostArray
 
 _DEPENDENT = 1e-9  # share of a column, beyond the others, below which it counts as dependent
 
 
-def normal(task: Task, y: np.ndarray, conditions: Conditions) -> dict[str, np.ndarray]:
-    """The second-order model of the sum of squares at y, as the fields of `Fit`."""
-    size, evaluator = task.problem.layout.size, task.evaluator
-    values, J, recording, _ = evaluator.rows(y, conditions)
+class Normal(NamedTuple):
+    """The second-order model of the sum of squares of p numbers and R recordings."""
+
+    information: np.ndarray  # (p, p)
+    informations: np.ndarray  # of each recording, (R, p, p)
+    prior: np.ndarray  # the part that comes from priors, (p, p)
+    scores: np.ndarray  # (R, p)
+
+
+def normal(task: Task, at: Point, conditions: Conditions) -> Normal:
+    """The second-order model at a point, initial states eliminated."""
+    size = task.problem.layout.size
+    values, J, recording, _ = residual_rows(task, at, conditions)
     W = J[:, :size]
     if J.shape[1] > size:
         # W = J_z - J_u J_u^+ J_z: W^T W is the Schur complement of the Gauss-Newton matrix, without
         # the round-off of squaring first
         Q = basis(J[:, size:])
         W = W - Q @ (Q.T @ W)
-    made = evaluator.at(y)
-    W = _by_numbers(W, np.asarray(made.by_z, float))
+    W = _by_numbers(W, np.asarray(at.by_z, float))
     parts = [recording == k for k in range(len(task.origin.recordings))]
     prior = W[recording < 0]
-    return {
-        "values": np.asarray(made.numbers),
-        "information": W.T @ W,
-        "informations": np.stack([W[part].T @ W[part] for part in parts]),
-        "prior": prior.T @ prior,
-        "scores": np.stack([W[part].T @ values[part] for part in parts]),
-    }
+    return Normal(
+        W.T @ W,
+        np.stack([W[part].T @ W[part] for part in parts]),
+        prior.T @ prior,
+        np.stack([W[part].T @ values[part] for part in parts]),
+    )
 
 
 def _by_numbers(W: np.ndarray, by_z: np.ndarray) -> np.ndarray:
@@ -87,14 +94,13 @@ _ENOUGH = 10  # samples of a sensor with moments of its own
 
 
 def normal_conditions(
-    task: Task, y: np.ndarray, conditions: Conditions, unknowns: int
+    task: Task, at: Point, conditions: Conditions, unknowns: int
 ) -> tuple[Conditions, float]:
     """Conditions with which J^T J is the inverse of the covariance, and a factor on the scores."""
     if task.loss is None:
         return conditions, 1.0
-    seen = np.asarray(task.data.segments.weights) > 0
-    plain = replace(conditions, sample_weight=np.ones((1, 1, 1)))
-    r, _ = task.evaluator.samples(y, plain)
+    seen = task.seen
+    r, _ = samples(at, unrobust(conditions))
     weight, slope = task.loss.weight(r), task.loss.slope(r)
     share = min(unknowns / seen.sum(), 0.5)
 
@@ -126,37 +132,36 @@ class Blocks(NamedTuple):
     number: int  # of blocks
 
 
-def blocks(task: Task, y: np.ndarray, conditions: Conditions, factor: float) -> Blocks | None:
+def blocks(task: Task, at: Point, conditions: Conditions, factor: float) -> Blocks | None:
     """The covariance by blocks, None if the recordings are too short for them.
 
     Args:
         task: the fit.
-        y: its end.
+        at: its end.
         conditions: those of the normal equations.
         factor: on the scores.
     """
-    evaluator, p = task.evaluator, task.problem.layout.size
-    values, slopes = evaluator.samples(y, conditions)
-    seen = np.asarray(task.data.segments.weights) > 0
-    J = evaluator.rows(y, conditions).jacobian
+    p = task.problem.layout.size
+    values, slopes = samples(at, conditions)
+    J = residual_rows(task, at, conditions).jacobian
     H = J.T @ J
     sizes = np.sqrt(np.where(np.diag(H) > 0, np.diag(H), 1.0))
     information, axes = np.linalg.eigh(H / sizes / sizes[:, None])
     known = information > _RANK * information.max(initial=0.0)
     to_unit = (axes[:, known] / np.sqrt(information[known])).T / sizes  # L^-1
-    blocks = list(block_times(values, seen))
+    blocks = list(block_times(values, task.seen))
     if len(blocks) < _FEWEST:
         return None
     moves = []
     for k, times in blocks:
         by_segment = slopes[k][:, times].reshape(slopes.shape[1], -1)
-        by_unit = to_unit @ (evaluator.map_of(y, k).T @ by_segment)
+        by_unit = to_unit @ (at.map_of(k, task.data).T @ by_segment)
         left, axes = np.linalg.eigh(np.eye(len(by_unit)) - by_unit @ by_unit.T)
         # What nothing but this block tells has no residuals there.
         root = np.sqrt(np.divide(1.0, left, out=np.zeros(left.shape), where=left > _RANK))
         score = by_unit @ values[k, times].ravel()
         moves.append((to_unit.T @ (axes @ (root * (axes.T @ score))))[:p])
-    by_z = np.asarray(evaluator.at(y).by_z, float)
+    by_z = np.asarray(at.by_z, float)
     # What hardly any sample depends on moves without bounds.
     with np.errstate(over="ignore", invalid="ignore"):
         changes = factor * np.array(moves) @ by_z.T

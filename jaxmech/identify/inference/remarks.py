@@ -28,8 +28,7 @@ from jaxmech.identify.inference.misfit import (
 from jaxmech.identify.inference.normal_equations import normal
 from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.problem.body_inertia import impossible
-from jaxmech.identify.problem.least_squares import Linearized, SegmentRun
-from jaxmech.identify.problem.rows import Task
+from jaxmech.identify.problem.rows import Point, Task, evaluated, residual_rows
 from jaxmech.identify.problem.steps import is_too_coarse, largest_shift, needed_steps
 from jaxmech.integrate import FixedSteps, ForwardMode
 from jaxmech.run import consistent_change, simulate
@@ -43,8 +42,11 @@ _OVERFLOW = 1e18  # a change that may have overflowed at the next save time, in 
 _SAVES = 100  # save times at which the growth is evaluated
 
 
-def horizon_warning(task: Task, made: SegmentRun, params: Params) -> str:
+def horizon_warning(task: Task, at: Point) -> str:
     """A warning if the longest segment is too long for its gradient, or an empty text."""
+    if not _may_grow(task, at):
+        return ""
+    params = task.problem.layout.known(at.y[: at.numbers.size], task.data.leaves)
     s, system, policies = task.data.segments, task.problem.system, task.problem.scheme.policies
     k = _longest(s)
     params = with_inputs(params, s.inputs_of(k))
@@ -53,7 +55,7 @@ def horizon_warning(task: Task, made: SegmentRun, params: Params) -> str:
     stride = 1 if s.inputs else -(-(len(ts) - 1) // _SAVES)
     if isinstance(steps := task.problem.scheme.steps, FixedSteps):
         policies["steps"] = replace(steps, per_save=steps.count * stride)
-    q0, v0 = (jnp.asarray(x) for x in np.split(made.begin[k], [system.n]))
+    q0, v0 = (jnp.asarray(x) for x in np.split(at.run.begin[k], [system.n]))
     times = jnp.asarray(ts[::stride], q0.dtype)
     change = consistent_change(system, q0, v0, times[0], params)
     if change is None:
@@ -63,7 +65,7 @@ def horizon_warning(task: Task, made: SegmentRun, params: Params) -> str:
     dq, dv = (np.linalg.norm(np.asarray(x, float), axis=1) for x in changes)
     eps = float(jnp.finfo(q0.dtype).eps)
     since = np.abs(np.asarray(times, float) - float(times[0]))
-    return too_long(since, _logarithms(dq, dv, float(since[-1])), eps, _change(task, made))
+    return too_long(since, _logarithms(dq, dv, float(since[-1])), eps, _change(task, at))
 
 
 @jit_of("system", "ways")
@@ -124,17 +126,17 @@ def too_long(since: np.ndarray, logarithms: np.ndarray, eps: float, change: floa
         f"Gradients through this motion are meaningful only for the first {first:.3g} of its "
         f"{since[-1]:.3g} s: then {reason} (changes grow by a factor of 10^"
         f"{last / np.log(10):.0f}, doubling every {np.log(2) / rate:.2g} s). Use shorter segments, "
-        f"such as `horizon=Shooting(length={length:.2g})`."
+        f"such as `initial_states=Shooting(length={length:.2g})`."
     )
 
 
-def may_grow(task: Task, made: Linearized) -> bool:
+def _may_grow(task: Task, at: Point) -> bool:
     """Whether `horizon_warning` may warn, by the growth of the free initial state to the end alone.
 
     It is known from the Jacobian, while `horizon_warning` compiles programs of its own.
     """
     p, k = task.problem.layout.size, _longest(task.data.segments)
-    begin, end = (np.asarray(x, float)[k, p:].T for x in (made.slopes.begin, made.slopes.end))
+    begin, end = (np.asarray(x, float)[k, p:].T for x in (at.slopes.begin, at.slopes.end))
     if not begin.any() or not np.isfinite(end).all():
         return True
     n = task.problem.system.n
@@ -145,7 +147,7 @@ def may_grow(task: Task, made: Linearized) -> bool:
     scale = np.repeat([rate, 1.0], [n, len(begin) - n])
     factor = np.linalg.norm(scale[:, None] * transition / scale, 2)
     eps = float(np.finfo(task.data.segments.ts.dtype).eps)
-    return bool(_PEAK * factor * max(_change(task, made.run), eps / _ACCURACY) >= 1)
+    return bool(_PEAK * factor * max(_change(task, at), eps / _ACCURACY) >= 1)
 
 
 def _longest(s: Segments) -> int:
@@ -154,25 +156,25 @@ def _longest(s: Segments) -> int:
     return int(np.argmax(ts[np.arange(len(last)), last] - ts[:, 0]))
 
 
-def _change(task: Task, made: SegmentRun) -> float:
+def _change(task: Task, at: Point) -> float:
     """The size of a change that matters, relative to the motion: that of the residuals."""
-    return float(np.clip(share(task, made), 1e-6, 0.1))
+    return float(np.clip(share(task, at), 1e-6, 0.1))
 
 
-def coarse_steps(task: Task, solved: Solved) -> Iterator[str]:
+def coarse_steps(solved: Solved) -> Iterator[str]:
     """A warning if the integration error may move the estimates by more than the noise does."""
-    error = solved.integration_error
-    if not is_too_coarse(task, solved.y, error, converged=True):
+    task, error, steps = solved.task, solved.integration_error, solved.task.problem.scheme.steps
+    if not is_too_coarse(task, solved.at, error, converged=True):
         return
     remedy = "give smaller tolerances, such as `steps=Adaptive(rtol=1e-9)`"
-    if solved.per_save is not None:
-        number = needed_steps(task, solved.y)
-        if number <= solved.per_save:
+    if isinstance(steps, FixedSteps):
+        number = needed_steps(task, solved.at)
+        if number <= steps.count:
             return
         remedy = f"give `steps=FixedSteps(per_save={number})`"
         if not task.chooses_steps:
             remedy += ", or leave `steps` out to have them chosen"
-    shift = largest_shift(task, solved.y, error)
+    shift = largest_shift(task, solved.at, error)
     yield (
         f"Steps too coarse: the integration error, {percent(error)} of the motion, may move the "
         f"estimates by {shift:.2g} standard errors; {remedy}."
@@ -185,9 +187,9 @@ _SPREAD = 0.35  # of the logarithm of the information at them, from which it is 
 _RANK = 1e-12  # eigenvalue, relative to the largest, that counts as zero
 
 
-def lost_in_noise(task: Task, solved: Solved, made: SegmentRun, unknowns: int) -> Iterator[str]:
+def lost_in_noise(task: Task, solved: Solved, unknowns: int) -> Iterator[str]:
     """A warning that names the parameters whose information is the noise of the recordings."""
-    if task.hard or _is_motion(task, solved, made, unknowns):
+    if task.hard or _is_motion(task, solved, unknowns):
         return
     spread = _spread(task, solved, unknowns)
     lost = [name for name, x in zip(task.problem.layout.names, spread, strict=True) if x > _SPREAD]
@@ -199,7 +201,7 @@ def lost_in_noise(task: Task, solved: Solved, made: SegmentRun, unknowns: int) -
         )
 
 
-def _is_motion(task: Task, solved: Solved, made: SegmentRun, unknowns: int) -> bool:
+def _is_motion(task: Task, solved: Solved, unknowns: int) -> bool:
     """Whether the sum of squares is smaller than that of constants by more than noise explains."""
     from scipy.special import chdtrc  # slow to import, and seldom needed
 
@@ -217,7 +219,7 @@ def _is_motion(task: Task, solved: Solved, made: SegmentRun, unknowns: int) -> b
             * weights[mine]
             * (mean - np.asarray(s.observed)[mine])
         )
-    fitted, constant = ((x**2).sum() for x in (scale * made.residual, constant))
+    fitted, constant = ((x**2).sum() for x in (scale * solved.at.run.residual, constant))
     count = int((weights > 0).sum())
     variance = 1.0 if task.weighted else fitted / max(count - unknowns, 1)
     if not variance > 0:
@@ -228,21 +230,21 @@ def _is_motion(task: Task, solved: Solved, made: SegmentRun, unknowns: int) -> b
 
 def _spread(task: Task, solved: Solved, unknowns: int) -> HostArray:
     """The spread of the information about each number, where unknowns are as likely, (p,)."""
-    rows = task.evaluator.rows(solved.y, solved.conditions)
+    rows = residual_rows(task, solved.at, solved.conditions)
     sizes = np.linalg.norm(rows.jacobian, axis=0)
     sizes = np.where(sizes > 0, sizes, np.inf)
     squares, vectors = np.linalg.eigh((rows.jacobian / sizes).T @ (rows.jacobian / sizes))
     kept = squares > _RANK * squares.max(initial=0.0)
-    count = int((np.asarray(task.data.segments.weights) > 0).sum())
+    count = int(task.seen.sum())
     noise = 1.0 if task.weighted else np.sqrt(2 * rows.loss / max(count - unknowns, 1))
     draws = np.random.default_rng(0).normal(0.0, noise, (_DRAWS, int(kept.sum())))
     changes = (draws / np.sqrt(squares[kept])) @ vectors[:, kept].T / sizes
     logs = []
     for change in changes:
-        y = solved.y + change
-        if not task.evaluator.rows(y, solved.conditions).finite:
+        at = evaluated(task, solved.at.y + change)
+        if not residual_rows(task, at, solved.conditions).finite:
             continue
-        information = normal(task, y, solved.conditions)["information"]
+        information = normal(task, at, solved.conditions).information
         with np.errstate(divide="ignore"):
             logs.append(np.log(np.diag(information)))
     # Where motions fail as soon as that, nothing is known.
@@ -276,25 +278,22 @@ def jumps(recordings: Sequence[Recording]) -> Iterator[str]:
                     return
 
 
-def remarks(
-    task: Task, solved: Solved, made: SegmentRun, residuals: Sequence[np.ndarray], unknowns: int
-) -> Iterator[str]:
+def remarks(solved: Solved, residuals: Sequence[np.ndarray], unknowns: int) -> Iterator[str]:
     """The warnings of a fit, but for its horizon.
 
     Args:
-        task: the fit.
-        solved: its end.
-        made: the motion there.
+        solved: the end of the fit.
         residuals: independent residuals of each recording, in units of a stated noise, (T, d).
         unknowns: the number of unknowns.
     """
+    task, at = solved.task, solved.at
     if solved.stuck:
         fixed = isinstance(task.problem.scheme.steps, FixedSteps)
         better = "shorter steps (`steps`)" if fixed else "smaller tolerances (`steps`)"
         yield (
             f"Stuck after {solved.evaluations} evaluations: no step reduces the loss, although the "
             "linear model predicts it. The simulation fails nearby or is too sensitive; use "
-            f"{better}, shorter segments (`horizon`), bounds, other initial parameters, or a "
+            f"{better}, shorter segments (`Shooting`), bounds, other initial parameters, or a "
             "smaller learning rate of a descent."
         )
     elif not solved.end.converged:
@@ -304,16 +303,16 @@ def remarks(
             "intervals are not valid yet."
         )
     yield from jumps(task.origin.recordings)
-    yield from coarse_steps(task, solved)
-    yield from lost_in_noise(task, solved, made, unknowns)
-    found = inexact_starts(task, solved, made), misfit(task, solved.y, made, residuals, unknowns)
+    yield from coarse_steps(solved)
+    yield from lost_in_noise(task, solved, unknowns)
+    found = inexact_starts(task, solved), misfit(task, at, residuals, unknowns)
     yield from filter(None, found)
-    z = solved.y[: task.problem.layout.size]
+    z = at.y[: task.problem.layout.size]
     params = task.problem.layout.known(z, task.data.leaves)
     inputs = task.origin.recordings[0].inputs
     yield from filter(None, [impossible(task.problem.system, with_inputs(params, inputs))])
-    if task.loss is None and correlated(task, made, residuals) is None:
-        yield from _outliers(task, made, residuals)
+    if task.loss is None and correlated(task, at, residuals) is None:
+        yield from _outliers(task, at, residuals)
     names = task.problem.layout.names
     if solved.end.at_bound:
         held = ", ".join(
@@ -328,9 +327,9 @@ def remarks(
         yield "Computed in single precision: set jax_enable_x64 for a reliable fit."
 
 
-def _outliers(task: Task, made: SegmentRun, residuals: Sequence[HostArray]) -> Iterator[str]:
+def _outliers(task: Task, at: Point, residuals: Sequence[HostArray]) -> Iterator[str]:
     far = outliers(residuals, task.origin.recordings)
-    if len(far) and share(task, made) > EXACT:
+    if len(far) and share(task, at) > EXACT:
         worst = far.samples[0]
         yield (
             f"Outliers: {len(far)} of {far.count:,} samples, the largest {abs(worst.sigmas):.3g} "

@@ -12,7 +12,7 @@ chaotic motion with poor parameters. There jumps count as squares for a while, l
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from jaxmech.identify.optimize.trust_region import (
     promise,
 )
 from jaxmech.identify.problem.least_squares import Conditions, jumps
-from jaxmech.identify.problem.rows import Evaluator, ResidualRows, Task, state_sizes
+from jaxmech.identify.problem.rows import Point, ResidualRows, Task, state_sizes, with_joints
 
 CONTINUOUS = 1e-9  # size of a jump, relative to the states, that counts as none
 _ROUNDED = 100  # the same in units of round-off
@@ -45,6 +45,7 @@ _EXACT = 1e-2  # share of the tolerance of the loss, which is judged before the 
 
 class _Iterate(NamedTuple):
     x: np.ndarray
+    at: Point
     rows: ResidualRows
     jump: float  # size of the weighted jumps
     largest: float  # largest jump, relative to the size of the states
@@ -69,15 +70,15 @@ class _Region(NamedTuple):
 
 
 def minimize_continuous(
-    policy: TrustRegion, task: Task, y: Any, conditions: Conditions,
+    policy: TrustRegion, task: Task, at: Point, conditions: Conditions,
     record: Callable[[float], None], used: int = 0,
 ) -> End:  # fmt: skip
-    """Minimize from y, such that no jump is left; `record` gets the loss of each accepted point.
+    """Minimize such that no jump is left; `record` gets the loss of each accepted point.
 
     Of the evaluations that the policy allows so many are `used` already.
     """
-    unknowns = Unknowns(task, conditions)
-    here = _iterate(unknowns, unknowns.straight(np.asarray(y, float)))
+    unknowns = Unknowns(task, at, conditions)
+    here = _iterate(unknowns, unknowns.first)
     first, region = here.rows.loss, _Region(_first_radius(unknowns, here), 0.0)
     most = policy.evaluations or PER_UNKNOWN * here.rows.jacobian.shape[1]
     count, phases, reason, best = used + 1, 0, "", here
@@ -91,7 +92,8 @@ def minimize_continuous(
         elif -step.gain > _RISE * here.rows.loss and phases < _PHASES:
             end = _softly(policy, unknowns, here, most - count, phases, record)
             count, phases = count + end.evaluations, phases + 1
-            here = _iterate(unknowns, unknowns.straight(end.y))
+            unknowns = Unknowns(task, with_joints(task, end.at), conditions)
+            here = _iterate(unknowns, unknowns.first)
             region = _Region(_first_radius(unknowns, here), 0.0)
         else:
             there, region, accepted = _trial(unknowns, here, step, region)
@@ -108,8 +110,7 @@ def minimize_continuous(
     enough = negligible(task, here.rows.loss, here.rows.jacobian.shape[1])
     settled = gain <= enough or here.rows.loss <= ROUND_OFF * first
     converged = settled and here.largest <= _continuous(task)
-    y = unknowns.unknowns(here.x)
-    return End(y, bool(converged), reason, count >= most, count - used, at_bound)
+    return End(here.at, bool(converged), reason, count >= most, count - used, at_bound)
 
 
 def _continuous(task: Task) -> float:
@@ -143,14 +144,11 @@ def _softly(
     record: Callable[[float], None],
 ) -> End:  # fmt: skip
     """The end of a fit with jumps among the residuals, which weigh more in every phase."""
-    task, conditions = unknowns.task, unknowns.conditions
-    y = unknowns.unknowns(here.x)
-    evaluator = Evaluator(task.problem, task.data, task.origin.recording)
-    evaluator.remember(y, task.evaluator.at(y))
+    conditions = unknowns.conditions
     weight = _HARDER**phases * np.asarray(conditions.jump_weight, float)
     soft = TrustRegion(most, max(_SOFT, policy.tolerance))
-    joined = replace(task, hard=False, evaluator=evaluator)
-    return minimize(soft, joined, y, replace(conditions, jump_weight=weight), record)
+    joined, at = replace(unknowns.task, hard=False), here.at._replace(condensed=None)
+    return minimize(soft, joined, at, replace(conditions, jump_weight=weight), record)
 
 
 def _trial(
@@ -173,11 +171,11 @@ def _trial(
 
 def _iterate(unknowns: Unknowns, x: np.ndarray) -> _Iterate:
     task, weight = unknowns.task, np.asarray(unknowns.conditions.jump_weight, float)
-    rows, run = unknowns.rows(x), task.evaluator.at(unknowns.unknowns(x)).run
-    gaps = np.asarray(jumps(run.end, run.begin, task.data), float)
+    at, rows = unknowns.at(x)
+    gaps = np.asarray(jumps(at.run.end, at.run.begin, task.data), float)
     gaps = np.where(weight > 0, gaps, 0.0)
-    largest = np.abs(gaps).max() / state_sizes(run.begin).max()
-    return _Iterate(x, rows, float(np.linalg.norm(weight * gaps)), float(largest))
+    largest = np.abs(gaps).max() / state_sizes(at.run.begin).max()
+    return _Iterate(x, at, rows, float(np.linalg.norm(weight * gaps)), float(largest))
 
 
 def _step(unknowns: Unknowns, here: _Iterate, radius: float) -> _TrialStep:
@@ -193,7 +191,10 @@ def _step(unknowns: Unknowns, here: _Iterate, radius: float) -> _TrialStep:
     rest = np.inf if np.isinf(radius) else np.sqrt(radius**2 - (share * closing) ** 2)
     w = _within(rows.jacobian / sizes, left, rest, low * sizes, high * sizes) / sizes
     after = left + rows.jacobian @ w
-    new = np.clip(x + unknowns.moved(x, w, share), *unknowns.limits)
+    # The initial states follow, and close a share of the linearized jumps.
+    eliminated, by_w = here.at.condensed, np.concatenate([unknowns.slopes(x) * w[:p], w[p:]])
+    starts = eliminated.maps[:, p:] @ by_w + share * eliminated.closing[:, p:]
+    new = np.clip(x + np.concatenate([w[:p], starts.ravel()]), *unknowns.limits)
     return _TrialStep(
         new, share, rows.loss - 0.5 * float(after @ after),
         float(np.hypot(np.linalg.norm(sizes * w), share * closing)),

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
-from jaxmech.identify.optimize.trust_region import End, at_rest
+from jaxmech.identify.optimize.trust_region import End, MultiStart, at_rest
 from jaxmech.identify.problem.least_squares import (
     Conditions,
     Data,
@@ -18,7 +18,7 @@ from jaxmech.identify.problem.least_squares import (
     half_square,
     mean_square,
 )
-from jaxmech.identify.problem.rows import Task
+from jaxmech.identify.problem.rows import Point, Task, evaluated, residual_rows
 from jaxmech.utils.checks import require_kind, require_positive_integer, require_seed
 from jaxmech.utils.jit_cache import kept_by
 
@@ -43,6 +43,7 @@ class Descent:
             the validation loss decreased; its intervals are computed as if it were a minimum. With
             None the validation recordings are not used.
         seed: seed of the draws.
+        starts: random starting points, of which the best are fitted.
 
     Raises:
         ValueError: if a number is not positive.
@@ -54,6 +55,7 @@ class Descent:
     batch: int | None = None
     patience: int | None = None
     seed: int = 0
+    starts: MultiStart | None = None
 
     def __post_init__(self) -> None:
         require_kind("optimizer", self.optimizer, optax.GradientTransformation, "optax.adam(1e-2)")
@@ -64,12 +66,12 @@ class Descent:
 
 
 def descend(
-    policy: Descent, validation: Data | None, task: Task, y: Any, conditions: Conditions,
+    policy: Descent, validation: Data | None, task: Task, at: Point, conditions: Conditions,
     record: Callable[[float], None],
 ) -> End:  # fmt: skip
-    """Descend from y, with `record` called with the loss before each step."""
+    """Descend from a point, with `record` called with the loss before each step."""
     problem, data = task.problem, task.data
-    step, y = _program(problem, policy.optimizer), jnp.asarray(y)
+    step, y = _program(problem, policy.optimizer), jnp.asarray(at.y)
     state, best, least, first, since, ended = policy.optimizer.init(y), y, np.inf, np.inf, 0, False
     for count in range(policy.iterations):
         chosen = _drawn(policy, len(data.segments.last), count)
@@ -87,22 +89,16 @@ def descend(
         ended = policy.patience is not None and since >= policy.patience
         if ended:
             break
-    if validation is None:
-        best = _better(policy, task, conditions, best, y)
-    settled = at_rest(task, np.asarray(best), conditions) or (ended and least < _GAINED * first)
+    at = evaluated(task, best)
+    if validation is None:  # the last step may be better, and losses are those of batches
+        last = evaluated(task, y)
+        losses = [residual_rows(task, one, conditions).loss for one in (at, last)]
+        at = at if losses[0] < losses[1] and not policy.batch else last
+    settled = at_rest(task, at, conditions) or (ended and least < _GAINED * first)
     reason = f"the {policy.iterations} steps are used up"
     if ended:
         reason = f"{policy.patience} steps without a better validation loss"
-    return End(np.asarray(best), bool(settled), reason, not ended, count + 1)
-
-
-def _better(policy: Descent, task: Task, conditions: Conditions, best: Array, last: Array) -> Array:
-    """The best of all points, but the last one where the losses were those of batches."""
-    losses = [
-        np.inf if policy.batch else task.evaluator.rows(np.asarray(y), conditions).loss
-        for y in (best, last)
-    ]
-    return best if losses[0] < losses[1] else last
+    return End(at, bool(settled), reason, not ended, count + 1)
 
 
 def _drawn(policy: Descent, segments: int, count: int) -> Array:

@@ -6,64 +6,14 @@ from one program, so that a first fit compiles one; a rejected trial point costs
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxmech.identify.problem.least_squares import Conditions
-from jaxmech.identify.problem.rows import ResidualRows, Task
-from jaxmech.utils.checks import require_positive, require_positive_integer
+from jaxmech.identify.problem.rows import Point, ResidualRows, Task, evaluated, residual_rows
+from jaxmech.utils.checks import require_positive, require_positive_integer, require_seed
 from jaxmech.utils.text import setting
-
-
-class Unknowns:
-    """The unknowns x of a task, those y of the problem for them, and residuals by x.
-
-    Attributes:
-        limits: bounds of x, (2, size of x).
-    """
-
-    def __init__(self, task: Task, conditions: Conditions) -> None:
-        self.task, self.conditions = task, conditions
-        self.size = task.problem.layout.size
-        s, along = task.data.segments, np.asarray(task.data.along, float)
-        starts = np.concatenate([np.asarray(s.q0, float), np.asarray(s.v0, float)], axis=1)
-        # the first radius of the trust region is the size of the unknowns
-        self.offset = np.einsum("ski,sk->si", along, starts).ravel()
-        free = np.full((2, self.offset.size), [[-np.inf], [np.inf]])
-        self.limits = np.concatenate([task.problem.layout.limits(task.data.leaves), free], axis=1)
-
-    def straight(self, y: np.ndarray) -> np.ndarray:
-        """x for y."""
-        z = self.task.problem.layout.straight(y[: self.size], self.task.data.leaves)
-        x = np.concatenate([z, y[self.size :] + self.offset])
-        return np.clip(x, *self.limits)
-
-    def unknowns(self, x: np.ndarray) -> np.ndarray:
-        """y for x."""
-        z, _ = self.task.problem.layout.bent(x[: self.size], self.task.data.leaves)
-        return np.concatenate([z, x[self.size :] - self.offset])
-
-    def slopes(self, x: np.ndarray) -> np.ndarray:
-        """The derivatives of the numbers z by x, (p,)."""
-        return self.task.problem.layout.bent(x[: self.size], self.task.data.leaves)[1]
-
-    def rows(self, x: np.ndarray) -> ResidualRows:
-        """The rows with derivatives by x, or by what is independent of it."""
-        rows = self.task.evaluator.rows(self.unknowns(x), self.conditions)
-        others = np.ones(rows.jacobian.shape[1] - self.size)
-        return rows._replace(jacobian=rows.jacobian * np.concatenate([self.slopes(x), others]))
-
-    def moved(self, x: np.ndarray, w: np.ndarray, share: float) -> np.ndarray:
-        """The change of x for a step (P,) in what is independent of it.
-
-        It closes a share of the linearized jumps.
-        """
-        made, p = self.task.evaluator.condensed(self.unknowns(x)), self.size
-        by_w = np.concatenate([self.slopes(x) * w[:p], w[p:]])
-        starts = made.maps[:, p:] @ by_w + share * made.closing[:, p:]
-        return np.concatenate([w[:p], starts.ravel()])
-
 
 NEAR = 0.1  # distance from the minimum in standard errors at which a fit has converged
 ROUND_OFF = 1e-13  # share of the first loss at which perfect data are fitted to round-off
@@ -75,12 +25,53 @@ _NONE = 1e-100  # size of the effect of an unknown that counts as none: steps by
 
 
 @dataclass(frozen=True)
+class MultiStart:
+    """Evaluate many random starting points as one batch, and fit from the best of them.
+
+    The given parameters are one of the starting points.
+
+    Args:
+        count: number of starting points.
+        spread: standard deviation of the free numbers: with 0.5, a positive parameter varies by a
+            factor of about 3 in both directions, an unbounded one by half its size.
+        refine: number of the best starting points from which fits are made; the best fit is the
+            result.
+        seed: seed of the random numbers.
+
+    Raises:
+        ValueError: if a number is not positive, or `refine` exceeds `count`.
+    """
+
+    count: int = setting(64, "starting points, the given one among them")
+    spread: float = setting(0.5, "how far they scatter; 0.5 is a factor of about 3")
+    refine: int = setting(3, "how many of the best are fitted")
+    seed: int = setting(0, "seed of the draws")
+
+    def __post_init__(self) -> None:
+        require_positive_integer("count", self.count, "give the number of starting points")
+        require_positive_integer("refine", self.refine, "give the number of fits")
+        require_seed(self.seed)
+        require_positive("spread", self.spread)
+        if self.refine > self.count:
+            raise ValueError(
+                f"Argument `refine` must be at most `count`, {self.count}, but is {self.refine}."
+            )
+
+    def draws(self, size: int) -> np.ndarray:
+        """The free numbers z of all starting points, (count, size); the first are zero."""
+        z = np.random.default_rng(self.seed).normal(0.0, self.spread, (self.count, size))
+        z[0] = 0.0
+        return z
+
+
+@dataclass(frozen=True)
 class TrustRegion:
     """The trust region of `scipy.optimize.least_squares` with exact Jacobians, the default.
 
     Args:
         evaluations: maximum total number of evaluations; by default 100 for each unknown.
         tolerance: relative change of the unknowns, or of the loss, below which it ends.
+        starts: random starting points, of which the best are fitted.
 
     Raises:
         ValueError: if a number is not positive.
@@ -92,6 +83,9 @@ class TrustRegion:
     tolerance: float = setting(
         1e-8, "relative change of the parameters, or of the loss, at which it stops", positive=True
     )
+    starts: MultiStart | None = setting(
+        None, "random starting points, for problems with several minima"
+    )
 
     def __post_init__(self) -> None:
         if self.evaluations is not None:
@@ -102,7 +96,7 @@ class TrustRegion:
 class End(NamedTuple):
     """The end of an optimization."""
 
-    y: np.ndarray
+    at: Point
     converged: bool  # whether no gain is left
     reason: str  # why it ended
     spent: bool  # whether the budget is used up
@@ -110,31 +104,95 @@ class End(NamedTuple):
     at_bound: tuple[tuple[int, float], ...] = ()  # index of a number, and its multiplier
 
 
+class Unknowns:
+    """The unknowns x of a trust region: parameters in units of their start, initial states.
+
+    Attributes:
+        limits: bounds of x, (2, size of x).
+        evaluations: points that were evaluated.
+    """
+
+    def __init__(self, task: Task, at: Point, conditions: Conditions) -> None:
+        self.task, self.conditions, self.evaluations = task, conditions, 0
+        self.layout, self.leaves = task.problem.layout, task.data.leaves
+        self.size = self.layout.size
+        s, along = task.data.segments, np.asarray(task.data.along, float)
+        starts = np.concatenate([np.asarray(s.q0, float), np.asarray(s.v0, float)], axis=1)
+        # the first radius of the trust region is the size of the unknowns
+        self.offset = np.einsum("ski,sk->si", along, starts).ravel()
+        free = np.full((2, self.offset.size), [[-np.inf], [np.inf]])
+        self.limits = np.concatenate([self.layout.limits(self.leaves), free], axis=1)
+        z = self.layout.straight(at.y[: self.size], self.leaves)
+        self.first = np.clip(np.concatenate([z, at.y[self.size :] + self.offset]), *self.limits)
+        self._last = self.first, at, self._rows(self.first, at)
+
+    def at(self, x: np.ndarray) -> tuple[Point, ResidualRows]:
+        """The point, and the rows with derivatives by x or by what is independent of it.
+
+        The last one is kept, since scipy asks for its residuals and for its Jacobian.
+        """
+        if not np.array_equal(self._last[0], x):
+            z, _ = self.layout.bent(x[: self.size], self.leaves)
+            at = evaluated(self.task, np.concatenate([z, x[self.size :] - self.offset]))
+            self.evaluations += 1
+            self._last = x.copy(), at, self._rows(x, at)
+        return self._last[1:]
+
+    def _rows(self, x: np.ndarray, at: Point) -> ResidualRows:
+        rows = residual_rows(self.task, at, self.conditions)
+        others = np.ones(rows.jacobian.shape[1] - self.size)
+        return rows._replace(jacobian=rows.jacobian * np.concatenate([self.slopes(x), others]))
+
+    def slopes(self, x: np.ndarray) -> np.ndarray:
+        """The derivatives of the numbers z by x, (p,)."""
+        return self.layout.bent(x[: self.size], self.leaves)[1]
+
+
 def minimize(
-    policy: TrustRegion, task: Task, y: Any, conditions: Conditions,
+    policy: TrustRegion, task: Task, at: Point, conditions: Conditions,
     record: Callable[[float], None], used: int = 0,
 ) -> End:  # fmt: skip
-    """Minimize from y, with `record` called with the loss of each accepted point.
+    """Minimize from a point, with `record` called with the loss of each accepted point.
 
     Of the evaluations that the policy allows so many are `used` already.
     """
     from scipy.optimize import least_squares  # slow to import, and seldom needed
 
-    points = _Points(task, conditions, record)
-    most = policy.evaluations or PER_UNKNOWN * y.size
+    unknowns = Unknowns(task, at, conditions)
+    losses: list[float] = []
+
+    def values(x: np.ndarray) -> np.ndarray:
+        return np.concatenate([unknowns.at(x)[1].values, np.zeros(x.size)])
+
+    def jacobian(x: np.ndarray) -> np.ndarray:
+        rows = unknowns.at(x)[1]
+        if not losses or rows.loss < losses[-1]:
+            losses.append(rows.loss)
+            record(rows.loss)
+        # A negligible multiple of the unit matrix keeps its rank full: otherwise scipy would take
+        # all steps at their full length once an unknown is not determined, and converge slowly.
+        sizes = np.linalg.norm(rows.jacobian, axis=0)
+        return np.concatenate([rows.jacobian, np.diag(_RANK * np.where(sizes > _NONE, sizes, 1.0))])
+
+    most = policy.evaluations or PER_UNKNOWN * at.y.size
     left = budget = max(most - used, 1)
-    x, first = points.straight(np.asarray(y, float)), None
+    x, first, at_bound = unknowns.first, None, ()
     for _ in range(_TIMES):
+        losses.clear()
         result = least_squares(
-            points.values, x, points.jacobian, points.limits, method="trf", x_scale="jac",
+            values, x, jacobian, unknowns.limits, method="trf", x_scale="jac",
             ftol=policy.tolerance, xtol=policy.tolerance, gtol=None, max_nfev=budget,
         )  # fmt: skip
-        gained = points.losses[0] - result.cost
-        first = points.losses[0] if first is None else first
+        gained = losses[0] - result.cost
+        first = losses[0] if first is None else first
         budget -= result.nfev
         x = result.x
-        y = points.unknowns(x)
-        converged, at_bound = points.at_rest(x, first)
+        at, rows = unknowns.at(x)
+        converged = False
+        if rows.finite:
+            gain, at_bound = promise(unknowns, rows, x)
+            enough = negligible(task, rows.loss, x.size)
+            converged = bool(gain <= enough or rows.loss <= ROUND_OFF * first)
         # a short step proves nothing: it also occurs next to parameters where the motion fails
         if converged or budget <= 0 or not gained > policy.tolerance * result.cost:
             break
@@ -144,40 +202,7 @@ def minimize(
         3: f"the unknowns changed by less than {policy.tolerance:g} of themselves",
     }
     reasons[4] = reasons[2]
-    return End(y, converged, reasons[result.status], result.status == 0, left - budget, at_bound)
-
-
-class _Points(Unknowns):
-    """The problem in the unknowns of the trust region, with a record of its points."""
-
-    def __init__(self, task: Task, conditions: Conditions, record: Callable[[float], None]) -> None:
-        super().__init__(task, conditions)
-        self.record = record
-        self.losses: list[float] = []
-
-    def values(self, x: np.ndarray) -> np.ndarray:
-        """The residuals, and a zero for each of the rows that `jacobian` appends."""
-        return np.concatenate([self.rows(x).values, np.zeros(x.size)])
-
-    def jacobian(self, x: np.ndarray) -> np.ndarray:
-        """The Jacobian, whose rank a negligible multiple of the unit matrix keeps full."""
-        # Without it scipy would take all steps at their full length once an unknown is not
-        # determined, and converge slowly.
-        rows = self.rows(x)
-        if not self.losses or rows.loss < self.losses[-1]:
-            self.losses.append(rows.loss)
-            self.record(rows.loss)
-        sizes = np.linalg.norm(rows.jacobian, axis=0)
-        return np.concatenate([rows.jacobian, np.diag(_RANK * np.where(sizes > _NONE, sizes, 1.0))])
-
-    def at_rest(self, x: np.ndarray, first: float) -> tuple[bool, tuple[tuple[int, float], ...]]:
-        """Whether the linear model promises no gain, and the bounds that hold the minimum off."""
-        rows = self.rows(x)
-        if not rows.finite:
-            return False, ()
-        gain, at_bound = promise(self, rows, x)
-        enough = negligible(self.task, rows.loss, x.size)
-        return bool(gain <= enough or rows.loss <= ROUND_OFF * first), at_bound
+    return End(at, converged, reasons[result.status], result.status == 0, left - budget, at_bound)
 
 
 def promise(
@@ -193,21 +218,21 @@ def promise(
     distance = np.where(slope > 0, -low, high)
     with np.errstate(invalid="ignore"):
         held = stops & (np.abs(slope) * distance <= negligible(task, rows.loss, slope.size))
-    units = task.problem.layout.units(task.data.leaves)
+    units = unknowns.layout.units(unknowns.leaves)
     return gain, tuple((int(k), float(-slope[k] / units[k])) for k in np.flatnonzero(held))
 
 
-def at_rest(task: Task, y: Any, conditions: Conditions) -> bool:
+def at_rest(task: Task, at: Point, conditions: Conditions) -> bool:
     """Whether the linear model promises no gain."""
-    rows = task.evaluator.rows(y, conditions)
-    return rows.finite and _gain(rows)[0] <= negligible(task, rows.loss, np.size(y))
+    rows = residual_rows(task, at, conditions)
+    return rows.finite and _gain(rows)[0] <= negligible(task, rows.loss, at.y.size)
 
 
 def negligible(task: Task, loss: float, unknowns: int) -> float:
     """The gain at `NEAR` standard errors from the minimum."""
     # Twice the gain, in units of the remaining variance, is the squared distance from the minimum
     # in standard errors.
-    degrees = max(int((np.asarray(task.data.segments.weights) > 0).sum()) - unknowns, 1)
+    degrees = max(int(task.seen.sum()) - unknowns, 1)
     return NEAR**2 * loss / degrees
 
 

@@ -20,7 +20,7 @@ as many numbers w as a single initial state has (Bock 1987; null space method, N
 chaotic motion, which is as stable backwards in some directions as forwards in others.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -31,7 +31,8 @@ from jaxmech.identify.problem.least_squares import (
     Conditions,
     Data,
     FitProblem,
-    Linearized,
+    SegmentRun,
+    Slopes,
     jumps,
     linearized,
 )
@@ -57,7 +58,7 @@ class Condensed(NamedTuple):
     closing: np.ndarray  # their change of smallest norm that closes the jumps, (S, p + i)
 
 
-def condensed(made: Linearized, data: Data, recording: np.ndarray) -> Condensed:
+def condensed(made: Any, data: Data, recording: np.ndarray) -> Condensed:
     """Eliminate the initial states of the segments of each recording, (S,), but for one."""
     p, joints = len(made.numbers), _joints(made, data)
     parts = []
@@ -83,7 +84,7 @@ def state_sizes(begin: Any) -> np.ndarray:
     return np.where(sizes > _SMALL * sizes.max(), sizes, max(sizes.max(), 1e-12))
 
 
-def _joints(made: Linearized, data: Data) -> _Joints:
+def _joints(made: Any, data: Data) -> _Joints:
     unit = 1 / state_sizes(made.run.begin)
     jump = unit * _bounded(jumps(made.run.end, made.run.begin, data))
     slopes = made.slopes.end, made.slopes.begin
@@ -148,141 +149,6 @@ class ResidualRows(NamedTuple):
         return 0.5 * float(self.values @ self.values) if self.finite else np.inf
 
 
-class Evaluator:
-    """Evaluates a problem at points y, and keeps the last evaluation.
-
-    The independent unknowns are all of y, unless jumps between segments must vanish (`hard`): then
-    they are those that `condensing` leaves.
-    """
-
-    def __init__(
-        self, problem: FitProblem, data: Data, recording: np.ndarray, *, hard: bool = False
-    ) -> None:
-        self.problem, self.data, self.hard = problem, data, hard
-        self.recording = recording  # of each segment, (S,)
-        self.count = 0  # evaluations so far
-        self._last: tuple[bytes, Linearized] | None = None
-        self._last_rows: tuple[bytes, Conditions, ResidualRows] | None = None
-        self._last_condensed: tuple[bytes, Condensed] | None = None
-
-    def at(self, y: np.ndarray) -> Linearized:
-        """All segments at y, with derivatives, as NumPy arrays of double precision."""
-        y = np.asarray(y, float)
-        key = y.tobytes()
-        if self._last is None or self._last[0] != key:
-            self.remember(y, jax.device_get(linearized(self.problem, y, self.data)))
-            self.count += 1
-        assert self._last is not None
-        return self._last[1]
-
-    def remember(self, y: np.ndarray, made: Linearized) -> None:
-        """Take `made` for the evaluation at y."""
-        self._last, self._last_rows = (np.asarray(y, float).tobytes(), made), None
-        self._last_condensed = None
-
-    def rows(self, y: np.ndarray, conditions: Conditions) -> ResidualRows:
-        """All residuals and their derivatives at y."""
-        key, last = np.asarray(y, float).tobytes(), self._last_rows
-        if last is None or last[0] != key or last[1] is not conditions:
-            last = self._last_rows = key, conditions, self._rows(y, conditions)
-        return last[2]
-
-    def _rows(self, y: np.ndarray, conditions: Conditions) -> ResidualRows:
-        R = triangles(*self.samples(y, conditions))
-        parts = [
-            (R[:, :, -1], self._by_unknowns(y, R[:, :, :-1])),
-            *self._jumps(y, conditions),
-            *self._starts(y, conditions),
-        ]
-        prior, prior_by_y = self._prior(y, conditions)
-        counts = [values.shape[1] for values, _ in parts]
-        recording = [np.repeat(self.recording, count) for count in counts]
-        values = [values.ravel() for values, _ in parts]
-        slopes = [slopes.reshape(-1, slopes.shape[2]) for _, slopes in parts]
-        by_y = np.zeros((prior.size, slopes[0].shape[1]))
-        by_y[:, : prior_by_y.shape[1]] = prior_by_y
-        return _checked(
-            np.concatenate([*values, prior]),
-            np.concatenate([*slopes, by_y]),
-            np.concatenate([*recording, np.full(prior.size, -1)]),
-        )
-
-    def condensed(self, y: np.ndarray) -> Condensed:
-        """What is left of the unknowns by the conditions that jumps vanish."""
-        key, last = np.asarray(y, float).tobytes(), self._last_condensed
-        if last is None or last[0] != key:
-            made = self.at(y)  # which forgets what belongs to another point
-            last = self._last_condensed = key, condensed(made, self.data, self.recording)
-        return last[1]
-
-    def map_of(self, y: np.ndarray, k: int) -> np.ndarray:
-        """Derivatives of the p + i numbers of segment k by the independent ones, (p + i, P)."""
-        if self.hard:
-            return self.condensed(y).maps[k]
-        p, i = self.problem.layout.size, self.data.free_starts
-        selection = np.zeros((p + i, y.size))
-        selection[:p, :p] = np.eye(p)
-        selection[p:, p + k * i : p + (k + 1) * i] = np.eye(i)
-        return selection
-
-    def _by_unknowns(self, y: np.ndarray, by_segment: np.ndarray) -> np.ndarray:
-        """Derivatives (S, K, p + i) by what each segment depends on, by the unknowns instead.
-
-        In a last column those along the step that closes the jumps.
-        """
-        closing = np.zeros(by_segment.shape[::2])
-        if self.hard:
-            closing = self.condensed(y).closing
-        maps = (np.column_stack([self.map_of(y, k), x]) for k, x in enumerate(closing))
-        with np.errstate(invalid="ignore", over="ignore"):
-            return np.stack([one @ by_y for one, by_y in zip(by_segment, maps, strict=True)])
-
-    def samples(self, y: np.ndarray, conditions: Conditions) -> tuple[np.ndarray, np.ndarray]:
-        """Residuals (S, T, d) of single samples, and their derivatives.
-
-        The latter are by what each segment depends on, (S, p + i, T, d).
-        """
-        made, weight = self.at(y), np.asarray(conditions.sensor_weight, float)
-        values, slopes = weight * made.run.residual, weight * made.slopes.residual
-        root = np.asarray(conditions.sample_weight, float)
-        return root * values, root[:, None] * slopes
-
-    def outer(self, y: np.ndarray, conditions: Conditions) -> np.ndarray:
-        """The residuals of the priors of parameters and initial states."""
-        starts = [values.ravel() for values, _ in self._starts(y, conditions)]
-        return np.concatenate([*starts, self._prior(y, conditions)[0]])
-
-    def _prior(self, y: np.ndarray, conditions: Conditions) -> tuple[np.ndarray, np.ndarray]:
-        made, weight = self.at(y), np.asarray(conditions.prior_weight, float)
-        known = np.flatnonzero(weight > 0)
-        away = np.asarray(made.numbers, float) - np.asarray(conditions.prior_mean, float)
-        return weight[known] * away[known], weight[known, None] * np.asarray(made.by_z)[known]
-
-    def _jumps(self, y: np.ndarray, conditions: Conditions) -> list[tuple[np.ndarray, np.ndarray]]:
-        following = np.asarray(self.data.segments.following)
-        continues = following != np.arange(len(following))
-        if self.hard or not continues.any():
-            return []
-        made = self.at(y)
-        ends, begins = (
-            self._by_unknowns(y, np.swapaxes(np.asarray(x, float), 1, 2))
-            for x in (made.slopes.end, made.slopes.begin)
-        )
-        weight = np.asarray(conditions.jump_weight, float) * continues[:, None]
-        values = weight * (made.run.end - made.run.begin[following])
-        return [(values, weight[:, :, None] * (ends - begins[following]))]
-
-    def _starts(self, y: np.ndarray, conditions: Conditions) -> list[tuple[np.ndarray, np.ndarray]]:
-        weight = np.asarray(conditions.start_weight, float)
-        if not weight.any():
-            return []
-        p = self.problem.layout.size
-        along = weight[:, :, None] * np.asarray(self.data.along, float)
-        _, u = self.data.parts(np.asarray(y, float), p)
-        by_segment = np.concatenate([np.zeros((*weight.shape, p)), along], axis=2)
-        return [(np.einsum("ski,si->sk", along, u), self._by_unknowns(y, by_segment))]
-
-
 @dataclass(frozen=True, eq=False)
 class Task:
     """A fit that is ready to be solved."""
@@ -291,11 +157,9 @@ class Task:
     data: Data
     conditions: Conditions
     origin: SegmentOrigin
-    y: np.ndarray  # the unknowns to begin with
     longest: float | None  # longest interval between times [s]
     hard: bool  # whether jumps between segments must vanish
     weighted: bool  # whether residuals are in units of the stated standard deviation
-    evaluator: Evaluator
     chooses_steps: bool = False  # whether their number follows from the motion
     loss: AbstractLoss | None = None  # in place of the squares
 
@@ -305,17 +169,124 @@ class Task:
         several = not self.weighted and self.data.segments.observed.shape[2] > 1
         return several or self.loss is not None
 
+    @property
+    def seen(self) -> np.ndarray:
+        """Flags of the measurements, (S, T, d)."""
+        return np.asarray(self.data.segments.weights) > 0
 
-def _checked(values: np.ndarray, jacobian: np.ndarray, recording: np.ndarray) -> ResidualRows:
-    """The rows, all of them infinite if one of their numbers cannot be squared.
 
-    The last column of the derivatives is that along the step that closes the jumps.
+class Point(NamedTuple):
+    """A task evaluated at unknowns y, with NumPy arrays of double precision.
+
+    The independent unknowns are all of y, unless jumps between segments must vanish (`Task.hard`):
+    then they are those of `condensed`.
     """
+
+    y: np.ndarray
+    run: SegmentRun
+    slopes: Slopes
+    numbers: np.ndarray  # that are fitted, (p,)
+    by_z: np.ndarray  # their derivatives by the free numbers, (p, p)
+    condensed: Condensed | None = None
+
+    def map_of(self, k: int, data: Data) -> np.ndarray:
+        """Derivatives of the p + i numbers of segment k by the independent ones, (p + i, P)."""
+        if self.condensed is not None:
+            return self.condensed.maps[k]
+        p, i = self.numbers.size, data.free_starts
+        selection = np.zeros((p + i, self.y.size))
+        selection[:p, :p] = np.eye(p)
+        selection[p:, p + k * i : p + (k + 1) * i] = np.eye(i)
+        return selection
+
+
+def evaluated(task: Task, y: Any) -> Point:
+    """All segments at y, with derivatives."""
+    y = np.asarray(y, float)
+    return with_joints(task, Point(y, *jax.device_get(linearized(task.problem, y, task.data))))
+
+
+def with_joints(task: Task, at: Point) -> Point:
+    """The point with what is left of its unknowns where jumps must vanish."""
+    if not task.hard:
+        return at
+    return at._replace(condensed=condensed(at, task.data, task.origin.recording))
+
+
+def samples(at: Point, conditions: Conditions) -> tuple[np.ndarray, np.ndarray]:
+    """Residuals (S, T, d) of single samples, and their derivatives.
+
+    The latter are by what each segment depends on, (S, p + i, T, d).
+    """
+    weight, root = (
+        np.asarray(x, float) for x in (conditions.sensor_weight, conditions.sample_weight)
+    )
+    return root * (weight * at.run.residual), root[:, None] * (weight * at.slopes.residual)
+
+
+def unrobust(conditions: Conditions) -> Conditions:
+    """The conditions without the weights of a robust loss."""
+    return replace(conditions, sample_weight=np.ones((1, 1, 1)))
+
+
+def outer(task: Task, at: Point, conditions: Conditions) -> np.ndarray:
+    """The residuals of the priors of parameters and initial states."""
+    _, u = task.data.parts(at.y, at.numbers.size)
+    starts = np.asarray(conditions.start_weight, float) * task.data.start_changes(u)
+    prior = np.asarray(conditions.prior_weight) * (at.numbers - np.asarray(conditions.prior_mean))
+    return np.concatenate([np.ravel(starts), prior])
+
+
+def residual_rows(task: Task, at: Point, conditions: Conditions) -> ResidualRows:
+    """All residuals and their derivatives by the independent unknowns.
+
+    They are the triangles of the samples of each segment, then jumps and starts of each, and last
+    the priors of the parameters.
+    """
+    data, p = task.data, at.numbers.size
+    closing = np.zeros((len(data.along), p + data.free_starts))
+    if at.condensed is not None:
+        closing = at.condensed.closing
+    maps = [np.column_stack([at.map_of(k, data), x]) for k, x in enumerate(closing)]
+
+    def by_unknowns(by_segment: np.ndarray) -> np.ndarray:
+        """Derivatives (S, K, p + i) by the unknowns instead, and along the closing step."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.stack([one @ by_y for one, by_y in zip(by_segment, maps, strict=True)])
+
+    R = triangles(*samples(at, conditions))
+    parts = [(R[:, :, -1], by_unknowns(R[:, :, :-1]))]
+    following = np.asarray(data.segments.following)
+    continues = following != np.arange(len(following))
+    if not task.hard and continues.any():
+        weight = np.asarray(conditions.jump_weight, float) * continues[:, None]
+        ends, begins = (
+            by_unknowns(np.swapaxes(np.asarray(x, float), 1, 2))
+            for x in (at.slopes.end, at.slopes.begin)
+        )
+        gaps = weight * (at.run.end - at.run.begin[following])
+        parts.append((gaps, weight[:, :, None] * (ends - begins[following])))
+    weight = np.asarray(conditions.start_weight, float)
+    if weight.any():
+        along = weight[:, :, None] * np.asarray(data.along, float)
+        by_segment = np.concatenate([np.zeros((*weight.shape, p)), along], axis=2)
+        _, u = data.parts(at.y, p)
+        parts.append((np.einsum("ski,si->sk", along, u), by_unknowns(by_segment)))
+    weight = np.asarray(conditions.prior_weight, float)
+    known = np.flatnonzero(weight > 0)
+    prior = weight[known] * (at.numbers - np.asarray(conditions.prior_mean, float))[known]
+    by_y = np.zeros((known.size, maps[0].shape[1]))
+    by_y[:, :p] = weight[known, None] * at.by_z[known]
+    recording = [np.repeat(task.origin.recording, values.shape[1]) for values, _ in parts]
+    values = np.concatenate([*(values.ravel() for values, _ in parts), prior])
+    slopes = np.concatenate([*(x.reshape(-1, x.shape[2]) for _, x in parts), by_y])
+    # All of them are infinite if one of the numbers cannot be squared, or is NaN.
     with np.errstate(invalid="ignore"):
-        good = np.abs(values).max() < _LARGEST and np.abs(jacobian).max() < _LARGEST
-    if not good:  # false for NaN, too
-        values, jacobian = np.full(values.shape, np.inf), np.zeros(jacobian.shape)
-    return ResidualRows(values, jacobian[:, :-1], recording, jacobian[:, -1])
+        good = np.abs(values).max() < _LARGEST and np.abs(slopes).max() < _LARGEST
+    if not good:
+        values, slopes = np.full(values.shape, np.inf), np.zeros(slopes.shape)
+    rows = np.concatenate([*recording, np.full(prior.size, -1)])
+    return ResidualRows(values, slopes[:, :-1], rows, slopes[:, -1])
 
 
 def triangles(residual: np.ndarray, slopes: np.ndarray) -> np.ndarray:

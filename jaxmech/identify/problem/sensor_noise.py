@@ -18,7 +18,7 @@ import numpy as np
 
 from jaxmech.identify.problem.least_squares import Conditions
 from jaxmech.identify.problem.noise import NORMAL, AbstractLoss
-from jaxmech.identify.problem.rows import Evaluator, Task
+from jaxmech.identify.problem.rows import Point, Task, residual_rows, samples, unrobust
 
 _SAME = 3e-3  # relative change of a weight that makes no difference to an interval
 _FEWEST = 3.0  # degrees of freedom of a sensor with a noise of its own
@@ -49,29 +49,26 @@ def motion(weights: np.ndarray, observed: np.ndarray) -> np.ndarray:
     return np.where(sd > 0, sd, 1.0)
 
 
-def estimated(task: Task, y: np.ndarray, conditions: Conditions) -> SensorNoise:
-    """The noise of the sensors at the minimum y."""
+def estimated(task: Task, at: Point, conditions: Conditions) -> SensorNoise:
+    """The noise of the sensors at the minimum."""
     s = task.data.segments
     weights, observed = np.asarray(s.weights, float), np.asarray(s.observed, float)
-    degrees = (weights > 0).sum((0, 1)) - _traces(task.evaluator, y, conditions)
-    alone = replace(
-        conditions, sample_weight=np.ones((1, 1, 1)), sensor_weight=np.ones(degrees.size)
-    )
-    values, _ = task.evaluator.samples(y, alone)
+    degrees = task.seen.sum((0, 1)) - _traces(task, at, conditions)
+    values, _ = samples(at, replace(unrobust(conditions), sensor_weight=np.ones(degrees.size)))
     sd = _sizes(task, values, degrees, motion(weights, observed))
     weight = np.asarray(conditions.sensor_weight, float)
     if not task.weighted and not (sd < _EXACT * motion(weights, observed)).all():
         sd = np.maximum(sd, _EXACT * motion(weights, observed))
         weight = 1 / sd  # of nothing but numerical errors there are no weights
-    samples = np.asarray(conditions.sample_weight, float)
+    roots = np.asarray(conditions.sample_weight, float)
     if task.loss is not None:
-        samples = np.sqrt(task.loss.weight(weight * values))
-    return SensorNoise(weight, sd, samples)
+        roots = np.sqrt(task.loss.weight(weight * values))
+    return SensorNoise(weight, sd, roots)
 
 
 def _sizes(task: Task, values: np.ndarray, degrees: np.ndarray, moved: np.ndarray) -> np.ndarray:
     """The standard deviations (d,) of residuals (S, T, d)."""
-    seen = np.asarray(task.data.segments.weights) > 0
+    seen = task.seen
     squares = (np.where(seen, values, 0.0) ** 2).sum((0, 1))
     if task.loss is not None:
         medians = [np.median(np.abs(values[..., j][seen[..., j]])) for j in range(moved.size)]
@@ -82,18 +79,18 @@ def _sizes(task: Task, values: np.ndarray, degrees: np.ndarray, moved: np.ndarra
     return np.where(alone, np.sqrt(squares / np.where(alone, degrees, 1.0)), pooled * moved)
 
 
-def _traces(evaluator: Evaluator, y: np.ndarray, conditions: Conditions) -> np.ndarray:
+def _traces(task: Task, at: Point, conditions: Conditions) -> np.ndarray:
     """The trace of the block of each sensor in the hat matrix, (d,)."""
-    jacobian = evaluator.rows(y, conditions).jacobian
+    jacobian = residual_rows(task, at, conditions).jacobian
     sizes = np.linalg.norm(jacobian, axis=0)
     sizes = np.where(sizes > 0, sizes, 1.0)
     scaled = jacobian / sizes
     inverse = np.linalg.pinv(scaled.T @ scaled, rcond=1e-12, hermitian=True)
     inverse = inverse / sizes / sizes[:, None]
-    _, slopes = evaluator.samples(y, conditions)
+    _, slopes = samples(at, conditions)
     traces = np.zeros(slopes.shape[3])
     for k, one in enumerate(slopes):
-        by_y = evaluator.map_of(y, k)
+        by_y = at.map_of(k, task.data)
         block = by_y @ inverse @ by_y.T
         traces += np.einsum("atj,ab,btj->j", one, block, one, optimize=True)
     return traces
@@ -112,12 +109,11 @@ def reweighted(conditions: Conditions, noise: SensorNoise) -> tuple[Conditions, 
     return changed, False
 
 
-def log_likelihood(task: Task, y: np.ndarray, conditions: Conditions) -> float:
-    """The logarithm of the likelihood of all measurements at y, in the units of the sensors."""
+def log_likelihood(task: Task, at: Point, conditions: Conditions) -> float:
+    """The logarithm of the likelihood of all measurements, in the units of the sensors."""
     weights = np.asarray(task.data.segments.weights, float)
     seen = weights > 0
-    ones = np.ones((1, 1, 1))
-    r, _ = task.evaluator.samples(y, replace(conditions, sample_weight=ones))
+    r, _ = samples(at, unrobust(conditions))
     units = np.asarray(conditions.sensor_weight, float)
     counts = seen.sum((0, 1))
     if not task.weighted and task.loss is None:
@@ -128,20 +124,6 @@ def log_likelihood(task: Task, y: np.ndarray, conditions: Conditions) -> float:
         scales = np.log(weights[seen]).sum() + counts @ np.log(units)
     losses = _value(task.loss, r[seen]).sum() + counts.sum() * _log_scale(task.loss)
     return float(scales - losses)
-
-
-def noise_parameters(task: Task) -> int:
-    """The number of parameters of the noise that are estimated."""
-    return 0 if task.weighted else task.data.segments.observed.shape[2]
-
-
-def description(task: Task) -> str:
-    """The noise in words.
-
-    For the print of a fit, such as "normal, independent, estimated".
-    """
-    law = "normal" if task.loss is None else repr(task.loss)
-    return f"{law}, independent, {'stated' if task.weighted else 'estimated'}"
 
 
 def _value(loss: AbstractLoss | None, r: np.ndarray) -> np.ndarray:

@@ -29,7 +29,7 @@ from jaxmech.identify.problem.least_squares import (
     initial_states,
 )
 from jaxmech.identify.problem.parameters import Parameters, parameters
-from jaxmech.identify.problem.rows import Evaluator, Task, state_sizes
+from jaxmech.identify.problem.rows import Point, Task, evaluated, state_sizes
 from jaxmech.identify.problem.sensor_noise import first_weights
 from jaxmech.identify.problem.steps import with_chosen_steps
 from jaxmech.integrate import FixedSteps, Scheme
@@ -54,8 +54,8 @@ class DefaultSensors:
         return values[: values.size - self.held]
 
 
-def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
-    """The task that the arguments of `fit` describe."""
+def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple[Task, Point]:
+    """The task that the arguments of `fit` describe, and the point where it begins."""
     given = require_same_sensors(named(recordings, "recordings"))
     for one in given:
         _require_units(subject, one)
@@ -63,7 +63,7 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     found, problem = _problem(subject, given[0], settings)
     horizon, scheme = settings.horizon, problem.scheme
     params = jax.tree.unflatten(found.layout.structure, found.leaves)
-    free = settings.initial_states == "free"
+    free = settings.free_starts
     states = [consistent_start(problem, params, one, free=free) for one in given]
     _require_inputs_are_read(problem, params, given[0], states[0])
     if horizon is not None:
@@ -90,13 +90,11 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     y = np.zeros(found.layout.size + len(origin.recording) * data.free_starts)
     _require_enough(given, data, origin, found.layout.size, weighted=weighted)
     hard = horizon is not None and horizon.continuity is None
-    evaluator = Evaluator(problem, data, origin.recording, hard=hard)
-    _require_runs(evaluator, y, origin)
     chooses = isinstance(scheme.steps, FixedSteps) and scheme.steps.per_save is None
-    return Task(
-        problem, data, conditions, origin, y, longest, hard, weighted, evaluator, chooses,
-        settings.loss,
-    )  # fmt: skip
+    task = Task(problem, data, conditions, origin, longest, hard, weighted, chooses, settings.loss)
+    at = evaluated(task, y)
+    _require_runs(task, at)
+    return task, at
 
 
 def _require_units(subject: Identifiable, one: Recording) -> None:
@@ -152,8 +150,8 @@ def _with_controllers(
         return given, subject
     if settings.horizon is not None:
         raise ValueError(
-            "Argument `horizon` must be None for a system with controllers: what they remember is "
-            "not known in the middle of a recording."
+            "Argument `initial_states` must not be Shooting(...) for a system with controllers: "
+            "what they remember is not known in the middle of a recording."
         )
     longest = max(float(np.ptp(one.ts)) for one in given)
     if subject.start is None:
@@ -216,10 +214,9 @@ def _require_inputs_are_read(
             )
 
 
-def _require_runs(evaluator: Evaluator, y: np.ndarray, origin: SegmentOrigin) -> None:
-    """Raise unless every segment can be simulated, and differentiated, with the given unknowns."""
-    problem, made = evaluator.problem, evaluator.at(y)
-    found = made.run
+def _require_runs(task: Task, at: Point) -> None:
+    """Raise unless every segment can be simulated, and differentiated, where a fit begins."""
+    problem, origin, found = task.problem, task.origin, at.run
     fixed = isinstance(problem.scheme.steps, FixedSteps)
     steps = "shorter steps (`steps`) or " if fixed else ""
     status = np.asarray(found.status)
@@ -231,9 +228,9 @@ def _require_runs(evaluator: Evaluator, y: np.ndarray, origin: SegmentOrigin) ->
             raise ValueError(f"Argument `observe` gives NaN along {name}.")
         raise ValueError(
             f"{capital(name)} cannot be simulated with the parameters at the start of the fit: "
-            f"{what.name}, {what.message}; begin nearer, take {steps}shorter segments (`horizon`)."
+            f"{what.name}, {what.message}; begin nearer, take {steps}shorter segments (`Shooting`)."
         )
-    slopes = np.asarray(made.slopes.residual)
+    slopes = np.asarray(at.slopes.residual)
     lost = ~np.isfinite(slopes).all(axis=(1, 2, 3))
     for k in np.flatnonzero(lost):
         raise ValueError(
@@ -257,7 +254,7 @@ def _require_no_prior(
         "`weights` = 1 / (standard deviation of the noise): otherwise its weight relative to the "
         "samples is unknown."
     )
-    for one in given if settings.initial_states == "free" else ():
+    for one in given if settings.free_starts else ():
         if one.start_sd is not None:
             raise ValueError(
                 f"Argument `start_sd` of {one.name} needs {weights} Leave it out, or hold exact "
@@ -294,7 +291,7 @@ def _conditions(
 ) -> Conditions:  # fmt: skip
     count = len(data.segments.q0)
     start_weight = np.zeros((count, data.segments.start_size))
-    for k in np.flatnonzero(origin.first) if settings.initial_states == "free" else ():
+    for k in np.flatnonzero(origin.first) if settings.free_starts else ():
         sd = origin.recordings[origin.recording[k]].start_sd
         if sd is not None:
             start_weight[k] = 1 / np.concatenate(sd)

@@ -18,7 +18,7 @@ from jaxmech.identify.data.inputs import ends_of_steps, with_inputs
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import Segments
 from jaxmech.identify.problem.least_squares import FitProblem, InitialState
-from jaxmech.identify.problem.rows import Evaluator, Task
+from jaxmech.identify.problem.rows import Point, Task
 from jaxmech.identify.problem.sensor_noise import motion
 from jaxmech.integrate import MEMBERS, FixedSteps, members_error, members_need, target_error
 from jaxmech.system import Params
@@ -61,29 +61,26 @@ def with_chosen_steps(
     return problem, longest if np.isfinite(longest) else None
 
 
-def with_steps(task: Task, per_save: int | None) -> Task:
-    """The same fit with another number of steps, if there is one."""
-    policy = task.problem.scheme.steps
-    if not isinstance(policy, FixedSteps) or policy.per_save == per_save:
-        return task
-    scheme = replace(task.problem.scheme, steps=replace(policy, per_save=per_save))
-    problem = replace(task.problem, scheme=scheme)
-    evaluator = Evaluator(problem, task.data, task.origin.recording, hard=task.hard)
-    return replace(task, problem=problem, evaluator=evaluator)
+def with_steps(task: Task, per_save: int) -> Task:
+    """The same fit with another number of fixed steps."""
+    scheme = task.problem.scheme
+    scheme = replace(scheme, steps=replace(scheme.steps, per_save=per_save))
+    return replace(task, problem=replace(task.problem, scheme=scheme))
 
 
-def needed_steps(task: Task, y: np.ndarray) -> int:
-    """The number of steps that the motion at y needs."""
-    return _needed(task.problem, _params(task, y), task.data.segments, _starts(task, y))
+def needed_steps(task: Task, at: Point) -> int:
+    """The number of steps that the motion needs."""
+    params = task.problem.layout.known(at.y[: at.numbers.size], task.data.leaves)
+    return _needed(task.problem, params, task.data.segments, np.asarray(at.run.begin))
 
 
-def integration_error(task: Task, y: np.ndarray) -> float:
-    """The largest integration error at y, of a few segments with fixed steps, by their motion."""
+def integration_error(task: Task, at: Point) -> float:
+    """The largest integration error, of a few segments with fixed steps, by their motion."""
     scheme, s = task.problem.scheme, task.data.segments
-    made = task.evaluator.at(y).run
     if not isinstance(scheme.steps, FixedSteps):
-        return float(np.max(np.asarray(made.error)))
-    largest, params, starts = 0.0, _params(task, y), _starts(task, y)
+        return float(np.max(np.asarray(at.run.error)))
+    largest, starts = 0.0, np.asarray(at.run.begin)
+    params = task.problem.layout.known(at.y[: at.numbers.size], task.data.leaves)
     for k in evenly_spaced(len(starts), MEMBERS):
         member = _member(task.problem, params, s, starts, k)
         error = members_error(scheme, *member, int(s.last[k]) * scheme.steps.count)
@@ -91,19 +88,18 @@ def integration_error(task: Task, y: np.ndarray) -> float:
     return largest
 
 
-def is_too_coarse(task: Task, y: np.ndarray, error: float, *, converged: bool) -> bool:
-    """Whether an integration error at y may move the estimates, or has stopped the fit."""
+def is_too_coarse(task: Task, at: Point, error: float, *, converged: bool) -> bool:
+    """Whether an integration error may move the estimates, or has stopped the fit."""
     dtype = task.data.segments.ts.dtype
     if not error > _COARSE * target_error(task.problem.scheme.method, dtype):
         return False
-    return not converged or largest_shift(task, y, error) > _SHIFT
+    return not converged or largest_shift(task, at, error) > _SHIFT
 
 
-def largest_shift(task: Task, y: np.ndarray, error: float) -> float:
+def largest_shift(task: Task, at: Point, error: float) -> float:
     """The standard errors by which an integration error may move the estimates, at most."""
     s = task.data.segments
-    weights, residual = np.asarray(s.weights, float), task.evaluator.at(y).run.residual
-    seen = weights > 0
+    weights, residual, seen = np.asarray(s.weights, float), at.run.residual, task.seen
     count = seen.sum((0, 1))
     unweighted = np.where(seen, residual, 0.0) / np.where(seen, weights, 1.0)
     noise = np.sqrt((unweighted**2).sum((0, 1)) / np.maximum(count, 1))
@@ -111,14 +107,6 @@ def largest_shift(task: Task, y: np.ndarray, error: float) -> float:
     # the steps that made the recordings, if they are a simulation, fit to round-off
     inexact = share > _EXACT
     return float(error * np.sqrt((count[inexact] / share[inexact] ** 2).sum()))
-
-
-def _params(task: Task, y: np.ndarray) -> Params:
-    return task.problem.layout.known(y[: task.problem.layout.size], task.data.leaves)
-
-
-def _starts(task: Task, y: np.ndarray) -> np.ndarray:
-    return np.asarray(task.evaluator.at(y).run.begin)
 
 
 def _needed(problem: FitProblem, params: Params, s: Segments, starts: np.ndarray) -> int:
