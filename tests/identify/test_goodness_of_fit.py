@@ -250,37 +250,6 @@ PENDULUM = System(
 )
 
 
-@pytest.mark.parametrize(("amplitude", "lost"), [(0.0, True), (0.01, False)])
-def test_a_recording_of_noise_alone(amplitude: float, lost: bool) -> None:
-    """Some frequency of it is fitted; a motion of five times its size is informative."""
-    ts, params = np.arange(201) / 25, {"w2": 20.0, "c": 0.1}
-    clean = simulate(PENDULUM, [amplitude], [0.0], ts, params, steps=FixedSteps(4)).q
-    for seed in range(3):
-        noise = 2e-3 * np.random.default_rng(seed).normal(size=clean.shape)
-        one = Recording(ts, clean + noise, [amplitude], [0.0])
-        found = fit(PENDULUM, one, {"w2": 18.0, "c": 0.2}, steps=FixedSteps(4))
-        notes = [text for text in found.notes if text.startswith("Lost in noise")]
-        assert bool(notes) == lost
-        assert not lost or "what it says of c, w2 follows from the noise" in notes[0]
-
-
-def test_rest_and_silence_are_informative() -> None:
-    """Where a weight hangs tells its spring; no answer to a known push, that there is no gain."""
-    weight = System(
-        lambda q, v, t, p: 0.5 * v @ v - 0.5 * p["k"] * q @ q - 9.81 * q[0],
-        force=lambda q, v, t, p: -2.0 * v + p["gain"] * jnp.sin(3 * t),
-        coordinates=("x",),
-    )
-    ts = np.arange(201) / 25
-    noise = 1e-3 * np.random.default_rng(0).normal(size=(201, 1))
-    one = Recording(ts, -9.81 / 100 + noise, [-0.0981], [0.0])
-    found = fit(weight, one, {"k": 98.0, "gain": 0.1}, steps=FixedSteps(4))
-    assert found.notes == ()
-    off = (found.values - [0.0, 100.0]) / found.uncertainty.standard_errors
-    assert np.abs(off).max() < 3
-    assert found.uncertainty.standard_errors[0] < 0.05
-
-
 def test_as_many_measurements_as_unknowns(given: list[Recording]) -> None:
     few = replace(
         given[0], observed=np.where(np.arange(61)[:, None] < 4, given[0].observed, np.nan)

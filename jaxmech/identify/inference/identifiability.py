@@ -18,8 +18,6 @@ from jaxmech.identify.inference.information import (
     directions,
     index_of,
     percent,
-    require_noise,
-    row,
 )
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.text import titled_lines
@@ -128,7 +126,7 @@ class Identifiability:
 
         To first order (the delta method), and as if all residuals were independent.
         """
-        return _determined(self.directions, self.noise, row(gradient, len(self.names)))
+        return _determined(self.directions, self.noise, np.asarray(gradient, float))
 
     def __repr__(self) -> str:
         head = f"Identifiability: {len(self.names)} parameters, rank {self.rank}"
@@ -153,7 +151,6 @@ def identifiability(
 ) -> Identifiability:
     """Examine the parameters that a fit determines, from its information J^T J with the prior."""
     center = directions(names, values, information, scales=scales, tolerance=tolerance)
-    require_noise(noise)
     relative = center.null_space / center.scales[:, None]
     return Identifiability(
         directions=center,

@@ -61,7 +61,7 @@ class Directions:
 
     def notices(self, gradient: ArrayLike) -> bool:
         """Whether a function of the parameters with this gradient (p,) is determined."""
-        g = row(gradient, len(self.names))
+        g = np.asarray(gradient, float)
         size = np.linalg.norm(g * self.E)
         return bool(np.linalg.norm(g @ self.null_space) <= self.threshold * size)
 
@@ -87,9 +87,14 @@ def directions(
 ) -> Directions:
     """Split parameter space by the information (p, p) of a fit."""
     p = len(names)
-    values = row(values, p, "values")
-    H = square(information, p)
-    units = np.zeros(p) if scales is None else np.abs(row(scales, p, "scales"))
+    values, H = np.asarray(values, float), np.asarray(information)
+    if not np.isfinite(H).all():
+        raise ValueError(
+            "Argument `information` must be finite, but is not: the fit ended where its residuals "
+            "have no derivative."
+        )
+    H = (H + H.T) / 2
+    units = np.zeros(p) if scales is None else np.abs(np.asarray(scales, float))
     scales = np.where(units > 0, units, np.abs(values))
     eps = float(np.finfo(H.dtype).eps)
     # the round-off of J^T J is p eps of its diagonal before initial states were eliminated
@@ -116,51 +121,6 @@ def directions(
         determined=np.linalg.norm(null, axis=1) <= np.sqrt(tolerance),
         threshold=float(np.sqrt(tolerance)),
     )
-
-
-def checked(
-    argument: str, values: ArrayLike, shape: tuple[int | str, ...], requirement: str
-) -> HostArray:
-    """Check finite numbers of a shape, in which a word stands for any size."""
-    numbers = np.asarray(values, np.result_type(np.asarray(values), np.float32))
-    sizes = [m if isinstance(n, str) else n for n, m in zip(shape, numbers.shape, strict=False)]
-    if len(shape) != numbers.ndim or tuple(sizes) != numbers.shape:
-        expected = ", ".join(map(str, shape)) + "," * (len(shape) == 1)
-        raise ValueError(
-            f"Argument `{argument}` must have shape ({expected}), {requirement}, but has shape "
-            f"{numbers.shape}."
-        )
-    for index in np.argwhere(~np.isfinite(numbers)):
-        position = ", ".join(str(i) for i in index)
-        raise ValueError(
-            f"Argument `{argument}` must be finite, but [{position}] is {numbers[tuple(index)]}; "
-            "the fit ended where its residuals have no derivative."
-        )
-    return numbers
-
-
-def row(values: ArrayLike, p: int, argument: str = "gradient") -> HostArray:
-    """Finite numbers of shape (p,), or an error that names the argument."""
-    return checked(argument, values, (p,), "one number per parameter")
-
-
-def square(information: ArrayLike, p: int, argument: str = "information") -> HostArray:
-    """A finite symmetric matrix of shape (p, p), or an error that names the argument."""
-    H = checked(argument, information, (p, p), "one row and one column per parameter")
-    uneven = np.abs(H - H.T) > 1e-6 * np.sqrt(np.abs(np.outer(np.diag(H), np.diag(H))))
-    if uneven.any():
-        i, j = np.argwhere(np.tril(uneven))[0]
-        raise ValueError(
-            f"Argument `{argument}` must be symmetric, but [{i}, {j}] is {H[i, j]:g} and "
-            f"[{j}, {i}] is {H[j, i]:g}."
-        )
-    return (H + H.T) / 2
-
-
-def require_noise(noise: float | int) -> None:
-    """Raise unless the standard deviation of the residuals is zero or positive."""
-    if not (noise >= 0 and np.isfinite(noise)):
-        raise ValueError(f"Argument `noise` must be zero or positive, but is {noise:g}.")
 
 
 def index_of(name: str, names: Sequence[str]) -> int:

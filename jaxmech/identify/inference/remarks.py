@@ -14,21 +14,18 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.identify.data.inputs import with_inputs
-from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import Segments
 from jaxmech.identify.inference.information import percent
 from jaxmech.identify.inference.misfit import (
     EXACT,
     correlated,
-    inexact_starts,
     misfit,
     outliers,
     share,
 )
-from jaxmech.identify.inference.normal_equations import normal
 from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.problem.body_inertia import impossible
-from jaxmech.identify.problem.rows import Point, Task, evaluated, residual_rows
+from jaxmech.identify.problem.rows import Point, Task
 from jaxmech.identify.problem.steps import is_too_coarse, largest_shift, needed_steps
 from jaxmech.integrate import FixedSteps, ForwardMode
 from jaxmech.run import consistent_change, simulate
@@ -181,103 +178,6 @@ def coarse_steps(solved: Solved) -> Iterator[str]:
     )
 
 
-_FALSE_ALARM = 1e-3  # probability with which noise passes for a motion
-_DRAWS = 16  # unknowns that agree with the recordings as well
-_SPREAD = 0.35  # of the logarithm of the information at them, from which it is no information
-_RANK = 1e-12  # eigenvalue, relative to the largest, that counts as zero
-
-
-def lost_in_noise(task: Task, solved: Solved, unknowns: int) -> Iterator[str]:
-    """A warning that names the parameters whose information is the noise of the recordings."""
-    if task.hard or _is_motion(task, solved, unknowns):
-        return
-    spread = _spread(task, solved, unknowns)
-    lost = [name for name, x in zip(task.problem.layout.names, spread, strict=True) if x > _SPREAD]
-    if lost:
-        yield (
-            "Lost in noise: the fitted motion agrees with the recordings hardly better than their "
-            f"mean values do, and what it says of {', '.join(lost)} follows from the noise. The "
-            "intervals are not valid; record a larger motion, or see whether the sensors work."
-        )
-
-
-def _is_motion(task: Task, solved: Solved, unknowns: int) -> bool:
-    """Whether the sum of squares is smaller than that of constants by more than noise explains."""
-    from scipy.special import chdtrc  # slow to import, and seldom needed
-
-    s = task.data.segments
-    weights, conditions = np.asarray(s.weights, float), solved.conditions
-    scale = np.asarray(conditions.sensor_weight) * np.asarray(conditions.sample_weight)
-    constant = np.zeros(weights.shape)
-    for k in range(len(task.origin.recordings)):
-        mine = task.origin.recording == k
-        squares = (scale * weights)[mine] ** 2
-        total = (squares * np.asarray(s.observed)[mine]).sum((0, 1))
-        mean = total / np.maximum(squares.sum((0, 1)), np.finfo(float).tiny)
-        constant[mine] = (
-            scale[mine if len(scale) > 1 else ...]
-            * weights[mine]
-            * (mean - np.asarray(s.observed)[mine])
-        )
-    fitted, constant = ((x**2).sum() for x in (scale * solved.at.run.residual, constant))
-    count = int((weights > 0).sum())
-    variance = 1.0 if task.weighted else fitted / max(count - unknowns, 1)
-    if not variance > 0:
-        return True
-    fall = (constant - fitted) / variance
-    return bool(fall > 0 and count * chdtrc(unknowns, fall) < _FALSE_ALARM)
-
-
-def _spread(task: Task, solved: Solved, unknowns: int) -> HostArray:
-    """The spread of the information about each number, where unknowns are as likely, (p,)."""
-    rows = residual_rows(task, solved.at, solved.conditions)
-    sizes = np.linalg.norm(rows.jacobian, axis=0)
-    sizes = np.where(sizes > 0, sizes, np.inf)
-    squares, vectors = np.linalg.eigh((rows.jacobian / sizes).T @ (rows.jacobian / sizes))
-    kept = squares > _RANK * squares.max(initial=0.0)
-    count = int(task.seen.sum())
-    noise = 1.0 if task.weighted else np.sqrt(2 * rows.loss / max(count - unknowns, 1))
-    draws = np.random.default_rng(0).normal(0.0, noise, (_DRAWS, int(kept.sum())))
-    changes = (draws / np.sqrt(squares[kept])) @ vectors[:, kept].T / sizes
-    logs = []
-    for change in changes:
-        at = evaluated(task, solved.at.y + change)
-        if not residual_rows(task, at, solved.conditions).finite:
-            continue
-        information = normal(task, at, solved.conditions).information
-        with np.errstate(divide="ignore"):
-            logs.append(np.log(np.diag(information)))
-    # Where motions fail as soon as that, nothing is known.
-    few = len(logs) < _DRAWS // 2
-    return np.full(task.problem.layout.size, np.inf) if few else np.std(logs, axis=0)
-
-
-_TURNS = {2 * np.pi: "2 pi", 360.0: "360"}
-_NEAR = 0.2  # of a turn, by which a jump may differ from it
-_WITHIN = 1.01  # turns, in which a sensor that wraps stays
-_SLOW = 0.25  # of a turn, the most that usual samples differ from their neighbours
-
-
-def jumps(recordings: Sequence[Recording]) -> Iterator[str]:
-    """A warning of the first sensor that jumps by a turn, unless that is stated."""
-    for recording in recordings:
-        for sensor, column in enumerate(recording.observed.T):
-            seen = np.isfinite(column) & (recording.periods[sensor] == 0)
-            steps, times = np.abs(np.diff(column[seen])), recording.ts[seen][1:]
-            for turn, name in _TURNS.items() if len(steps) > 1 else ():
-                at = np.flatnonzero(np.abs(steps - turn) < _NEAR * turn)
-                within = np.ptp(column[seen]) <= _WITHIN * turn
-                if at.size and within and np.median(steps) < _SLOW * turn:
-                    location = f" of {recording.name}" if recording.name else ""
-                    yield (
-                        f"Sensor {sensor}{location} jumps by nearly {name} between neighbouring "
-                        f"samples (at {times[at[0]]:.4g}); if it is an angle that wraps, state "
-                        f"`wraps={{{sensor}: {'2 * np.pi' if turn < 360 else '360'}}}` of "
-                        'its Recording, or `wraps = ["its column"]` in a table.'
-                    )
-                    return
-
-
 def remarks(solved: Solved, residuals: Sequence[np.ndarray], unknowns: int) -> Iterator[str]:
     """The warnings of a fit, but for its horizon.
 
@@ -302,11 +202,8 @@ def remarks(solved: Solved, residuals: Sequence[np.ndarray], unknowns: int) -> I
             "beginning of the recordings first; a descent may need another learning rate. The "
             "intervals are not valid yet."
         )
-    yield from jumps(task.origin.recordings)
     yield from coarse_steps(solved)
-    yield from lost_in_noise(task, solved, unknowns)
-    found = inexact_starts(task, solved), misfit(task, at, residuals, unknowns)
-    yield from filter(None, found)
+    yield from filter(None, [misfit(task, at, residuals, unknowns)])
     z = at.y[: task.problem.layout.size]
     params = task.problem.layout.known(z, task.data.leaves)
     inputs = task.origin.recordings[0].inputs

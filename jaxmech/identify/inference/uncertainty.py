@@ -28,9 +28,6 @@ from jaxmech.identify.inference.information import (
     Directions,
     directions,
     percent,
-    require_noise,
-    row,
-    square,
 )
 from jaxmech.utils.arrays import HostArray
 
@@ -131,7 +128,7 @@ class Uncertainty:
 
         Infinite where the function is not determined.
         """
-        g = row(gradient, len(self.names))
+        g = np.asarray(gradient, float)
         if not self.directions.notices(g):
             return np.inf
         return float(np.sqrt(max(float(g @ self.of_kind(kind).matrix @ g), 0.0)))
@@ -181,13 +178,7 @@ def uncertainty(
 ) -> Uncertainty:
     """The uncertainty of a fit of p parameters to R recordings."""
     spanned, p, count = directions(names, values, information), len(names), len(scores)
-    require_noise(noise)
-    if not degrees > 0:
-        raise ValueError(
-            f"Argument `degrees` must be positive, but is {degrees:g}: there are no more residuals "
-            "than fitted numbers; fit fewer, or give the noise by `weights`."
-        )
-    stated = np.zeros((p, p)) if prior is None else square(prior, p, "prior")
+    stated = np.zeros((p, p)) if prior is None else np.asarray(prior)
     # what the prior adds to all covariances; noise^2 H^-1 is of the rest of H
     added = spanned.inverse @ stated @ spanned.inverse
     doubt = "too small, since they are not" if correlated else "too small where they are not"
