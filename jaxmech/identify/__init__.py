@@ -35,7 +35,6 @@ from jaxmech.identify.optimize.trust_region import MultiStart as MultiStart
 from jaxmech.identify.optimize.trust_region import TrustRegion as TrustRegion
 from jaxmech.identify.problem.body_inertia import bodies_of as bodies_of
 from jaxmech.identify.problem.noise import NORMAL as NORMAL
-from jaxmech.identify.problem.noise import Cauchy as Cauchy
 from jaxmech.identify.problem.noise import Huber as Huber
 from jaxmech.identify.problem.noise import StudentT as StudentT
 from jaxmech.identify.problem.transforms import PhysicalInertia as PhysicalInertia
@@ -46,7 +45,6 @@ from jaxmech.identify.storage import load_fit as load_fit
 from jaxmech.identify.storage import save_fit as save_fit
 
 __all__ = [
-    "Cauchy",
     "Density",
     "Descent",
     "Direction",

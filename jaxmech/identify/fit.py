@@ -74,9 +74,10 @@ def fit(
         initial_states: "free" fits them along with the parameters, on the constraints, with
             `Recording.start_sd` as their prior where it is known; "fixed" keeps the recorded
             values, which must then be exact. A first sample is a measurement with noise like any
-            other: if it is treated as exact, the intervals miss the true values.
+            other: if it is treated as exact, the intervals miss the true values. A fit with fixed
+            initial states tests whether the recordings agree with them, and warns if not.
             `Shooting(...)` cuts the recordings into segments, for chaotic motion.
-        loss: a robust loss, `Huber()`, `Cauchy()` or `StudentT()`, for recordings with outliers; by
+        loss: a robust loss, `Huber()` or `StudentT()`, for recordings with outliers; by
             default squares.
         optimizer: `TrustRegion()`, `Descent(...)`, or an optax transformation. With
             `starts=MultiStart(...)` the first two begin at random points too. A system with impacts

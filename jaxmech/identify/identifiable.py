@@ -75,7 +75,7 @@ class Settings:
         if isinstance(self.optimizer, optax.GradientTransformation):
             object.__setattr__(self, "optimizer", Descent(self.optimizer))
         if self.loss is not None:
-            require_kind("loss", self.loss, AbstractLoss, "Huber() or Cauchy()")
+            require_kind("loss", self.loss, AbstractLoss, "Huber() or StudentT()")
         if self.initial_states not in ("fixed", "free"):
             example = '"fixed", "free" or Shooting(0.5)'
             require_kind("initial_states", self.initial_states, Shooting, example)

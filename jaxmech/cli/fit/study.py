@@ -14,7 +14,6 @@ import optax
 from jaxmech.config import InFile, OneOf
 from jaxmech.config.errors import Problem, out_of_range, refuse_all
 from jaxmech.identify import (
-    Cauchy,
     Descent,
     Huber,
     MultiStart,
@@ -109,9 +108,7 @@ class Adam:
 Optimizer = Annotated[TrustRegion | Adam, OneOf({"trust-region": TrustRegion, "adam": Adam})]
 
 
-Loss = Annotated[
-    Huber | Cauchy | StudentT, OneOf({"huber": Huber, "cauchy": Cauchy, "student-t": StudentT})
-]
+Loss = Annotated[Huber | StudentT, OneOf({"huber": Huber, "student-t": StudentT})]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,19 +5,19 @@ of the sizes of all, which outliers hardly change.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.inference.information import Autocorrelation, correlation, percent
+from jaxmech.identify.inference.normal_equations import basis
+from jaxmech.identify.optimize.loop import Solved
+from jaxmech.identify.problem.least_squares import Data, free_directions, initial_states
 from jaxmech.identify.problem.noise import NORMAL
-from jaxmech.identify.problem.rows import (
-    Point,
-    Task,
-    outer,
-)
+from jaxmech.identify.problem.rows import Point, Task, evaluated, outer, residual_rows
 from jaxmech.utils.arrays import HostArray
 
 EXACT = 1e-6  # share of the motion below which residuals are numerical errors
@@ -106,13 +106,62 @@ def _is_exact(errors: Sequence[HostArray], recordings: Sequence[Recording], sens
     return bool(np.nanstd(np.concatenate(errors)) <= EXACT * np.nanstd(observed))
 
 
+_FALSE_ALARM = 1e-3  # probability with which exact initial states are suspected
+
+
+def inexact_starts(solved: Solved) -> str:
+    """A warning about fixed initial states, or an empty text if they agree with the recordings.
+
+    The score test: how much the sum of squares falls, to second order, if these are freed too.
+    Under noise alone the fall has a chi-square distribution in units of the stated noise, or an F
+    distribution where the noise is estimated (Seber and Wild, "Nonlinear regression", 5.3).
+    """
+    from scipy.special import chdtrc, fdtrc  # slow to import, and seldom needed
+
+    task, at, conditions = solved.task, solved.at, solved.conditions
+    problem, data, first = task.problem, task.data, task.origin.first
+    if np.asarray(data.along)[first].any() or not share(task, at) > EXACT:
+        return ""
+    z, u = data.parts(at.y, at.numbers.size)
+    states = initial_states(problem, data.segments, problem.layout.known(z, data.leaves))
+    try:
+        along = free_directions(problem, data.segments, states, first)
+    except ValueError as error:
+        return f"Fixed initial states: not tested. {error}"
+    if data.free_starts:  # of later segments, where they are as before
+        along = np.where(first[:, None, None], along, data.along)
+    freed = replace(task, data=Data(data.segments, data.leaves, jnp.asarray(along)))
+    u = u if u.size else np.zeros((len(along), freed.data.free_starts))
+    point = evaluated(freed, np.concatenate([z, u.ravel()]))
+    falls, ranks = [], []
+    for one, where in ((task, at), (freed, point)):
+        rows = residual_rows(one, where, conditions)
+        Q = basis(rows.jacobian)
+        falls.append(float(np.sum((Q.T @ rows.values) ** 2)))
+        ranks.append(Q.shape[1])
+    before, fall, gained = 2 * rows.loss, falls[1] - falls[0], ranks[1] - ranks[0]
+    rest = sum(one.count for one in task.origin.recordings) - ranks[1]
+    if not gained or rest <= 0:
+        return ""
+    if task.weighted:
+        p, test = chdtrc(gained, fall), f"chi-square {fall:.3g}, {gained}"
+    else:
+        F = fall / gained / max((before - fall) / rest, EXACT * before)
+        p, test = fdtrc(gained, rest, F), f"F {F:.3g}, {gained} and {rest}"
+    if not p < _FALSE_ALARM:
+        return ""
+    return (
+        "Fixed initial states: freeing them would lower the sum of squares by "
+        f"{100 * min(fall / before, 1):.2g} %, far more than noise allows ({test} degrees of "
+        f"freedom, p {probability(p)}). The recorded starts are not exact, and the intervals are "
+        'wrong; fit with initial_states="free".'
+    )
+
+
 _RARE = 1e-4  # probability below which noise alone is rejected
 _FACTOR = 1.1  # largest accepted error of the stated noise, and with it of all intervals
 _MEDIAN = 0.37  # efficiency of the median of sizes as an estimate of the noise
 _CAUSE = "The model lacks something, or the times, a unit or a column are wrong, or a filter."
-_HELD = (
-    ' Or the initial states, which were held, are not exact: fit with initial_states="free" to see.'
-)
 _LOCAL = (
     " Or this is a local minimum, of which impacts and dry friction make many: try "
     "optimizer=TrustRegion(starts=MultiStart(count=256, refine=16)), and other initial parameters."
@@ -131,8 +180,7 @@ def misfit(task: Task, at: Point, residuals: Sequence[HostArray], unknowns: int)
     # They must be independent of one another, whether their noise is stated or estimated. In units
     # of a stated noise their sum of squares has a chi-square distribution, too.
     alike = correlated(task, at, residuals)
-    held = not np.asarray(task.data.along)[task.origin.first].any()
-    local = _HELD * held + _LOCAL * bool(task.problem.system.unilateral)
+    local = _LOCAL if task.problem.system.unilateral else ""
     if task.weighted:
         squares, count = _squares(task, at, residuals)
         if task.loss is not None:  # of which a median knows as much as 0.37 of the samples

@@ -19,6 +19,7 @@ from jaxmech.identify.inference.information import percent
 from jaxmech.identify.inference.misfit import (
     EXACT,
     correlated,
+    inexact_starts,
     misfit,
     outliers,
     share,
@@ -203,7 +204,7 @@ def remarks(solved: Solved, residuals: Sequence[np.ndarray], unknowns: int) -> I
             "intervals are not valid yet."
         )
     yield from coarse_steps(solved)
-    yield from filter(None, [misfit(task, at, residuals, unknowns)])
+    yield from filter(None, [inexact_starts(solved), misfit(task, at, residuals, unknowns)])
     z = at.y[: task.problem.layout.size]
     params = task.problem.layout.known(z, task.data.leaves)
     inputs = task.origin.recordings[0].inputs

@@ -85,67 +85,13 @@ class Huber(AbstractLoss):
         return float(np.log(inside + 2 / k * np.exp(-0.5 * k * k)))
 
 
-class AbstractTail(AbstractLoss):
-    """The loss scale^2 / 2 log(1 + (r / scale)^2), that of a t distribution."""
-
-    @property
-    @abstractmethod
-    def tail(self) -> float:
-        """The scale: the residual of which the square counts half."""
-
-    def value(self, r: Any) -> Any:
-        """scale^2 / 2 log(1 + (r / scale)^2)."""
-        return 0.5 * self.tail**2 * r.__array_namespace__().log1p((r / self.tail) ** 2)
-
-    def weight(self, r: HostArray) -> HostArray:
-        """1 / (1 + (r / scale)^2)."""
-        return 1 / (1 + (r / self.tail) ** 2)
-
-    def slope(self, r: HostArray) -> HostArray:
-        """(1 - (r / scale)^2) w^2."""
-        return (1 - (r / self.tail) ** 2) * self.weight(r) ** 2
-
-    @property
-    def log_scale(self) -> float:
-        """The integral of (1 + (r / scale)^2)^(-scale^2 / 2)."""
-        from scipy.special import gammaln  # slow to import, and seldom needed
-
-        half = 0.5 * self.tail**2
-        return float(np.log(self.tail * np.sqrt(np.pi)) + gammaln(half - 0.5) - gammaln(half))
-
-
 @dataclass(frozen=True)
-class Cauchy(AbstractTail):
-    """The loss of a Cauchy distribution, scale^2 / 2 log(1 + (r / scale)^2).
+class StudentT(AbstractLoss):
+    """The loss of Student's t distribution, scale^2 / 2 log(1 + (r / scale)^2).
 
     Unlike with `Huber`, the effect of an outlier decreases with its distance; from a poor initial
-    guess a fit may end in another minimum.
-
-    Args:
-        scale: residual, in units of the noise, whose square has half of its weight. With the
-            default and normal noise, an interval is 2.6 % longer than with least squares.
-
-    Raises:
-        ValueError: if the scale is not above 1.
-    """
-
-    scale: float = setting(
-        2.385, "residual, in units of the noise, of which the square counts half"
-    )
-
-    def __post_init__(self) -> None:
-        if not self.scale > 1:
-            raise ValueError(f"Argument `scale` must be above 1, but is {self.scale:g}.")
-
-    @property
-    def tail(self) -> float:
-        """The scale."""
-        return self.scale
-
-
-@dataclass(frozen=True)
-class StudentT(AbstractTail):
-    """The loss of Student's t distribution.
+    guess a fit may end in another minimum. Here scale^2 = degrees + 1, with which the loss is
+    r^2 / 2 of small residuals.
 
     Args:
         degrees: degrees of freedom; with fewer of them, more and larger outliers are expected.
@@ -159,7 +105,23 @@ class StudentT(AbstractTail):
     def __post_init__(self) -> None:
         require_positive("degrees", self.degrees)
 
+    def value(self, r: Any) -> Any:
+        """scale^2 / 2 log(1 + (r / scale)^2)."""
+        square = self.degrees + 1
+        return 0.5 * square * r.__array_namespace__().log1p(r**2 / square)
+
+    def weight(self, r: HostArray) -> HostArray:
+        """1 / (1 + (r / scale)^2)."""
+        return 1 / (1 + r**2 / (self.degrees + 1))
+
+    def slope(self, r: HostArray) -> HostArray:
+        """(1 - (r / scale)^2) w^2."""
+        return (1 - r**2 / (self.degrees + 1)) * self.weight(r) ** 2
+
     @property
-    def tail(self) -> float:
-        """The scale with which the loss is r^2 / 2 of small residuals."""
-        return float(np.sqrt(self.degrees + 1))
+    def log_scale(self) -> float:
+        """The integral of (1 + (r / scale)^2)^(-scale^2 / 2)."""
+        from scipy.special import gammaln  # slow to import, and seldom needed
+
+        half = 0.5 * (self.degrees + 1)
+        return float(0.5 * np.log(2 * half * np.pi) + gammaln(half - 0.5) - gammaln(half))

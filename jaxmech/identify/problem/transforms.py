@@ -86,49 +86,43 @@ class Bounds(AbstractTransform):
             return f"must be less than {self.high:g}"
         return f"must lie between {self.low:g} and {self.high:g}"
 
-    def value(self, z: Array, start: Array) -> Array:
-        """A straight line, the distance from the only bound as an exponential, or logistic."""
+    def value(self, z: Any, start: Any) -> Any:
+        """A straight line, the distance from the only bound as an exponential, or logistic.
+
+        Of JAX or NumPy, as z is.
+        """
+        xp = z.__array_namespace__()
         low, high, z = self.low, self.high, z.reshape(start.shape)
         if isinf(low) and isinf(high):
-            return start + jnp.where(start == 0, 1.0, jnp.abs(start)) * z
+            return start + xp.where(start == 0, 1.0, xp.abs(start)) * z
         if isinf(high):
-            return low + (start - low) * jnp.exp(z)
+            return low + (start - low) * xp.exp(z)
         if isinf(low):
-            return high - (high - start) * jnp.exp(-z)
-        y = jnp.log((start - low) / (high - start)) + z
-        return low + (high - low) / (1 + jnp.exp(-y))
+            return high - (high - start) * xp.exp(-z)
+        y = xp.log((start - low) / (high - start)) + z
+        return low + (high - low) / (1 + xp.exp(-y))
 
     def limits(self, start: np.ndarray) -> np.ndarray:
         """Bounds of the parameters in units of their start."""
-        return np.array([self.low, self.high])[:, None] / _size(start).ravel()
+        return np.array([self.low, self.high])[:, None] / self.units(start)
 
     def known(self, z: np.ndarray, start: Array) -> Array:
         """The same in NumPy, which compiles nothing."""
-        x0 = np.asarray(start, float)
-        values = self.units(x0) * self.straight(z, x0)
-        return jnp.asarray(values.reshape(x0.shape).astype(start.dtype))
+        values = self.value(np.asarray(z), np.asarray(start, float))
+        return jnp.asarray(values.astype(start.dtype))
 
     def units(self, start: np.ndarray) -> np.ndarray:
         """The sizes of the parameters at the start of the fit."""
-        return _size(start).ravel()
+        return np.where(start == 0, 1.0, np.abs(start)).ravel()
 
     def straight(self, z: np.ndarray, start: np.ndarray) -> np.ndarray:
-        """The parameters in units of their start; `value` in NumPy."""
-        low, high, x0 = self.low, self.high, start.ravel()
-        if isinf(low) and isinf(high):
-            x = x0 + _size(x0) * z
-        elif isinf(high):
-            x = low + (x0 - low) * np.exp(z)
-        elif isinf(low):
-            x = high - (high - x0) * np.exp(-z)
-        else:
-            x = low + (high - low) / (1 + (high - x0) / (x0 - low) * np.exp(-z))
-        return np.asarray(x / _size(x0))
+        """The parameters in units of their start."""
+        return self.value(z, start).ravel() / self.units(start)
 
     def bent(self, x: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The inverse of `straight`."""
         low, high, x0 = self.low, self.high, start.ravel()
-        size = _size(x0)
+        size = self.units(start)
         if isinf(low) and isinf(high):
             return x - x0 / size, np.ones(x.shape)
         # a distance of zero from a bound has no logarithm
@@ -139,10 +133,6 @@ class Bounds(AbstractTransform):
             return -np.log(below / (high - x0)), size / below
         z = np.log(above / below) - np.log((x0 - low) / (high - x0))
         return z, size / above + size / below
-
-
-def _size(start: np.ndarray) -> np.ndarray:
-    return np.where(start == 0, 1.0, np.abs(start))
 
 
 @dataclass(frozen=True)
