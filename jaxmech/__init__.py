@@ -132,7 +132,15 @@ def _draw_results(*arguments: Any) -> Any:
     return plot_results(*arguments)
 
 
-_DRAWINGS.update(Solution=_draw_motion, Fit=_draw_fit, Results=_draw_results)
+def _draw_mechanism(*arguments: Any) -> Any:
+    from jaxmech.plot.bodies import shapes_of_mechanism
+
+    return shapes_of_mechanism(*arguments)
+
+
+_DRAWINGS.update(
+    Mechanism=_draw_mechanism, Solution=_draw_motion, Fit=_draw_fit, Results=_draw_results
+)
 
 
 def __getattr__(name: str) -> Any:

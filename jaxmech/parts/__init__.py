@@ -1,14 +1,15 @@
 """Parts of mechanisms: bodies, joints and forces that compose into a `System`.
 
-Read in this order. `values` and `vectors` are numbers and geometry, `kinds` those of arguments,
-`body` and `rigid_bodies` the bodies, made of `solids` with `mass` and `inertia` and drawn by
-`visuals`, `joint_equations` the elements that joints are made of. `joints` are those that can have
-coordinates; `point_joints`, `gears` and `rolling` are always constraints, and `gaps` are stops,
-ropes and bodies that touch and part. A joint or force is a class, whose fields are its arguments.
+Read in this order. `values` and `vectors` are numbers and geometry, `body` and `rigid_bodies` the
+bodies, made of `solids` with `mass` and `inertia` and drawn by `visuals`. `kinds` are those of the
+arguments of joints and forces, and `joint_equations` the elements that joints are made of. `joints`
+can have coordinates; `point_joints`, `gears` and `rolling` are always constraints, and `gaps` are
+stops, ropes and bodies that touch and part. A joint or force is a class, whose fields are its
+arguments.
 `kinematics` says where bodies are, in coordinates of their own or in those of joints, and
 `dynamics` has M and Q in the latter. `forces` act on bodies and in joints, and `joint_loads` are
 what joints exert. `equations` makes the system of a `mechanism`, whose `body_motions` can be asked
-for, after the checks of `validation`; `geometry` and `drawing` draw it.
+for, after the checks of `validation`; `jaxmech.plot` draws it.
 """
 
 from jaxmech.parts.body import AbstractBody as AbstractBody
@@ -54,8 +55,6 @@ from jaxmech.parts.gaps import stop as stop
 from jaxmech.parts.gears import belt as belt
 from jaxmech.parts.gears import gear as gear
 from jaxmech.parts.gears import rack as rack
-from jaxmech.parts.geometry import direction_of as direction_of
-from jaxmech.parts.geometry import joint_points as joint_points
 from jaxmech.parts.inertia import Inertia as Inertia
 from jaxmech.parts.inertia import Turn as Turn
 from jaxmech.parts.inertia import in_space as in_space

@@ -44,6 +44,10 @@ class Frame(NamedTuple):
         """A direction on the body, along the axes of the ground, (d,)."""
         return apply(self.axes, local)
 
+    def normals(self, local: AnyArray) -> list[AnyArray]:
+        """The `normals` of a unit vector on the body, along the axes of the ground, (d,) each."""
+        return [self.direction(normal) for normal in normals(local)]
+
     def components(self, direction: AnyArray) -> AnyArray:
         """The components of a direction in the ground along the axes of the body, (d,)."""
         return apply(self.axes.T, direction)

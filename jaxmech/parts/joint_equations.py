@@ -21,10 +21,9 @@ Haug, "Computer Aided Kinematics and Dynamics of Mechanical Systems" (1989), cha
 square root that vanishes where the equation holds, since that would have no derivative there.
 
 The residual of an equation on velocities is the velocity [m/s] of b relative to a at a point, in
-one direction or two; its multiplier is the force [N] of a on b there. Those elements are beside the
-joints that have them, in `rolling.py`, `gears.py` and `joints/cylindrical.py`. A
-contact point belongs to neither body: it is a point of space, at which the velocities of the two
-bodies are compared.
+one direction or two; its multiplier is the force [N] of a on b there. Those of rolling are in
+`rolling.py`. A contact point belongs to neither body: it is a point of space, at which the
+velocities of the two bodies are compared.
 """
 
 import abc
@@ -33,31 +32,33 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
-from jaxmech import meshes
-from jaxmech.geometry import between, line
 from jaxmech.parts.body import Frames, Moving, across, along, pointing, separation, turn_about
-from jaxmech.parts.drawing import STEEL, BetweenPoints, Drawable, Drawing, Shapes, along_x
 from jaxmech.parts.values import Reader, Value, Vector, require_sign, unit
 from jaxmech.parts.vectors import apply, conjugate, product, quaternion_onto
 from jaxmech.utils.arrays import AnyArray
 
 
+class AbstractEquation:
+    """Equations on bodies."""
+
+    def require(self, read: Reader) -> None:
+        """Raise a ValueError for known sizes that nothing can have; by default none."""
+
+
 @dataclass(frozen=True)
-class AbstractPosition(Drawable, abc.ABC):
+class AbstractPosition(AbstractEquation, abc.ABC):
     """Equations on the positions of bodies."""
 
     @abc.abstractmethod
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual of the equations, (k,)."""
 
-    def require(self, read: Reader) -> None:
-        """Raise a ValueError for known sizes and curves that nothing can have; by default none."""
-
 
 @dataclass(frozen=True)
-class Coincide(BetweenPoints, AbstractPosition):
+class Coincide(AbstractPosition):
     """Two points coincide."""
 
     at_a: Vector
@@ -67,13 +68,9 @@ class Coincide(BetweenPoints, AbstractPosition):
         """The residual d."""
         return separation(frames, self.at_a, self.at_b, read)
 
-    def shapes(self, drawing: Drawing) -> Shapes:
-        """A ball."""
-        return {drawing.name: drawing.bead(drawing.on(1, self.at_b))}
-
 
 @dataclass(frozen=True)
-class Across(BetweenPoints, AbstractPosition):
+class Across(AbstractPosition):
     """A point of b lies on a line of a."""
 
     at_a: Vector
@@ -84,11 +81,6 @@ class Across(BetweenPoints, AbstractPosition):
         """The residual n1 . d, and in space n2 . d."""
         d = separation(frames, self.at_a, self.at_b, read)
         return apply(across(frames[0], self.axis, read), frames[0].components(d))
-
-    def shapes(self, drawing: Drawing) -> Shapes:
-        """A bead, and the line from the point on a to it."""
-        ends = drawing.on(0, self.at_a), drawing.on(1, self.at_b)
-        return {f"{drawing.name}.guide": line(*ends), drawing.name: drawing.bead(ends[1])}
 
 
 @dataclass(frozen=True)
@@ -105,13 +97,9 @@ class Level(AbstractPosition):
         d = separation(frames, self.at_a, self.at_b, read)
         return (along(frames[0], self.normal, d, read) - read.number(self.height))[None]
 
-    def shapes(self, drawing: Drawing) -> Shapes:
-        """In the plane the line, if a is the ground."""
-        return drawing.ground_line(self.at_a, self.normal)
-
 
 @dataclass(frozen=True)
-class Apart(BetweenPoints, AbstractPosition):
+class Apart(AbstractPosition):
     """Two points keep their distance."""
 
     at_a: Vector
@@ -127,12 +115,6 @@ class Apart(BetweenPoints, AbstractPosition):
         """Raise unless the length is positive."""
         require_sign(read.part, "length", read.number(self.length))
 
-    def shapes(self, drawing: Drawing) -> Shapes:
-        """A rod."""
-        ends = drawing.on(0, self.at_a), drawing.on(1, self.at_b)
-        rod = between(along_x(meshes.cylinder(16)), *ends, 0.45 * drawing.width, color=STEEL)
-        return {drawing.name: rod}
-
 
 @dataclass(frozen=True)
 class OnSurface(AbstractPosition):
@@ -141,20 +123,11 @@ class OnSurface(AbstractPosition):
     surface: Callable[..., Any]
     at_b: Vector
 
-    @property
-    def marks(self) -> tuple[tuple[int, Vector], ...]:
-        """The point on the last body."""
-        return ((-1, self.at_b),)
-
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual f(x, t, params) at x along the axes of a."""
         a, b = frames
         x = a.components(b.point(read.vector(self.at_b, b.origin.shape[0])) - a.origin)
         return read.array(lambda t, params: self.surface(x, t, params), ())[None]
-
-    def shapes(self, drawing: Drawing) -> Shapes:
-        """A ball."""
-        return {drawing.name: drawing.bead(drawing.on(-1, self.at_b))}
 
 
 @dataclass(frozen=True)
@@ -239,18 +212,32 @@ class RelativeAngle(AbstractPosition):
 
 
 @dataclass(frozen=True)
-class AbstractVelocity(Drawable, abc.ABC):
+class AbstractVelocity(AbstractEquation, abc.ABC):
     """Equations on the velocities of bodies."""
 
     @abc.abstractmethod
     def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
         """The residual of the equations, (k,)."""
 
-    def require(self, read: Reader) -> None:
-        """Raise a ValueError for known sizes that nothing can have; by default none."""
-
 
 def slip(motions: tuple[Moving, ...], point: AnyArray) -> AnyArray:
     """The velocity of b relative to a at a point, (d,)."""
     a, b = motions
     return b.velocity_at(point) - a.velocity_at(point)
+
+
+@dataclass(frozen=True)
+class ScrewSpeed(AbstractVelocity):
+    """b moves along an axis on a in proportion to its turns about it."""
+
+    axis: Vector
+    at_b: Vector
+    lead: Value
+
+    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
+        """The residual u . v - lead / (2 pi) u . w, with v and w relative to a."""
+        a, b = motions
+        u = pointing(a.frame, self.axis, read)
+        speed = u @ slip(motions, b.frame.point(read.vector(self.at_b, 3)))
+        pitch = read.number(self.lead) / (2 * np.pi)
+        return (speed - pitch * (u @ (b.spin - a.spin)))[None]

@@ -1,16 +1,82 @@
 """Kinds of the arguments of parts, which are declared as fields of dataclasses.
 
 A kind checks and converts a value, and words the error. `check_fields` applies the kinds of all
-fields, in the order in which they are declared.
+fields, in the order in which they are declared, after a check of the bodies.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Annotated, Any, cast, get_type_hints
 
-from jaxmech.parts.values import direction, non_negative, number, positive, vector
+from jaxmech.parts.body import AbstractBody, Ground
+from jaxmech.parts.values import (
+    Vector,
+    are_numbers,
+    direction,
+    non_negative,
+    number,
+    positive,
+    vector,
+)
 from jaxmech.utils.text import capital
+
+
+def part_name(kind: str, name: str) -> str:
+    """The name of a part in messages, such as "revolute joint 'A'"."""
+    return f"{kind} {name!r}"
+
+
+def partners(
+    part: str, bodies: tuple[Any, ...], *, sizes: tuple[int, ...] = (2, 3), turning: bool = False
+) -> tuple[tuple[AbstractBody, ...], int]:
+    """Check the bodies of a part; return them, the ground in their dimension, and the dimension."""
+    start = capital(part)
+    for body in bodies:
+        if not isinstance(body, AbstractBody):
+            raise TypeError(
+                f"{start} must be between bodies, but has {body!r}; "
+                "make one by planar_body, spatial_body or point_mass, or take `ground`."
+            )
+    names = [body.name for body in bodies]
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"{start} must be between different bodies, but has {' and '.join(map(repr, names))}."
+        )
+    dimensions = {body.dimension for body in bodies} - {0}
+    if len(dimensions) != 1 or not dimensions <= set(sizes):
+        kinds = {0: "is the ground", 2: "is planar", 3: "is spatial"}
+        description = ", ".join(f"{body.name!r} {kinds[body.dimension]}" for body in bodies)
+        needs = " or ".join({2: "planar", 3: "spatial"}[size] for size in sizes)
+        raise ValueError(
+            f"{start} must be between {needs} bodies, all of one kind, but {description}; "
+            "make all bodies of one kind or use another joint."
+        )
+    for body in bodies:
+        if turning and not body.rotates:
+            raise ValueError(
+                f"{start} must be between bodies with an attitude, but {body.name!r} is a point; "
+                "make it a planar_body or a spatial_body."
+            )
+    size = dimensions.pop()
+    grounded = (replace(b, dimension=size) if isinstance(b, Ground) else b for b in bodies)
+    return tuple(grounded), size
+
+
+def point(part: str, argument: str, body: AbstractBody, values: Vector, size: int) -> Vector:
+    """Check the coordinates of a point on a body; they must be zero on a point mass."""
+    components = vector(part, argument, values, size)
+    require_on(part, argument, body, components)
+    return components
+
+
+def require_on(part: str, argument: str, body: AbstractBody, components: Vector) -> None:
+    """Raise for a point of a point mass that is not its centre."""
+    if not body.rotates and not (are_numbers(components) and not any(components)):
+        raise ValueError(
+            f"{capital(part)} must have zeros in `{argument}`, since {body.name!r} "
+            f"is a point mass, but has {components!r}."
+        )
 
 
 def require_no_axes(part: str, **axes: Any) -> None:
@@ -60,6 +126,23 @@ def _attitude(part: str, argument: str, value: Any, size: int) -> Any:
     return (1.0, 0.0, 0.0, 0.0) if value is None else direction(part, argument, value, 4)
 
 
+def non_zero(part: str, argument: str, value: Any) -> Any:
+    """Check a value as `number` does; it must not be zero."""
+    checked = number(part, argument, value)
+    if checked == 0.0:
+        raise ValueError(f"{capital(part)} must have a `{argument}` other than zero; correct it.")
+    return checked
+
+
+def _phase(part: str, argument: str, value: Any, size: int) -> Any:
+    if size == 3 and value != 0:
+        raise ValueError(
+            f"{capital(part)} must have no `{argument}` in space, where its equation is one on "
+            "velocities; leave it out."
+        )
+    return number(part, argument, value)
+
+
 def _single(check: Callable[[str, str, Any], Any]) -> Check:
     return lambda part, name, value, size: check(part, name, value)
 
@@ -72,13 +155,28 @@ def _coefficients(part: str, argument: str, value: Any, size: int) -> Any:
     return vector(part, argument, value, 3 if size == 2 else 6)
 
 
+def _moment(part: str, argument: str, value: Any, size: int) -> Any:
+    if value is None:
+        return None
+    return number(part, argument, value) if size == 2 else vector(part, argument, value, 3)
+
+
+def _maybe_vector(part: str, argument: str, value: Any, size: int) -> Any:
+    return None if value is None else vector(part, argument, value, size)
+
+
 # Each is a plain number, the name of a parameter or a function of (t, params); or several of them.
-Point = Any  # on a body, in a field `at_a` or `at_b`; zeros on a point mass
+Point = Annotated[Any, Kind("Point", vector)]  # in a field `at_a` or `at_b`; zeros on a point mass
+Components = Annotated[Any, Kind("Components", vector)]
+MaybeComponents = Annotated[Any, Kind("MaybeComponents", _maybe_vector)]
+MaybeMoment = Annotated[Any, Kind("MaybeMoment", _moment)]  # three components in space
 Number = Annotated[Any, Kind("Number", _single(number))]
+NonZero = Annotated[Any, Kind("NonZero", _single(non_zero))]
 Positive = Annotated[Any, Kind("Positive", _single(positive))]
 NonNegative = Annotated[Any, Kind("NonNegative", _single(non_negative))]
 MaybePositive = Annotated[Any, Kind("MaybePositive", _maybe(positive))]
 MaybeNonNegative = Annotated[Any, Kind("MaybeNonNegative", _maybe(non_negative))]
+Phase = Annotated[Any, Kind("Phase", _phase)]  # in the plane only
 Direction = Annotated[Any, Kind("Direction", direction)]  # of any length
 # in space only: a direction; a quaternion or None
 Axis = Annotated[Any, Kind("Axis", _in_space)]
@@ -94,7 +192,16 @@ def same_as(name: str) -> Any:
     return field(default=None, metadata={"same as": name})
 
 
-def check_fields(owner: Any, part: str, size: int, /, **values: Any) -> None:
+def check_fields(owner: Any, part: str, bodies: tuple[Any, ...], /, **values: Any) -> None:
+    """Check the bodies and fields of a part that is frozen, and set them and some others."""
+    bodies, size = partners(part, bodies, sizes=owner.dimensions, turning=owner.turning)
+    check_kinds(owner, part, size, bodies=bodies, **values)
+    for argument, body in zip(("at_a", "at_b"), bodies, strict=False):
+        if hasattr(owner, argument):
+            require_on(part, argument, body, getattr(owner, argument))
+
+
+def check_kinds(owner: Any, part: str, size: int, /, **values: Any) -> None:
     """Set some fields of a frozen part, and check and convert the others by their kinds."""
     for name, check in _checks(cast(Any, type(owner))):
         value = getattr(owner, name)

@@ -8,12 +8,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.parts.body import AbstractBody, Start
+from jaxmech.parts.body import AbstractBody, Ground, Start
 from jaxmech.parts.body_motions import BodyMotions
 from jaxmech.parts.equations import system_of
-from jaxmech.parts.forces.elements import AbstractForce, AbstractTerm, Gravity
+from jaxmech.parts.forces.elements import AbstractTerm, Gravity
 from jaxmech.parts.forces.in_joints import CoordinateForce
-from jaxmech.parts.geometry import shapes
 from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
@@ -26,10 +25,11 @@ from jaxmech.parts.validation import (
     require_consistent,
     require_possible,
 )
-from jaxmech.parts.values import Value
+from jaxmech.parts.values import Reader, Value
 from jaxmech.parts.visuals import Visual
 from jaxmech.system import AbstractConstraint, System, function_values
 from jaxmech.utils.checks import require_kind
+from jaxmech.utils.drawings import DRAWINGS
 from jaxmech.utils.parameters import warn_of_slips
 from jaxmech.utils.trees import as_dtype
 
@@ -242,10 +242,7 @@ class Mechanism(BodyMotions):
             t: time [s].
             params: parameters.
         """
-        q, t, params = self._pose(q, t, params)
-        kinds = Joint | AbstractForce | Gravity
-        parts = [part for part in (*self.joints, *self.forces) if isinstance(part, kinds)]
-        return shapes(self.kinematics, parts, self.scenery, q, t, params)
+        return DRAWINGS["Mechanism"](self, *self._pose(q, t, params))
 
 
 def _require_readable(mechanism: Mechanism) -> None:
@@ -257,7 +254,15 @@ def _require_readable(mechanism: Mechanism) -> None:
     def everything(params: Any) -> Any:
         system, t = mechanism.system, jnp.zeros(())
         q, v = jnp.zeros(system.n), jnp.zeros(system.n_velocities)
-        return function_values(system, q, v, t, params), mechanism.geometry(q, t, params)
+        d = mechanism.bodies[0].dimension
+        frame = Ground(dimension=d).frame(q)
+        owners = [(f"body {x.name!r}", getattr(x, "visual", ())) for x in mechanism.bodies]
+        looks = [
+            visual.solid(frame, frame.origin, Reader(owner, t, params), 1.0, 0.0)
+            for owner, visuals in (*owners, ("the scenery", mechanism.scenery))
+            for visual in visuals
+        ]
+        return function_values(system, q, v, t, params), looks
 
     # Of the types that they have in a run, where the functions are then not traced again.
     params = as_dtype(dict(mechanism.params), jnp.result_type(float))

@@ -18,11 +18,10 @@ for bodies, points or directions that do not fit; the message names the joint.
 """
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Annotated, Any
 
 from jaxmech.parts.body import AbstractBody, ground
-from jaxmech.parts.drawing import Drawing, Shapes
 from jaxmech.parts.joint_equations import (
     AbstractPosition,
     Across,
@@ -32,13 +31,21 @@ from jaxmech.parts.joint_equations import (
     RelativeAngle,
     RelativeAttitude,
 )
-from jaxmech.parts.joints.base import EquationJoint, Joint
-from jaxmech.parts.joints.checks import part_name, partners, point, turning_pair
-from jaxmech.parts.joints.pair import PairJoint
-from jaxmech.parts.joints.revolute import Revolute
-from jaxmech.parts.joints.spherical import Spherical
-from jaxmech.parts.kinds import Direction, Kind, Number
-from jaxmech.parts.values import Value, Vector, number, positive
+from jaxmech.parts.joints.base import Joint, PairJoint
+from jaxmech.parts.joints.pairs import Revolute, Spherical
+from jaxmech.parts.kinds import (
+    Axis,
+    Direction,
+    Kind,
+    Number,
+    Point,
+    check_fields,
+    part_name,
+    partners,
+    point,
+    same_as,
+)
+from jaxmech.parts.values import Vector, positive
 from jaxmech.utils.checks import require_function
 
 
@@ -110,9 +117,8 @@ class PointOnPlane(PairJoint):
         return (Level(self.at_a, self.normal, self.at_b, self.height),)
 
 
-def point_on_surface(
-    name: str, a: AbstractBody, surface: Callable[..., Any], b: AbstractBody, at_b: Vector
-) -> EquationJoint:
+@dataclass(frozen=True)
+class PointOnSurface(Joint):
     """A point of b stays on a surface of a, or in the plane on a curve.
 
     Args:
@@ -124,11 +130,24 @@ def point_on_surface(
         b: the body with the point.
         at_b: the point on b [m].
     """
-    part = part_name("point on surface", name)
-    (a, b), size = partners(part, (a, b))
-    require_function("surface", surface)
-    local = point(part, "at_b", b, at_b, size)
-    return EquationJoint("point on surface", name, (a, b), (OnSurface(surface, local),))
+
+    name: str
+    a: InitVar[AbstractBody]
+    surface: Callable[..., Any]
+    b: InitVar[AbstractBody]
+    at_b: Point
+    bodies: tuple[AbstractBody, ...] = field(init=False)
+
+    kind = "point on surface"
+
+    def __post_init__(self, a: AbstractBody, b: AbstractBody) -> None:
+        require_function("surface", self.surface)
+        check_fields(self, self.part, (a, b))
+
+    @property
+    def positions(self) -> tuple[AbstractPosition, ...]:
+        """The point on b is on the surface."""
+        return (OnSurface(self.surface, self.at_b),)
 
 
 def given_point(name: str, body: AbstractBody, at: Vector, path: Vector) -> Joint:
@@ -144,39 +163,24 @@ def given_point(name: str, body: AbstractBody, at: Vector, path: Vector) -> Join
     part = part_name("given point", name)
     (a, b), size = partners(part, (ground, body))
     goal = point(part, "path", a, path, size)
-    kind = _GuidedInPlane if size == 2 else _GuidedInSpace
+    kind = GuidedInPlane if size == 2 else GuidedInSpace
     return kind(name, a, goal, b, point(part, "at", b, at, size))
 
 
-class _GuidedInPlane(Revolute):
-    """A body that turns about a moving point; it is drawn as a bead."""
+class GuidedInPlane(Revolute):
+    """A body that turns about a moving point."""
 
     kind = "given point"
 
-    def shapes(self, drawing: Drawing) -> Shapes:
-        """The bead."""
-        return Joint.shapes(self, drawing)
 
-
-class _GuidedInSpace(Spherical):
+class GuidedInSpace(Spherical):
     """The same in space."""
 
     kind = "given point"
 
-    def shapes(self, drawing: Drawing) -> Shapes:
-        """The bead."""
-        return Joint.shapes(self, drawing)
 
-
-def given_angle(
-    name: str,
-    a: AbstractBody,
-    b: AbstractBody,
-    angle: Value,
-    *,
-    axis: Vector | None = None,
-    axis_b: Vector | None = None,
-) -> EquationJoint:
+@dataclass(frozen=True)
+class GivenAngle(Joint):
     """A body turns relative to another by a prescribed angle: a drive in a hinge.
 
     Args:
@@ -188,12 +192,28 @@ def given_angle(
             that between fixed normals of the axis on both bodies; zero where a and b are parallel.
         axis_b: the axis on b, by default the same components as `axis`.
     """
-    part, bodies, axes = turning_pair("given angle", name, (a, b), axis, axis_b)
-    checked_angle = number(part, "angle", angle)
-    if axes is None:
-        return EquationJoint("given angle", name, bodies, (RelativeAttitude(checked_angle),))
-    equation = RelativeAngle(*axes, checked_angle)
-    return EquationJoint("given angle", name, bodies, (equation,))
+
+    name: str
+    a: InitVar[AbstractBody]
+    b: InitVar[AbstractBody]
+    angle: Number
+    bodies: tuple[AbstractBody, ...] = field(init=False)
+    _: KW_ONLY
+    axis: Axis = None
+    axis_b: Axis = same_as("axis")
+
+    kind = "given angle"
+    turning = True
+
+    def __post_init__(self, a: AbstractBody, b: AbstractBody) -> None:
+        check_fields(self, self.part, (a, b))
+
+    @property
+    def positions(self) -> tuple[AbstractPosition, ...]:
+        """b is at its angle."""
+        if self.axis is None:
+            return (RelativeAttitude(self.angle),)
+        return (RelativeAngle(self.axis, self.axis_b, self.angle),)
 
 
 @dataclass(frozen=True)
@@ -218,4 +238,4 @@ class GivenPosition(PairJoint):
 
 
 distance, point_on_line, point_on_plane = Distance, PointOnLine, PointOnPlane
-given_position = GivenPosition
+point_on_surface, given_angle, given_position = PointOnSurface, GivenAngle, GivenPosition

@@ -14,13 +14,11 @@ Each function raises a TypeError for an argument that is not a body or not a val
 for bodies, points or directions that do not fit; the message names the joint.
 """
 
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.geometry import BY_BODY, line
 from jaxmech.parts.body import (
     AbstractBody,
     Frame,
@@ -31,13 +29,10 @@ from jaxmech.parts.body import (
     pointing,
     separation,
 )
-from jaxmech.parts.drawing import TYRE, Drawing, Shapes
 from jaxmech.parts.joint_equations import AbstractPosition, AbstractVelocity, Level, slip
-from jaxmech.parts.joints.base import EquationJoint
-from jaxmech.parts.joints.checks import part_name, partners, point
-from jaxmech.parts.joints.pair import PairJoint
-from jaxmech.parts.kinds import Direction, Positive
-from jaxmech.parts.values import Reader, Value, Vector, direction, require_sign
+from jaxmech.parts.joints.base import Joint, PairJoint
+from jaxmech.parts.kinds import Direction, Point, Positive, check_fields
+from jaxmech.parts.values import Reader, Value, Vector, require_sign
 from jaxmech.parts.vectors import apply, cross
 from jaxmech.utils.arrays import AnyArray
 
@@ -56,7 +51,7 @@ class RollingDisk(PairJoint):
     radius: Positive
 
     kind = "rolling disk"
-    dimensions: ClassVar[tuple[int, ...]] = (2,)
+    dimensions = (2,)
     turning = True
 
     @property
@@ -116,12 +111,8 @@ class RollingWheel(PairJoint):
         return (WheelSlip(self.normal, self.at_b, self.radius, self.axle),)
 
 
-rolling_disk, rolling_sphere, rolling_wheel = RollingDisk, RollingSphere, RollingWheel
-
-
-def knife_edge(
-    name: str, b: AbstractBody, at_b: Vector, *, along: Vector, on: AbstractBody = ground
-) -> EquationJoint:
+@dataclass(frozen=True)
+class KnifeEdge(Joint):
     """A blade, or a wheel seen from above: a point of b moves only along a direction of b.
 
     It applies in the plane.
@@ -133,10 +124,30 @@ def knife_edge(
         along: direction of the blade on b.
         on: the body on which it moves.
     """
-    part = part_name("knife edge", name)
-    (a, b), size = partners(part, (on, b), sizes=(2,), turning=True)
-    edge = Edge(point(part, "at_b", b, at_b, size), direction(part, "along", along, size))
-    return EquationJoint("knife edge", name, (a, b), velocities=(edge,))
+
+    name: str
+    b: InitVar[AbstractBody]
+    at_b: Point
+    bodies: tuple[AbstractBody, ...] = field(init=False)
+    _: KW_ONLY
+    along: Direction
+    on: InitVar[AbstractBody] = ground
+
+    kind = "knife edge"
+    dimensions = (2,)
+    turning = True
+
+    def __post_init__(self, b: AbstractBody, on: AbstractBody) -> None:
+        check_fields(self, self.part, (on, b))
+
+    @property
+    def velocities(self) -> tuple[AbstractVelocity, ...]:
+        """The point does not move across the blade."""
+        return (Edge(self.at_b, self.along),)
+
+
+rolling_disk, rolling_sphere, rolling_wheel = RollingDisk, RollingSphere, RollingWheel
+knife_edge = KnifeEdge
 
 
 @dataclass(frozen=True)
@@ -146,22 +157,11 @@ class Edge(AbstractVelocity):
     at_b: Vector
     along: Vector
 
-    @property
-    def marks(self) -> tuple[tuple[int, Vector], ...]:
-        """The point on b."""
-        return ((-1, self.at_b),)
-
     def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
         """The residual, the lateral velocity."""
         b = motions[1].frame
         velocity = slip(motions, b.point(read.vector(self.at_b, 2)))
         return apply(across(b, self.along, read), b.components(velocity))
-
-    def shapes(self, drawing: Drawing) -> Shapes:
-        """A line along the blade."""
-        u, end = pointing(drawing.frames[1], self.along, drawing.read), drawing.on(-1, self.at_b)
-        reach = 5 * drawing.width * u
-        return {f"{drawing.name}.blade": line(end - reach, end + reach)}
 
 
 @dataclass(frozen=True)
@@ -172,20 +172,9 @@ class AbstractSlip(AbstractVelocity):
     at_b: Vector
     radius: Value
 
-    @property
-    def drawn_bodies(self) -> tuple[int, ...]:
-        """The second body."""
-        return (1,)
-
     def require(self, read: Reader) -> None:
         """Raise unless the radius is positive."""
         require_sign(read.part, "radius", read.number(self.radius))
-
-    def wheel(self, drawing: Drawing, axle: Vector | None, color: Any) -> Shapes:
-        """A wheel, unless the body has a look of its own."""
-        if drawing.has_visual(1):
-            return {}
-        return drawing.wheel(drawing.name, 1, self.at_b, self.radius, axle, color)
 
 
 @dataclass(frozen=True)
@@ -199,10 +188,6 @@ class RoundSlip(AbstractSlip):
         center = b.point(read.vector(self.at_b, n.shape[0]))
         velocity = slip(motions, center - read.number(self.radius) * n)
         return apply(across(a, self.normal, read), a.components(velocity))
-
-    def shapes(self, drawing: Drawing) -> Shapes:
-        """A disk or a sphere."""
-        return self.wheel(drawing, None, BY_BODY)
 
 
 def track(
@@ -245,7 +230,3 @@ class WheelSlip(AbstractSlip):
         center = b.point(read.vector(self.at_b, 3))
         velocity = slip(motions, center - read.number(self.radius) * upward)
         return jnp.stack([along @ velocity, cross(n, along) @ velocity])
-
-    def shapes(self, drawing: Drawing) -> Shapes:
-        """A tyre."""
-        return self.wheel(drawing, self.axle, TYRE)

@@ -4,6 +4,7 @@
 `fit` draw into axes, and implement `sol.plot()` and `fit.plot()`; `ensemble_figures` draws the
 pictures of run folders, and implements `results.plot()`.
 
+`connections` and `bodies` draw the parts of a mechanism as solids.
 `motions` are what `animation` and `viewer` show of a system: `paths` are its shapes over time,
 `links` makes solids of their lines and dots, and a `scene` is a moment of them, as pictures and
 videos draw it; `viewer` makes the pages of `view`.

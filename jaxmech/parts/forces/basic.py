@@ -19,7 +19,6 @@ for bodies, points or directions that do not fit; the message names the force.
 
 import numpy as np
 
-from jaxmech.parts.body import AbstractBody, ground
 from jaxmech.parts.forces.elements import (
     Applied,
     CoordinateSprings,
@@ -28,10 +27,11 @@ from jaxmech.parts.forces.elements import (
     Rotors,
     Spring,
     Torque,
+    TorsionDamper,
     TorsionSpring,
 )
-from jaxmech.parts.joints.checks import part_name, partners, point, turning_pair
-from jaxmech.parts.values import Value, Vector, direction, non_negative, number, vector
+from jaxmech.parts.kinds import part_name
+from jaxmech.parts.values import Value, Vector, direction, non_negative, number
 
 
 def gravity(acceleration: Value = 9.81, *, down: Vector | None = None) -> Gravity:
@@ -53,83 +53,8 @@ def gravity(acceleration: Value = 9.81, *, down: Vector | None = None) -> Gravit
 
 
 spring, damper = Spring, Damper
-
-
-def torsion_spring(
-    name: str,
-    a: AbstractBody,
-    b: AbstractBody,
-    *,
-    stiffness: Value,
-    rest: Value = 0.0,
-    axis: Vector | None = None,
-    axis_b: Vector | None = None,
-) -> TorsionSpring:
-    """A torsion spring between two bodies that share an axis.
-
-    Args:
-        name: name of the spring.
-        a: first body, or `ground`.
-        b: second body.
-        stiffness: torsional stiffness [N m/rad].
-        rest: angle of b relative to a at which there is no torque [rad].
-        axis: in space, the shared axis on a; the angle is as in `given_angle`, between -pi and pi.
-        axis_b: the axis on b, by default the same components as `axis`.
-    """
-    part, bodies, axes = turning_pair("torsion spring", name, (a, b), axis, axis_b)
-    k, rest_angle = number(part, "stiffness", stiffness), number(part, "rest", rest)
-    return TorsionSpring(part, bodies, k, rest_angle, axes)
-
-
-def torsion_damper(
-    name: str, a: AbstractBody, b: AbstractBody, *, damping: Value, axis: Vector | None = None
-) -> Torque:
-    """A damper on the angular velocity of b relative to a.
-
-    Args:
-        name: name of the damper.
-        a: first body, or `ground`.
-        b: second body.
-        damping: damping coefficient [N m s/rad].
-        axis: in space, the axis of the damper on a.
-    """
-    part, bodies, axes = turning_pair("torsion damper", name, (a, b), axis)
-    return Torque(part, bodies, 0.0, number(part, "damping", damping), axes and axes[0])
-
-
-def torque(
-    name: str, a: AbstractBody, b: AbstractBody, value: Value, *, axis: Vector | None = None
-) -> Torque:
-    """A torque on b and the opposite torque on a, such as that of a motor.
-
-    Args:
-        name: name of the torque.
-        a: first body, or `ground`.
-        b: second body.
-        value: the torque on b [N m].
-        axis: in space, the direction of the torque on a.
-    """
-    part, bodies, axes = turning_pair("torque", name, (a, b), axis)
-    return Torque(part, bodies, number(part, "value", value), 0.0, axes and axes[0])
-
-
-def applied_force(
-    name: str, body: AbstractBody, at: Vector, force: Vector, *, follows: bool = False
-) -> Applied:
-    """An external force at a point of a body.
-
-    Args:
-        name: name of the force.
-        body: the body on which it acts.
-        at: the point on the body [m].
-        force: components [N], two or three values.
-        follows: whether the components are along the axes of the body instead of the ground.
-    """
-    part = part_name("applied force", name)
-    (a, b), size = partners(part, (ground, body))
-    components = vector(part, "force", force, size)
-    at_b = point(part, "at", b, at, size)
-    return Applied(part, (b,) if follows else (a, b), at_b, components)
+torsion_spring, torsion_damper, torque = TorsionSpring, TorsionDamper, Torque
+applied_force = Applied
 
 
 def rotor(name: str, coordinate: str, inertia: Value) -> Rotors:

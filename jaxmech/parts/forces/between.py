@@ -18,19 +18,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, ground, separation, shifted
+from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, separation, shifted
 from jaxmech.parts.forces.elements import (
     AbstractLoad,
     AbstractPairForce,
     AbstractPotential,
+    Wrench,
     point_with_velocity,
 )
-from jaxmech.parts.joints.checks import part_name, partners, point
 from jaxmech.parts.kinds import Coefficients
-from jaxmech.parts.values import Reader, Value, Vector, number, vector
+from jaxmech.parts.values import Reader
 from jaxmech.parts.vectors import conjugate, product
 from jaxmech.utils.checks import require_function
-from jaxmech.utils.text import capital
 
 
 @dataclass(frozen=True)
@@ -124,28 +123,7 @@ class BushingDamper(AbstractPairForce, AbstractLoad):
         return shifted((-force, -torque), end, a.frame), shifted((force, torque), end, b.frame)
 
 
-@dataclass(frozen=True)
-class Wrench(AbstractLoad):
-    """A force at a point of b and a torque, along the axes of a."""
-
-    at_b: Vector
-    force: Vector
-    torque: Vector | Value
-
-    def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
-        """The load on b; there is no opposite on a, since it is external."""
-        a, b = motions[0], motions[-1]
-        size = b.velocity.shape[0]
-        force = a.frame.direction(read.vector(self.force, size))
-        if size == 2:
-            torque = read.number(self.torque)
-        else:
-            torque = a.frame.direction(read.vector(self.torque, 3))
-        load = shifted((force, torque), b.frame.point(read.vector(self.at_b, size)), b.frame)
-        return (load,) if len(motions) == 1 else ((0 * load[0], 0 * load[1]), load)
-
-
-force_law, bushing, bushing_damper = ForceLaw, Bushing, BushingDamper
+force_law, bushing, bushing_damper, wrench = ForceLaw, Bushing, BushingDamper, Wrench
 
 
 def tabulated(x: Sequence[float], force: Sequence[float], *, of: str = "position") -> Any:
@@ -189,34 +167,3 @@ def tabulated(x: Sequence[float], force: Sequence[float], *, of: str = "position
         return start + jnp.asarray(slopes, abscissa.dtype)[k] * (abscissa - first)
 
     return law
-
-
-def wrench(
-    name: str,
-    body: AbstractBody,
-    at: Vector,
-    *,
-    force: Vector | None = None,
-    torque: Any = None,
-    follows: bool = False,
-) -> Wrench:
-    """An external force at a point of a body, and a torque on it.
-
-    Args:
-        name: name of the wrench.
-        body: the body on which it acts.
-        at: the point on the body [m].
-        force: components [N], two or three values; by default none.
-        torque: a value in the plane, three in space [N m]; by default none.
-        follows: whether the components are along the axes of the body instead of the ground.
-    """
-    part = part_name("wrench", name)
-    (a, b), size = partners(part, (ground, body), turning=True)
-    if force is None and torque is None:
-        raise ValueError(f"{capital(part)} must have a `force` or a `torque`, but has neither.")
-    push = vector(part, "force", (0.0,) * size if force is None else force, size)
-    if size == 2:
-        turn: Any = number(part, "torque", 0.0 if torque is None else torque)
-    else:
-        turn = vector(part, "torque", (0.0, 0.0, 0.0) if torque is None else torque, 3)
-    return Wrench(part, (b,) if follows else (a, b), point(part, "at", b, at, size), push, turn)

@@ -6,34 +6,35 @@ Terms enter the Lagrangian too, as functions of coordinates by their names.
 import abc
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech import meshes
-from jaxmech.geometry import SPRING, Solid, between, scaled
 from jaxmech.parts.body import (
     AbstractBody,
     Frame,
     Load,
     Moving,
+    ground,
     pointing,
     separation,
     shifted,
     turn_about,
 )
-from jaxmech.parts.drawing import (
-    DAMPER,
-    BetweenPoints,
-    Drawable,
-    Drawing,
-    Shapes,
-    directions_across,
+from jaxmech.parts.kinds import (
+    Axis,
+    Components,
+    MaybeComponents,
+    MaybeMoment,
+    Number,
+    Point,
+    check_fields,
+    part_name,
+    require_on,
+    same_as,
 )
-from jaxmech.parts.joints.checks import pinned
-from jaxmech.parts.kinds import Number, Point, check_fields
 from jaxmech.parts.values import (
     Reader,
     Value,
@@ -66,11 +67,15 @@ class Coordinates(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AbstractForce(Drawable, abc.ABC):
+class AbstractForce(abc.ABC):
     """A named force on bodies, a before b; `part` is its name in messages."""
 
     part: str
     bodies: tuple[AbstractBody, ...]
+
+    kind: ClassVar[str]  # as named in messages
+    dimensions: ClassVar[tuple[int, ...]] = (2, 3)  # in which it exists
+    turning: ClassVar[bool] = False  # whether all bodies need an attitude
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ class AbstractLoad(AbstractForce):
 
 
 @dataclass(frozen=True)
-class AbstractPairForce(BetweenPoints, AbstractForce):
+class AbstractPairForce(AbstractForce):
     """A force between a point of a and a point of b.
 
     Args:
@@ -111,14 +116,32 @@ class AbstractPairForce(BetweenPoints, AbstractForce):
     b: InitVar[AbstractBody]
     at_b: Point
 
-    kind: ClassVar[str]  # as named in messages
-    turning: ClassVar[bool] = False  # whether both bodies need an attitude
+    def __post_init__(self, name: str, a: AbstractBody, b: AbstractBody) -> None:
+        part = part_name(self.kind, name)
+        check_fields(self, part, (a, b), part=part)
+
+
+@dataclass(frozen=True)
+class AbstractTurn(AbstractForce):
+    """A torque between a and b, in space about an axis.
+
+    Args:
+        name: name of the torque.
+        a: first body, or `ground`.
+        b: second body.
+    """
+
+    part: str = field(init=False)
+    bodies: tuple[AbstractBody, ...] = field(init=False)
+    name: InitVar[str]
+    a: InitVar[AbstractBody]
+    b: InitVar[AbstractBody]
+
+    turning = True
 
     def __post_init__(self, name: str, a: AbstractBody, b: AbstractBody) -> None:
-        points = self.at_a, self.at_b
-        pair = pinned(self.kind, name, (a, b), points, turning=self.turning)
-        part, bodies, size, (at_a, at_b) = pair
-        check_fields(self, part, size, part=part, bodies=bodies, at_a=at_a, at_b=at_b)
+        part = part_name(self.kind, name)
+        check_fields(self, part, (a, b), part=part)
 
 
 @dataclass(frozen=True)
@@ -178,6 +201,8 @@ class Gravity:
 class Support(AbstractPotential):
     """The potential of a force that carries a part of the weight of a body."""
 
+    kind = "support"
+
     mass: Value
     center: Vector  # of mass on the body
     acceleration: Vector  # that of gravity times the part that is carried
@@ -216,42 +241,37 @@ class Spring(AbstractPairForce, AbstractPotential):
             return 0.5 * k * (d @ d)
         return 0.5 * k * (jnp.sqrt(d @ d) - read.number(self.length)) ** 2
 
-    def shapes(self, drawing: Drawing) -> Shapes:
-        """A coil."""
-        ends = drawing.on(0, self.at_a), drawing.on(1, self.at_b)
-        return {drawing.name: between(meshes.coil(), *ends, 1.4 * drawing.width, color=SPRING)}
-
 
 @dataclass(frozen=True)
-class TorsionSpring(AbstractPotential):
-    """The potential k (angle of b relative to a - rest)^2 / 2; in space between -pi and pi."""
+class TorsionSpring(AbstractTurn, AbstractPotential):
+    """A torsion spring between two bodies that share an axis.
 
-    stiffness: Value
-    rest: Value
-    axes: tuple[Vector, Vector] | None
+    The potential is k (angle of b relative to a - rest)^2 / 2.
+
+    Args:
+        stiffness: torsional stiffness [N m/rad].
+        rest: angle of b relative to a at which there is no torque [rad].
+        axis: in space, the shared axis on a; the angle is as in `given_angle`, between -pi and pi.
+        axis_b: the axis on b, by default the same components as `axis`.
+    """
+
+    _: KW_ONLY
+    stiffness: Number
+    rest: Number = 0.0
+    axis: Axis = None
+    axis_b: Axis = same_as("axis")
+
+    kind = "torsion spring"
 
     def energy(self, frames: tuple[Frame, ...], read: Reader) -> Array:
         """The potential; in the plane the angle is that of the coordinates, with full turns."""
         a, b = frames
-        if self.axes is None:
+        if self.axis is None:
             angle = b.attitude - a.attitude
         else:
-            cosine, sine = turn_about(frames, *self.axes, read)
+            cosine, sine = turn_about(frames, self.axis, self.axis_b, read)
             angle = jnp.arctan2(sine, cosine)
         return 0.5 * read.number(self.stiffness) * (angle - read.number(self.rest)) ** 2
-
-    def shapes(self, drawing: Drawing) -> Shapes:
-        """A spiral about the axis, whose outer end turns with the second body."""
-        frame, sketch, read = drawing.frames[1], drawing.sketch, drawing.read
-        size, mesh = 3.5 * sketch.width, meshes.spiral()
-        if self.axes is None:
-            axes, depth = jnp.asarray(frame.axes), 2.5 * sketch.height * max(1, len(sketch.levels))
-        else:
-            z = jnp.asarray(pointing(frame, self.axes[1], read))
-            normals = directions_across(frame, self.axes[1], read)
-            axes, depth = jnp.concatenate([normals, z[:, None]], axis=1), 2.5 * sketch.width
-        vertices = scaled(mesh.vertices, (size, size, size), (0.0, 0.0, depth))
-        return {drawing.name: Solid(drawing.point, axes, vertices, mesh.faces, SPRING)}
 
 
 @dataclass(frozen=True)
@@ -277,11 +297,6 @@ class Damper(AbstractPairForce, AbstractLoad):
         no_torque = jnp.zeros_like(a.spin)
         return shifted((-force, no_torque), p, a.frame), shifted((force, no_torque), r, b.frame)
 
-    def shapes(self, drawing: Drawing) -> Shapes:
-        """A dashpot."""
-        ends = drawing.on(0, self.at_a), drawing.on(1, self.at_b)
-        return {drawing.name: between(meshes.dashpot(), *ends, 1.1 * drawing.width, color=DAMPER)}
-
 
 def point_with_velocity(motion: Moving, local: Vector, read: Reader) -> tuple[AnyArray, AnyArray]:
     """A point given on a body, and its velocity, including that along the body over time."""
@@ -293,46 +308,154 @@ def point_with_velocity(motion: Moving, local: Vector, read: Reader) -> tuple[An
 
 
 @dataclass(frozen=True)
-class Torque(AbstractLoad):
-    """A given torque on b, minus c times the spin of b relative to a, and the opposite on a."""
+class AbstractExternal(AbstractLoad):
+    """An external force at a point of b and a torque, along the axes of a: the ground, or b itself.
 
-    torque: Value
-    damping: Value
-    axis: Vector | None
+    Args:
+        name: name of the force.
+        body: the body on which it acts.
+        at: the point on the body [m].
+        follows: whether the components are along the axes of the body instead of the ground.
+    """
+
+    part: str = field(init=False)
+    bodies: tuple[AbstractBody, ...] = field(init=False)
+    name: InitVar[str]
+    body: InitVar[AbstractBody]
+    at: Components
+    _: KW_ONLY
+    follows: bool = False
+
+    def __post_init__(self, name: str, body: AbstractBody) -> None:
+        part = part_name(self.kind, name)
+        check_fields(self, part, (ground, body), part=part)
+        require_on(part, "at", body, self.at)
+        if self.follows:
+            object.__setattr__(self, "bodies", self.bodies[1:])
+
+    @abc.abstractmethod
+    def wrench(self, size: int, read: Reader) -> tuple[AnyArray | None, AnyArray | None]:
+        """The components of the force and of the torque; None for none."""
 
     def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
-        """The torque about the normal of the plane, or about an axis on a."""
+        """The load on b; there is no opposite on a, since it is external."""
+        a, b = motions[0], motions[-1]
+        size = b.velocity.shape[0]
+        force, torque = self.wrench(size, read)
+        force = jnp.zeros_like(b.velocity) if force is None else a.frame.direction(force)
+        if torque is None:
+            torque = jnp.zeros_like(b.spin)
+        elif size == 3:
+            torque = a.frame.direction(torque)
+        load = shifted((force, torque), b.frame.point(read.vector(self.at, size)), b.frame)
+        return (load,) if len(motions) == 1 else ((jnp.zeros_like(force), 0 * load[1]), load)
+
+
+@dataclass(frozen=True)
+class Applied(AbstractExternal):
+    """An external force at a point of a body.
+
+    Args:
+        force: components [N], two or three values.
+    """
+
+    force: Components
+
+    kind = "applied force"
+
+    def wrench(self, size: int, read: Reader) -> tuple[AnyArray | None, AnyArray | None]:
+        """The force."""
+        return read.vector(self.force, size), None
+
+
+@dataclass(frozen=True)
+class Wrench(AbstractExternal):
+    """An external force at a point of a body, and a torque on it.
+
+    Args:
+        force: components [N], two or three values; by default none.
+        torque: a value in the plane, three in space [N m]; by default none.
+    """
+
+    _: KW_ONLY
+    force: MaybeComponents = None
+    torque: MaybeMoment = None
+
+    kind = "wrench"
+    turning = True
+
+    def __post_init__(self, name: str, body: AbstractBody) -> None:
+        super().__post_init__(name, body)
+        if self.force is None and self.torque is None:
+            raise ValueError(
+                f"{capital(self.part)} must have a `force` or a `torque`, but has neither."
+            )
+
+    def wrench(self, size: int, read: Reader) -> tuple[AnyArray | None, AnyArray | None]:
+        """The force and the torque."""
+        force = None if self.force is None else read.vector(self.force, size)
+        if self.torque is None:
+            return force, None
+        return force, read.number(self.torque) if size == 2 else read.vector(self.torque, 3)
+
+
+class AbstractTorque(AbstractTurn, AbstractLoad):
+    """A torque on b and its opposite on a, about the normal of the plane or an axis on a."""
+
+    axis: Any
+
+    @abc.abstractmethod
+    def torque(self, spin: AnyArray, read: Reader) -> AnyArray:
+        """The torque on b about the axis, from the spin of b relative to a about it."""
+
+    def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
+        """The torque on b, and the opposite on a."""
         a, b = motions
         spin = b.spin - a.spin
-        drive, damping = read.number(self.torque), read.number(self.damping)
         if self.axis is None:
-            torque = drive - damping * spin
+            torque = self.torque(spin, read)
         else:
             u = pointing(a.frame, self.axis, read)
-            torque = (drive - damping * (u @ spin)) * u
+            torque = self.torque(u @ spin, read) * u
         no_force = jnp.zeros_like(a.velocity)
         return (no_force, -torque), (no_force, torque)
 
 
 @dataclass(frozen=True)
-class Applied(AbstractLoad):
-    """A given force at a point of b, along the axes of a."""
+class Torque(AbstractTorque):
+    """A torque on b and the opposite torque on a, such as that of a motor.
 
-    at_b: Vector
-    force: Vector
+    Args:
+        value: the torque on b [N m].
+        axis: in space, the direction of the torque on a.
+    """
 
-    @property
-    def marks(self) -> tuple[tuple[int, Vector], ...]:
-        """The point on b."""
-        return ((-1, self.at_b),)
+    value: Number
+    _: KW_ONLY
+    axis: Axis = None
 
-    def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
-        """The force on b; there is no opposite force on a, since it is external."""
-        a, b = motions[0], motions[-1]
-        size = b.velocity.shape[0]
-        force = a.frame.direction(read.vector(self.force, size))
-        point = b.frame.point(read.vector(self.at_b, size))
-        load = shifted((force, jnp.zeros_like(b.spin)), point, b.frame)
-        if len(motions) == 1:
-            return (load,)
-        return (jnp.zeros_like(force), jnp.zeros_like(b.spin)), load
+    kind = "torque"
+
+    def torque(self, spin: AnyArray, read: Reader) -> AnyArray:
+        """The given torque."""
+        return read.number(self.value)
+
+
+@dataclass(frozen=True)
+class TorsionDamper(AbstractTorque):
+    """A damper on the angular velocity of b relative to a.
+
+    Args:
+        damping: damping coefficient [N m s/rad].
+        axis: in space, the axis of the damper on a.
+    """
+
+    _: KW_ONLY
+    damping: Number
+    axis: Axis = None
+
+    kind = "torsion damper"
+
+    def torque(self, spin: AnyArray, read: Reader) -> AnyArray:
+        """The torque against the spin."""
+        return -read.number(self.damping) * spin

@@ -24,22 +24,23 @@ ValueError for a joint without such a freedom; the message names the force.
 import abc
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Load, Moving
 from jaxmech.parts.forces.elements import AbstractLoad
-from jaxmech.parts.joints.base import AbstractFreedom, Joint
-from jaxmech.parts.joints.checks import part_name
+from jaxmech.parts.joints.base import Joint
+from jaxmech.parts.joints.motions import AbstractFreedom
 from jaxmech.parts.kinds import (
     MaybeNonNegative,
     MaybePositive,
     NonNegative,
     Number,
     Positive,
-    check_fields,
+    check_kinds,
+    part_name,
 )
 from jaxmech.parts.values import Reader
 from jaxmech.utils.checks import require_function, require_kind
@@ -65,12 +66,10 @@ class AbstractJointForce(AbstractLoad):
     _: KW_ONLY
     coordinate: InitVar[str | None] = None
 
-    kind: ClassVar[str]  # as named in messages
-
     def __post_init__(self, name: str, joint: Joint, coordinate: str | None) -> None:
         part = part_name(self.kind, name)
         bodies, freedom = freedom_of(part, joint, coordinate)
-        check_fields(self, part, 0, part=part, bodies=bodies, freedom=freedom)
+        check_kinds(self, part, 0, part=part, bodies=bodies, freedom=freedom)
 
     def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force or torque on b, and its opposite on a."""

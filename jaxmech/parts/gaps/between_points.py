@@ -15,9 +15,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frames, along, pointing, separation
-from jaxmech.parts.drawing import Drawing, Shapes
 from jaxmech.parts.gaps.base import AbstractGap, Gap, impact_law
-from jaxmech.parts.joints.checks import pinned
+from jaxmech.parts.kinds import part_name, partners, point
 from jaxmech.parts.values import Reader, Value, Vector, direction, non_negative
 from jaxmech.utils.text import capital
 
@@ -31,11 +30,6 @@ class OverPlane(AbstractGap):
     at_b: Vector
     radius: Value
 
-    @property
-    def marks(self) -> tuple[tuple[int, Vector], ...]:
-        """The foot of b."""
-        return ((1, self.at_b),)
-
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The gap u . d - radius."""
         d = separation(frames, self.at_a, self.at_b, read)
@@ -48,12 +42,6 @@ class OverPlane(AbstractGap):
         normal = pointing(a, self.normal, read)
         tangent = jnp.stack([normal[1], -normal[0]])
         return (tangent @ d + read.number(self.radius) * (b.attitude - a.attitude))[None]
-
-    def shapes(self, drawing: Drawing) -> Shapes:
-        """The foot, and in the plane the line, if a is the ground."""
-        foot = {drawing.name: drawing.bead(drawing.on(1, self.at_b))}
-        own = drawing.bodies[1].rotates and not drawing.has_visual(1)
-        return {**(foot if own else {}), **drawing.ground_line(self.at_a, self.normal)}
 
 
 @dataclass(frozen=True)
@@ -127,7 +115,9 @@ def contact(
         >>> print(sol.q[-1], jm.observe(drop, sol).multipliers["floor"][-1])
         [0.   0.05] [0.981]
     """
-    part, bodies, size, points = pinned("contact", name, (a, b), (at_a, at_b))
+    part = part_name("contact", name)
+    bodies, size = partners(part, (a, b))
+    points = point(part, "at_a", bodies[0], at_a, size), point(part, "at_b", bodies[1], at_b, size)
     rb = non_negative(part, "radius_b", radius_b)
     law = impact_law(part, restitution, rest_speed)
     element: AbstractGap

@@ -19,14 +19,13 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.parts.body import AbstractBody, Frames, pointing
-from jaxmech.parts.drawing import Drawing, Shapes
+from jaxmech.parts.body import AbstractBody, Frames
 from jaxmech.parts.forces.in_joints import freedom_of
 from jaxmech.parts.gaps.base import AbstractGap, Gap, impact_law
-from jaxmech.parts.joints.base import AbstractFreedom, Joint, Sliding, Turning
-from jaxmech.parts.joints.checks import part_name
+from jaxmech.parts.joints.base import Joint
+from jaxmech.parts.joints.motions import AbstractFreedom, Hinge
+from jaxmech.parts.kinds import part_name
 from jaxmech.parts.values import Reader, Value, non_negative, number
-from jaxmech.parts.vectors import apply, plane_rotation
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.text import capital
 
@@ -41,7 +40,7 @@ class JointCoordinate:
     @property
     def counts_turns(self) -> bool:
         """Whether frames tell how often the joint has turned."""
-        return not isinstance(self.freedom, Turning) or self.freedom.axes is None
+        return not isinstance(self.freedom, Hinge) or self.freedom.axes is None
 
 
 @dataclass(frozen=True)
@@ -76,24 +75,6 @@ class Range(AbstractGap):
         if self.upper is not None:
             gaps.append(read.number(self.upper) - x[0])
         return jnp.stack(gaps)
-
-    def shapes(self, drawing: Drawing) -> Shapes:
-        """A peg for each stop: on the rail, or where it meets a link that turns in the plane."""
-        freedom, read, ends = self.of.freedom, drawing.read, {}
-        for label, end in (("lower", self.lower), ("upper", self.upper)):
-            if end is None:
-                continue
-            if isinstance(freedom, Sliding):
-                u = pointing(drawing.frames[0], freedom.axis, read)
-                at = drawing.on(0, freedom.at_a) + read.number(end) * u
-            elif isinstance(freedom, Turning) and freedom.axes is None:
-                way = drawing.frames[1].origin - drawing.point
-                turn = read.number(end) - freedom.position(drawing.frames, read)
-                at = drawing.point + apply(plane_rotation(turn), way)
-            else:
-                continue
-            ends[f"{drawing.name}.{label}"] = drawing.bead(at)
-        return ends
 
     def require(self, read: Reader) -> None:
         """Raise unless the lower end is below the upper one."""
@@ -248,5 +229,5 @@ def coordinate_of(
 ) -> tuple[tuple[AbstractBody, ...], JointCoordinate]:
     """The bodies of a joint, and its coordinate."""
     bodies, freedom = freedom_of(part, joint, coordinate)
-    kind = "angle" if isinstance(freedom, Turning) else "position"
+    kind = "angle" if isinstance(freedom, Hinge) else "position"
     return bodies, JointCoordinate(f"{joint.name}.{kind}", freedom)

@@ -20,11 +20,9 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.geometry import line
 from jaxmech.parts.body import AbstractBody, Frames
-from jaxmech.parts.drawing import Drawing, Shapes
 from jaxmech.parts.gaps.base import AbstractGap, Gap, impact_law
-from jaxmech.parts.joints.checks import part_name, partners, point
+from jaxmech.parts.kinds import part_name, partners, point
 from jaxmech.parts.values import Reader, Value, Vector, direction, positive
 from jaxmech.utils.text import capital
 
@@ -93,10 +91,6 @@ class WithinLength(AbstractGap):
                 used = used + read.number(circle.radius) * self.turn(k, straights, frames, read)
         return (read.number(self.length) - used)[None]
 
-    def shapes(self, drawing: Drawing) -> Shapes:
-        """The rope."""
-        return {drawing.name: line(*course(self, drawing.frames, drawing.read))}
-
     def centers(self, frames: Frames, read: Reader) -> list[Array]:
         """The centres along the axes of the ground, (d,) each."""
         size = frames[0].origin.shape[0]
@@ -131,6 +125,27 @@ class WithinLength(AbstractGap):
         turned = _near_zero(away - jnp.arctan2(y, x)) - frames[circle.body].attitude
         return (circle.sense if is_first else -circle.sense) * turned
 
+    def course(self, frames: Frames, read: Reader) -> list[Array]:
+        """Points of a taut rope for a picture, along the axes of the ground."""
+        centers, straights = self.centers(frames, read), self.straights(frames, read)
+        points = []
+        for k, (circle, center) in enumerate(zip(self.circles, centers, strict=True)):
+            if circle.radius is None:
+                points.append(center)
+                continue
+            share = jnp.linspace(0.0, 1.0, _ARC)
+            full = circle.sense * 2 * jnp.pi
+            if k == 0:
+                angles = straights[0].angle - full * (1 - share)
+            elif k == len(straights):
+                angles = straights[-1].angle + full * share
+            else:
+                turn = circle.sense * self.turn(k, straights, frames, read)
+                angles = straights[k - 1].angle + turn * share
+            right = jnp.stack([jnp.sin(angles), -jnp.cos(angles)], axis=1)
+            points.extend(center[None] + _signed(circle, read) * right)
+        return points
+
 
 def _near_zero(angle: Array) -> Array:
     """The angle without full turns, NaN in the last tenth of half a turn from zero.
@@ -143,28 +158,6 @@ def _near_zero(angle: Array) -> Array:
 
 def _signed(circle: Circle, read: Reader) -> Any:
     return 0.0 if circle.radius is None else circle.sense * read.number(circle.radius)
-
-
-def course(rope: WithinLength, frames: Frames, read: Reader) -> list[Array]:
-    """Points of a taut rope for a picture, along the axes of the ground."""
-    centers, straights = rope.centers(frames, read), rope.straights(frames, read)
-    points = []
-    for k, (circle, center) in enumerate(zip(rope.circles, centers, strict=True)):
-        if circle.radius is None:
-            points.append(center)
-            continue
-        share = jnp.linspace(0.0, 1.0, _ARC)
-        full = circle.sense * 2 * jnp.pi
-        if k == 0:
-            angles = straights[0].angle - full * (1 - share)
-        elif k == len(straights):
-            angles = straights[-1].angle + full * share
-        else:
-            turn = circle.sense * rope.turn(k, straights, frames, read)
-            angles = straights[k - 1].angle + turn * share
-        right = jnp.stack([jnp.sin(angles), -jnp.cos(angles)], axis=1)
-        points.extend(center[None] + _signed(circle, read) * right)
-    return points
 
 
 def rope(

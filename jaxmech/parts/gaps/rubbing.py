@@ -16,7 +16,7 @@ from jaxmech.parts.body import Frames
 from jaxmech.parts.gaps.base import AbstractGap, Gap, value_of_params
 from jaxmech.parts.gaps.in_joints import JointCoordinate, coordinate_of
 from jaxmech.parts.joints.base import Joint
-from jaxmech.parts.joints.checks import part_name
+from jaxmech.parts.kinds import part_name
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.values import Reader, Value, non_negative
 from jaxmech.system import DryFriction

@@ -1,23 +1,21 @@
 """Joints between the attitudes or points of bodies: hinge, slider, weld, shaft, ball, Cardan joint.
 
 Each joint is a class with everything about it: its equations where it closes a loop, how it moves
-a body by coordinates, the freedoms in which forces act, and how it is drawn. Its fields are its
-arguments, checked by their kinds. Read `base`, `pair` and
-`coordinates`, what all joints have, and the freedoms in which forces and stops act; `revolute`,
-`prismatic` (and weld, planar), `cylindrical` (and screw), `spherical` (and universal, constant
-velocity); and `checks` of bodies and axes.
+a body by coordinates, and the freedoms in which forces act. Its fields are its arguments, checked
+by their kinds. Read `base`, what all joints have, `motions`, of which those with coordinates are
+made, `coordinates`, what follows from them, and `pairs`, the joints.
 
-    joint               equations and freedoms     made of
+    joint               equations and freedoms     motions
                         in the plane   in space
-    revolute            2, 1           5, 1        Coincide, in space also Parallel
-    prismatic           2, 1           5, 1        Across, RelativeAttitude
-    weld                3, 0           6, 0        Coincide, RelativeAttitude
-    cylindrical                        4, 2        Across, Parallel
-    screw                              5, 1        Across, Parallel, ScrewSpeed
-    planar                             3, 3        Level, Parallel
-    spherical                          3, 3        Coincide
-    universal                          4, 2        Coincide, Perpendicular
-    constant_velocity                  4, 2        Coincide, EqualSpeeds
+    revolute            2, 1           5, 1        Pin, Hinge
+    prismatic           2, 1           5, 1        Slide, Rigid
+    weld                3, 0           6, 0        Pin, Rigid
+    cylindrical                        4, 2        Slide, Hinge
+    screw                              5, 1        Thread, Hinge
+    planar                             3, 3        Glide, Hinge
+    spherical                          3, 3        Pin, Ball
+    universal                          4, 2        Pin, Cross
+    constant_velocity                  4, 2        none: Coincide, EqualSpeeds
 
 Freedoms are those of b relative to a. Forces and torques are those of a on b, at the point of b
 (`joint_equations.py`).
@@ -35,22 +33,26 @@ from jaxmech.parts.joint_equations import RelativeAngle as RelativeAngle
 from jaxmech.parts.joint_equations import RelativeAttitude as RelativeAttitude
 from jaxmech.parts.joints.base import EquationJoint as EquationJoint
 from jaxmech.parts.joints.base import Joint as Joint
-from jaxmech.parts.joints.base import Sliding as Sliding
-from jaxmech.parts.joints.base import Turning as Turning
+from jaxmech.parts.joints.base import PairJoint as PairJoint
 from jaxmech.parts.joints.coordinates import CoordinateJoint as CoordinateJoint
-from jaxmech.parts.joints.coordinates import angle_about_axis as angle_about_axis
-from jaxmech.parts.joints.coordinates import slid as slid
-from jaxmech.parts.joints.coordinates import turn_about_axis as turn_about_axis
-from jaxmech.parts.joints.cylindrical import cylindrical as cylindrical
-from jaxmech.parts.joints.cylindrical import screw as screw
-from jaxmech.parts.joints.pair import PairJoint as PairJoint
-from jaxmech.parts.joints.prismatic import planar as planar
-from jaxmech.parts.joints.prismatic import prismatic as prismatic
-from jaxmech.parts.joints.prismatic import weld as weld
-from jaxmech.parts.joints.revolute import revolute as revolute
-from jaxmech.parts.joints.spherical import constant_velocity as constant_velocity
-from jaxmech.parts.joints.spherical import spherical as spherical
-from jaxmech.parts.joints.spherical import universal as universal
+from jaxmech.parts.joints.motions import AbstractRotation as AbstractRotation
+from jaxmech.parts.joints.motions import Ball as Ball
+from jaxmech.parts.joints.motions import Cross as Cross
+from jaxmech.parts.joints.motions import Glide as Glide
+from jaxmech.parts.joints.motions import Hinge as Hinge
+from jaxmech.parts.joints.motions import Pin as Pin
+from jaxmech.parts.joints.motions import Rigid as Rigid
+from jaxmech.parts.joints.motions import Slide as Slide
+from jaxmech.parts.joints.motions import Thread as Thread
+from jaxmech.parts.joints.pairs import constant_velocity as constant_velocity
+from jaxmech.parts.joints.pairs import cylindrical as cylindrical
+from jaxmech.parts.joints.pairs import planar as planar
+from jaxmech.parts.joints.pairs import prismatic as prismatic
+from jaxmech.parts.joints.pairs import revolute as revolute
+from jaxmech.parts.joints.pairs import screw as screw
+from jaxmech.parts.joints.pairs import spherical as spherical
+from jaxmech.parts.joints.pairs import universal as universal
+from jaxmech.parts.joints.pairs import weld as weld
 from jaxmech.parts.kinds import Attitude as Attitude
 from jaxmech.parts.kinds import Direction as Direction
 from jaxmech.parts.kinds import Number as Number

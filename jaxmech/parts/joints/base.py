@@ -1,129 +1,24 @@
-"""`Joint`: a connection of bodies under one name, its equations as constraints, and its freedoms.
+"""`Joint`: a connection of bodies under one name, with its equations as constraints."""
 
-Forces and stops act in the freedoms: an angle about an axis, a way along one. They are computed
-from the frames of both bodies, so that they do not depend on whether the joint is a constraint or
-has coordinates. Forces and torques act on b along the axis on a, and their opposites on a.
-"""
-
-import abc
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import InitVar, dataclass, field
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.parts.body import (
-    AbstractBody,
-    Frame,
-    Load,
-    Moving,
-    pointing,
-    separation,
-    shifted,
-    turn_about,
-)
-from jaxmech.parts.drawing import Drawable, Drawing, Shapes
+from jaxmech.parts.body import AbstractBody, Frame, Moving
 from jaxmech.parts.joint_equations import AbstractPosition, AbstractVelocity
-from jaxmech.parts.joints.checks import part_name
+from jaxmech.parts.kinds import Point, check_fields, part_name
 from jaxmech.parts.kinematics.base import AbstractKinematics
-from jaxmech.parts.values import Reader, Vector, unit
-from jaxmech.parts.vectors import conjugate, product
+from jaxmech.parts.values import Reader
 from jaxmech.system import Holonomic, Nonholonomic, terms_of, without_implied
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.probing import cached_by_shapes
 
 
-@dataclass(frozen=True)
-class AbstractFreedom(abc.ABC):
-    """A freedom of a joint: its coordinate and rate, and the load of a force in it."""
-
-    @abc.abstractmethod
-    def position(self, frames: tuple[Frame, ...], read: Reader) -> Array:
-        """The coordinate."""
-
-    @abc.abstractmethod
-    def coordinate(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Array, Array]:
-        """The coordinate and its rate."""
-
-    @abc.abstractmethod
-    def loads(self, motions: tuple[Moving, ...], effort: Any, read: Reader) -> tuple[Load, ...]:
-        """The loads on both bodies."""
-
-
-@dataclass(frozen=True)
-class Turning(AbstractFreedom):
-    """The angle of a hinge; in space between -pi and pi.
-
-    `zero` is the attitude of b relative to a at an angle of zero, as in `Revolute`.
-    """
-
-    axes: tuple[Vector, Vector] | None
-    zero: Any = None
-
-    def position(self, frames: tuple[Frame, ...], read: Reader) -> Array:
-        """The angle of b relative to a."""
-        a, b = frames
-        if self.axes is None:
-            return jnp.asarray(b.attitude - a.attitude)
-        if self.zero is None:
-            cosine, sine = turn_about((a, b), *self.axes, read)
-        else:
-            e = product(conjugate(a.attitude), b.attitude)
-            e = product(e, conjugate(unit(read, self.zero, 4)))
-            half = unit(read, self.axes[0], 3) @ e[1:]
-            cosine, sine = e[0] ** 2 - half**2, 2 * e[0] * half
-        return jnp.arctan2(sine, cosine)
-
-    def coordinate(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Array, Array]:
-        """The angle of b relative to a, and the spin about the axis."""
-        a, b = motions
-        angle = self.position((a.frame, b.frame), read)
-        if self.axes is None:
-            return angle, jnp.asarray(b.spin - a.spin)
-        return angle, pointing(a.frame, self.axes[0], read) @ (b.spin - a.spin)
-
-    def loads(self, motions: tuple[Moving, ...], effort: Any, read: Reader) -> tuple[Load, ...]:
-        """A torque about the axis."""
-        a, _ = motions
-        no_force = jnp.zeros_like(a.velocity)
-        torque = effort if self.axes is None else effort * pointing(a.frame, self.axes[0], read)
-        return (no_force, -torque), (no_force, torque)
-
-
-@dataclass(frozen=True)
-class Sliding(AbstractFreedom):
-    """The position along an axis on a."""
-
-    at_a: Vector
-    at_b: Vector
-    axis: Vector
-
-    def position(self, frames: tuple[Frame, ...], read: Reader) -> Array:
-        """The component along the axis of the way from the point on a to that on b."""
-        d = separation(frames, self.at_a, self.at_b, read)
-        return jnp.asarray(pointing(frames[0], self.axis, read) @ d)
-
-    def coordinate(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Array, Array]:
-        """The component along the axis of the way from the point on a to that on b."""
-        a, b = motions
-        u, end = pointing(a.frame, self.axis, read), self._end(b.frame, read)
-        x = self.position((a.frame, b.frame), read)
-        return x, u @ (b.velocity_at(end) - a.velocity_at(end))
-
-    def loads(self, motions: tuple[Moving, ...], effort: Any, read: Reader) -> tuple[Load, ...]:
-        """A force along the axis at the point on b."""
-        a, b = motions
-        force, no_torque = effort * pointing(a.frame, self.axis, read), jnp.zeros_like(a.spin)
-        end = self._end(b.frame, read)
-        return shifted((-force, no_torque), end, a.frame), shifted((force, no_torque), end, b.frame)
-
-    def _end(self, frame: Frame, read: Reader) -> AnyArray:
-        return frame.point(read.vector(self.at_b, frame.origin.shape[0]))
-
-
-class Joint(Drawable):
+class Joint:
     """A connection between bodies, with everything that is known about it.
 
     Subclasses have the equations on positions or on velocities that hold where the joint is a
@@ -139,6 +34,9 @@ class Joint(Drawable):
     kind: str
     name: str
     bodies: tuple[AbstractBody, ...]
+
+    dimensions: ClassVar[tuple[int, ...]] = (2, 3)  # in which it exists
+    turning: ClassVar[bool] = False  # whether all bodies need an attitude
 
     @property
     def part(self) -> str:
@@ -156,7 +54,7 @@ class Joint(Drawable):
         return ()
 
     @property
-    def freedoms(self) -> dict[str, AbstractFreedom]:
+    def freedoms(self) -> dict[str, Any]:
         """The freedoms in which forces and stops can act, by the names of their coordinates."""
         return {}
 
@@ -168,17 +66,10 @@ class Joint(Drawable):
         """The residuals of the equations on velocities, (k,)."""
         return jnp.concatenate([e.residual(motions, read) for e in self.velocities])
 
-    @property
-    def has_point(self) -> bool:
-        """Whether the joint is at a point of its second body."""
-        return any(hasattr(e, "at_b") for e in (*self.positions, *self.velocities))
-
     def point_on_b(self, frame: Frame, read: Reader) -> AnyArray:
         """The joint on its second body, by default the reference point, along the ground's axes."""
-        for equation in (*self.positions, *self.velocities):
-            if hasattr(equation, "at_b"):
-                return frame.point(read.vector(equation.at_b, len(frame.origin)))
-        return frame.origin
+        at_b = getattr(self, "at_b", None)
+        return frame.origin if at_b is None else frame.point(read.vector(at_b, len(frame.origin)))
 
     def constraints(self, kinematics: AbstractKinematics) -> Iterator[Holonomic | Nonholonomic]:
         """The equations as constraints on the coordinates of a mechanism."""
@@ -190,22 +81,33 @@ class Joint(Drawable):
             name = f"{self.name}.slip" if has_two_levels else self.name
             yield Nonholonomic(JointVelocities(self, kinematics), name=name)
 
-    @property
-    def marks(self) -> tuple[tuple[int, Vector], ...]:
-        """The points of all equations."""
-        return tuple(mark for e in (*self.positions, *self.velocities) for mark in e.marks)
+
+@dataclass(frozen=True)
+class PairJoint(Joint):
+    """A joint between a point of a and a point of b.
+
+    Args:
+        name: name of the joint, and of its constraint.
+        a: first body, or `ground`.
+        at_a: the joint on a [m].
+        b: second body.
+        at_b: the joint on b [m].
+    """
+
+    name: str
+    a: InitVar[AbstractBody]
+    at_a: Point
+    b: InitVar[AbstractBody]
+    at_b: Point
+    bodies: tuple[AbstractBody, ...] = field(init=False)
+
+    def __post_init__(self, a: AbstractBody, b: AbstractBody) -> None:
+        check_fields(self, self.part, (a, b))
 
     @property
-    def drawn_bodies(self) -> tuple[int, ...]:
-        """The bodies that the equations draw."""
-        return tuple(k for e in (*self.positions, *self.velocities) for k in e.drawn_bodies)
-
-    def shapes(self, drawing: Drawing) -> Shapes:
-        """The shapes of all equations."""
-        shapes: Shapes = {}
-        for equation in (*self.positions, *self.velocities):
-            shapes |= equation.shapes(drawing)
-        return shapes
+    def dimension(self) -> int:
+        """2 in the plane, 3 in space."""
+        return self.bodies[1].dimension
 
 
 @dataclass(frozen=True)
@@ -225,6 +127,12 @@ class EquationJoint(Joint):
     bodies: tuple[AbstractBody, ...]
     positions: tuple[AbstractPosition, ...] = ()
     velocities: tuple[AbstractVelocity, ...] = ()
+
+    @property
+    def at_b(self) -> Any:
+        """The point of an equation on b, or None."""
+        points = (getattr(e, "at_b", None) for e in (*self.positions, *self.velocities))
+        return next((point for point in points if point is not None), None)
 
 
 @dataclass(frozen=True)

@@ -1,49 +1,62 @@
-"""`CoordinateJoint`: a joint whose freedoms can be coordinates of a mechanism.
-
-The joint is a point of a that coincides with a point of b; a slide moves it along a. Angles are
-those of b relative to a, by the right-hand rule about the axis on a, and zero where the first
-normals of the axes on a and b coincide, as in `given_angle`; where both axes have the same
-components, the attitudes of both bodies are then the same.
-"""
+"""`CoordinateJoint`: a joint whose motions can be coordinates of a mechanism."""
 
 import abc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.inertia import Inertia
-from jaxmech.parts.joints.pair import PairJoint
+from jaxmech.parts.joint_equations import AbstractPosition, AbstractVelocity
+from jaxmech.parts.joints.base import PairJoint
+from jaxmech.parts.joints.motions import AbstractFreedom, AbstractRotation, Hinge, Pin, Rigid
 from jaxmech.parts.kinematics.base import Point, Relation
-from jaxmech.parts.values import Reader, Vector, unit, vector_with_rate
-from jaxmech.parts.vectors import (
-    conjugate,
-    matmul,
-    product,
-    quaternion_onto,
-    rotation,
-    rotation_about,
-    spin_in_body,
-)
+from jaxmech.parts.values import Reader, vector_with_rate
+from jaxmech.parts.vectors import spin_in_body
 from jaxmech.utils.arrays import AnyArray
-from jaxmech.utils.traces import repeated
-
-Axes = tuple[Vector, Vector]  # the components of an axis on a and on b
 
 
 @dataclass(frozen=True)
 class CoordinateJoint(PairJoint):
     """A joint between two bodies that can move b by coordinates of its own.
 
-    Subclass it for a joint of your own: `kind` is its name in messages, `letters`, `relation` and
-    `coordinates` say how it moves b, and `positions` which equations hold where it closes a loop.
+    Subclass it for a joint of your own: `kind` is its name in messages, and everything else follows
+    from its `motions`.
     """
 
-    letters: ClassVar[tuple[str, ...]]  # the names of coordinates without the prefix of the joint
-    slides: ClassVar[bool] = False  # whether the joint moves along a
+    @property
+    @abc.abstractmethod
+    def motions(self) -> tuple[Pin, AbstractRotation]:
+        """A translation and a rotation."""
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """The names of the coordinates without the prefix of the joint."""
+        return tuple(letter for motion in self.motions for letter in motion.letters)
+
+    @property
+    def positions(self) -> tuple[AbstractPosition, ...]:
+        """The equations of the translation, and those of the rotation."""
+        return tuple(equation for motion in self.motions for equation in motion.positions)
+
+    @property
+    def velocities(self) -> tuple[AbstractVelocity, ...]:
+        """The equations on velocities."""
+        return tuple(equation for motion in self.motions for equation in motion.velocities)
+
+    @property
+    def freedoms(self) -> dict[str, AbstractFreedom]:
+        """The motions with one coordinate."""
+        return {x.letters[0]: x for x in self.motions if isinstance(x, AbstractFreedom)}
+
+    @property
+    def slides(self) -> bool:
+        """Whether the joint moves along a."""
+        return type(self.motions[0]) is not Pin
 
     @property
     def has_norm(self) -> bool:
@@ -62,16 +75,22 @@ class CoordinateJoint(PairJoint):
         values = (getattr(self, field.name) for field in fields(self) if field.name not in named)
         return tuple(_functions(tuple(values)))
 
-    @abc.abstractmethod
     def relation(self, q: Array, v: Array, read: Reader) -> Relation:
         """Where b is relative to a, for axes and turns that do not change with time."""
+        translation, rotation = self.motions
+        axes, attitude, spin = rotation.attitude(q, v, len(translation.letters), read)
+        at_a, at_b = self.points(read)
+        return Relation(axes, attitude, translation.moved(at_a, q, v, read), at_b, spin)
 
-    @abc.abstractmethod
     def coordinates(self, relation: Relation, joint: tuple[Array, Array], read: Reader) -> Any:
         """The coordinates and rates that come nearest to a relation, two lists of numbers.
 
         `joint` is the joint on b, seen from a: its way from the joint on a, and the velocity of it.
         """
+        translation, rotation = self.motions
+        q, v = translation.coordinates(*joint, read)
+        angles, rates = rotation.coordinates(relation, read)
+        return q + angles, v + rates
 
     def moving(self, q: Array, v: Array, read: Reader) -> Relation:
         """Where b is relative to a, for the coordinates of the joint and their rates."""
@@ -99,11 +118,27 @@ class CoordinateJoint(PairJoint):
 
         M and Q of a mechanism have fewer terms in such axes.
         """
-        return None
+        rotation = self.motions[1]
+        if self.slides or not isinstance(rotation, Hinge):
+            return None
+        return rotation.to_third_axes(read)
 
     def divided(self, inertia: Inertia, zero: Inertia) -> tuple[Inertia, Inertia]:
         """What counts as inertia of b, and what as that of a, for values that do not change."""
-        return inertia, zero
+        rotation = self.motions[1]
+        if isinstance(rotation, Rigid):  # moments of inertia turn with a
+            if not self.slides:
+                return zero, inertia
+            return inertia._replace(moments=zero.moments), zero._replace(moments=inertia.moments)
+        if self.slides:
+            return inertia, zero
+        # The mass moves with a, and with a hinge also the static moment along its axis.
+        inertia, shared = inertia._replace(mass=zero.mass), zero._replace(mass=inertia.mass)
+        if isinstance(rotation, Hinge):
+            along = np.eye(3, dtype=zero.mass.dtype)[2]
+            shared = shared._replace(static=inertia.static * along)
+            inertia = inertia._replace(static=inertia.static * (1 - along))
+        return inertia, shared
 
 
 def _functions(value: Any) -> Iterator[Callable[..., Any]]:
@@ -112,55 +147,3 @@ def _functions(value: Any) -> Iterator[Callable[..., Any]]:
     elif isinstance(value, tuple):
         for component in value:
             yield from _functions(component)
-
-
-@repeated
-def slid(joint: Point, u: AnyArray, s: Array, rate: Array) -> Point:
-    """A point and its velocity, moved along a direction."""
-    return joint[0] + s * u, joint[1] + rate * u
-
-
-def quaternion_about(u: AnyArray, angle: Array) -> Array:
-    """The quaternion of a turn about a unit vector."""
-    return jnp.concatenate([jnp.cos(angle / 2)[None], jnp.sin(angle / 2) * u])
-
-
-def turn_about_axis(
-    axes: Axes, angle: Array, rate: Array, read: Reader, zero: Any = None
-) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """The axes, attitude and spin of a turn about an axis that two bodies share.
-
-    `zero` is the quaternion of b relative to a at an angle of zero; by default the first normals of
-    both axes coincide there.
-    """
-    return _turn(*_at_zero(axes, zero, read), angle, rate)
-
-
-@repeated
-def _turn(
-    u: AnyArray, w: AnyArray, start: AnyArray | None, angle: Array, rate: Array
-) -> tuple[AnyArray, AnyArray, AnyArray]:
-    matrix, e = rotation_about(u, angle), quaternion_about(u, angle)
-    if start is None:
-        return matrix, e, rate * w
-    return matmul(matrix, rotation(start)), product(e, start), rate * w
-
-
-def angle_about_axis(
-    axes: Axes, relation: Relation, read: Reader, zero: Any = None
-) -> tuple[Array, Array]:
-    """The angle about the axis that two bodies share, and its rate."""
-    u, w, start = _at_zero(axes, zero, read)
-    e = relation.attitude if start is None else product(relation.attitude, conjugate(start))
-    angle = 2 * jnp.arctan2(u @ e[1:], e[0])
-    return jnp.arctan2(jnp.sin(angle), jnp.cos(angle)), w @ relation.spin
-
-
-def _at_zero(axes: Axes, zero: Any, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray | None]:
-    """The axis on both bodies, and the quaternion of b at an angle of zero; None if it is one."""
-    u, w = (unit(read, axis, 3) for axis in axes)
-    if zero is not None:
-        return u, w, unit(read, zero, 4)
-    if axes[0] == axes[1]:
-        return u, w, None
-    return u, w, product(quaternion_onto(u), conjugate(quaternion_onto(w)))

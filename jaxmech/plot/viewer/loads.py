@@ -7,7 +7,8 @@ import jax
 import numpy as np
 from matplotlib.colors import to_rgb
 
-from jaxmech.parts import Gravity, Mechanism, Reader, direction_of, joint_points
+from jaxmech.parts import Gravity, Joint, Mechanism, Reader
+from jaxmech.plot.bodies import down_of
 from jaxmech.plot.motions import Display
 from jaxmech.plot.panels import ORANGE
 from jaxmech.plot.paths import Track, shapes_at
@@ -72,14 +73,12 @@ def facts_of(mechanism: Mechanism, display: Display, times: np.ndarray) -> dict[
     return facts
 
 
-def down_of(mechanism: Mechanism, display: Display) -> np.ndarray | None:
+def gravity_of(mechanism: Mechanism, display: Display) -> np.ndarray | None:
     """The direction of gravity, (3,); None without gravity."""
-    gravity = next((force for force in mechanism.forces if isinstance(force, Gravity)), None)
-    if gravity is None:
+    if not any(isinstance(force, Gravity) for force in mechanism.forces):
         return None
     params = jax.tree.map(lambda x: x[0], display.params) if display.batched else display.params
-    read = Reader("gravity", np.asarray(display.track.span[0]), params)
-    down = np.asarray(direction_of(gravity, mechanism.bodies[0].dimension, read), float)
+    down = np.asarray(down_of(mechanism, np.asarray(display.track.span[0]), params), float)
     return np.pad(down, (0, 3 - len(down)))
 
 
@@ -101,7 +100,14 @@ def _points(
     def points(q: Any, t: Any, params: Any) -> Mapping[str, Any]:
         at_rest = np.zeros(mechanism.system.n_velocities, int)
         q, _, t, params = mechanism.system.arguments(q, at_rest, t, params)
-        return joint_points(mechanism.kinematics, mechanism.joints, q, t, params)
+        return {
+            joint.name: joint.point_on_b(
+                mechanism.kinematics.frames(joint.bodies[1:2], q, t, params)[0],
+                Reader(joint.part, t, params),
+            )
+            for joint in mechanism.joints
+            if isinstance(joint, Joint) and joint.name
+        }
 
     track = display.track
     first = Track(track.ts[:1], track.q[:1], track.v[:1])

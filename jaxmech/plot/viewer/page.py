@@ -213,7 +213,7 @@ def view(
         View: t = 0 ... 3 s in real time, 91 frames in 3 s
     """
     from jaxmech.plot.paths import trail_names
-    from jaxmech.plot.viewer.loads import arrows_of, down_of, facts_of
+    from jaxmech.plot.viewer.loads import arrows_of, facts_of, gravity_of
     from jaxmech.plot.viewer.stage import Stage, box_around, framing, items_of
 
     if file is not None:
@@ -233,7 +233,7 @@ def view(
     names = trail_names(shapes, trails or () if is_mode else trails)
     items, scale, facts, down = [*items_of(shapes, display.members, box, names)], 0.0, {}, None
     if isinstance(subject, Mechanism):
-        facts, down = facts_of(subject, display, ts), down_of(subject, display)
+        facts, down = facts_of(subject, display, ts), gravity_of(subject, display)
         if forces and isinstance(motion, Solution):
             arrows, scale = arrows_of(subject, motion, display, ts, box, force_scale, other_params)
             items += arrows

@@ -10,8 +10,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from jaxmech.parts.joints import Across, CoordinateJoint, Direction, Relation, Sliding, slid
-from jaxmech.parts.vectors import plane_rotation
+from jaxmech.parts.joints import CoordinateJoint, Direction, Hinge, Slide
 
 
 @dataclass(frozen=True)
@@ -22,24 +21,10 @@ class PinInSlot(CoordinateJoint):
     axis: Direction
 
     kind = "pin in slot"
-    letters = ("position", "angle")
-    slides = True
 
     @property
-    def positions(self) -> Any:
-        return (Across(self.at_a, self.axis, self.at_b),)
-
-    @property
-    def freedoms(self) -> Any:
-        return {"position": Sliding(self.at_a, self.at_b, self.axis)}
-
-    def relation(self, q: Any, v: Any, read: Any) -> Relation:
-        (at_a, at_b), u = self.points(read), read.vector(self.axis, 2)
-        return Relation(plane_rotation(q[1]), q[1], slid(at_a, u, q[0], v[0]), at_b, v[1])
-
-    def coordinates(self, relation: Relation, joint: Any, read: Any) -> Any:
-        u = read.vector(self.axis, 2)
-        return [u @ joint[0], relation.attitude], [u @ joint[1], relation.spin]
+    def motions(self) -> Any:
+        return Slide(self.at_a, self.at_b, self.axis), Hinge()
 
 
 def swing(coordinates: Any) -> jp.Mechanism:
@@ -50,7 +35,7 @@ def swing(coordinates: Any) -> jp.Mechanism:
     return jp.Mechanism(
         [disk, bar],
         [jp.revolute("axle", jp.ground, (0, 0), disk, (0, 0)), slot],
-        [jp.gravity(), jp.joint_force("spring", slot, lambda x, rate, t, p: -20 * x)],
+        [jp.gravity(), jp.joint_force("spring", slot, lambda x, rate, t, p: -20 * x, coordinate="position")],
         coordinates=coordinates,
     )
 

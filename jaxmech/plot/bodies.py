@@ -3,11 +3,10 @@
 A body is drawn by its `Visual`s. Without any it is a link: the hull of its centre of mass and of
 the points where joints and forces act on it, with a thickness that suits the mechanism; a body
 without such points is a disc or box with its inertia. Bodies in the plane have a depth of their
-own, so that links at a joint lie on top of each other. Joints and forces draw themselves, each by
-its `shapes`.
+own, so that links at a joint lie on top of each other. `connections` draws joints and forces.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,74 +15,61 @@ from jaxtyping import Array
 
 from jaxmech import meshes
 from jaxmech.geometry import DARK, Solid, hull, scaled
-from jaxmech.parts.body import AbstractBody, Frame, Ground
-from jaxmech.parts.drawing import Drawing, Sketch
-from jaxmech.parts.forces.elements import AbstractForce, Gravity
-from jaxmech.parts.joints.base import Joint
-from jaxmech.parts.kinematics.base import AbstractKinematics
-from jaxmech.parts.rigid_bodies import AbstractRigidBody
-from jaxmech.parts.values import Reader, Vector
-from jaxmech.parts.visuals import Visual
-
-Shapes = dict[str, Any]
+from jaxmech.parts import Frame, Gravity, Joint, Mechanism, Reader
+from jaxmech.plot.connections import Drawing, Shapes, Sketch, drawn_bodies, marks_of, shapes_of
 
 _WIDTH = 0.045  # half the width of a link, relative to the longest one
 _SHORT = 0.3  # half the width of a short link, relative to its length
 _BARE = 1e-3  # size relative to the radius of gyration below which a body has no extension
 
 
-def shapes(
-    kinematics: AbstractKinematics,
-    connections: Iterable[Joint | AbstractForce | Gravity],
-    scenery: Sequence[Visual],
-    q: Array,
-    t: Array,
-    params: Any,
-) -> Shapes:
+def shapes_of_mechanism(mechanism: Mechanism, q: Array, t: Array, params: Any) -> Shapes:
     """The shapes of bodies, and of the joints and forces between them, by name."""
-    connections = tuple(connections)
-    parts = [part for part in connections if not isinstance(part, Gravity)]
-    points, covered = _marks(kinematics, parts)
-    frames = kinematics.frames(kinematics.bodies, q, t, params)
+    kinematics, bodies = mechanism.kinematics, mechanism.bodies
+    parts = [x for x in (*mechanism.joints, *mechanism.forces) if hasattr(x, "bodies")]
+    d, frames = bodies[0].dimension, kinematics.frames(bodies, q, t, params)
+    points: dict[str, list[Any]] = {body.name: [] for body in bodies}
+    covered: set[str] = set()
+    for part in parts:
+        for k, local in marks_of(part):
+            of_body = points.get(part.bodies[k].name, [])
+            of_body += [local] if local not in of_body else []
+        covered |= {part.bodies[k].name for k in drawn_bodies(part)}
     links = {
         body.name: _Link(body, frame, points[body.name], Reader(f"body {body.name!r}", t, params))
-        for body, frame in zip(kinematics.bodies, frames, strict=True)
+        for body, frame in zip(bodies, frames, strict=True)
     }
     longest = jnp.max(jnp.stack([jnp.asarray(link.length) for link in links.values()]))
-    levels = _levels(kinematics.bodies, parts)
-    gravity = next((part for part in connections if isinstance(part, Gravity)), None)
-    d = kinematics.bodies[0].dimension
-    sketch = Sketch(
-        _WIDTH * longest, longest, levels, direction_of(gravity, d, Reader("gravity", t, params))
-    )
-    solids: Shapes = {}
+    sketch = Sketch(_WIDTH * longest, _levels(bodies, parts), down_of(mechanism, t, params))
+    shapes: Shapes = {}
     for name, link in links.items():
-        solids |= link.shapes(sketch, is_covered=name in covered)
-    ground = Ground(dimension=d).frame(jnp.zeros(0, q.dtype))
-    read = Reader("the scenery", t, params)
+        shapes |= link.shapes(sketch, is_covered=name in covered)
+    scenery, read = mechanism.scenery, Reader("the scenery", t, params)
+    at_rest = (np.zeros(d), np.eye(d), np.zeros(() if d == 2 else 4))
     for k, visual in enumerate(scenery):
-        solids[f"ground.{k}"] = visual.solid(
-            ground, jnp.zeros(d), read, sketch.height, -sketch.height
-        )
-    for name, part in _named(kinematics, parts):
-        pair = kinematics.frames(part.bodies, q, t, params)
+        placed = visual.solid(Frame(*at_rest), np.zeros(d), read, sketch.height, -sketch.height)
+        shapes[f"ground.{k}"] = placed
+    names = set(points)
+    for part in parts:
+        name = part.name if isinstance(part, Joint) else part.part
+        while name in names:  # a joint may have no name, or that of a body
+            name += ".joint"
+        names.add(name)
+        pair, read = kinematics.frames(part.bodies, q, t, params), Reader(part.part, t, params)
         point = _junction(parts, part, pair, t, params)
-        reader = Reader(part.part, t, params)
-        solids |= part.shapes(Drawing(name, part.bodies, pair, reader, sketch, point))
-    centers = {f"{n}.center": link.center for n, link in links.items() if link.is_rigid}
-    return {**solids, **centers}
+        shapes |= shapes_of(Drawing(name, part, pair, read, sketch, point))
+    centers = {f"{name}.center": link.center for name, link in links.items() if link.is_rigid}
+    return {**shapes, **centers}
 
 
-def joint_points(
-    kinematics: AbstractKinematics, joints: Iterable[Any], q: Array, t: Array, params: Any
-) -> dict[str, Array]:
-    """The points of joints on their second bodies, where their loads act, by name."""
-    points: Shapes = {}
-    for joint in joints:
-        if isinstance(joint, Joint) and joint.name:
-            frame = kinematics.frames(joint.bodies[1:2], q, t, params)[0]
-            points[joint.name] = joint.point_on_b(frame, Reader(joint.part, t, params))
-    return points
+def down_of(mechanism: Mechanism, t: Any, params: Any) -> Any:
+    """The unit vector along which gravity pulls, (d,); downwards if there is none."""
+    gravity = next((force for force in mechanism.forces if isinstance(force, Gravity)), None)
+    d = mechanism.bodies[0].dimension
+    if gravity is None or gravity.down is None:
+        return -np.eye(d)[-1]
+    u = Reader("gravity", t, params).vector(gravity.down, d)
+    return u / jnp.sqrt(u @ u)
 
 
 def _junction(
@@ -92,7 +78,7 @@ def _junction(
     """The point of a joint, or of the joint between the bodies of a part; else their origin."""
     names = [body.name for body in part.bodies]
     for joint in (part, *parts):
-        if isinstance(joint, Joint) and joint.has_point:
+        if isinstance(joint, Joint) and getattr(joint, "at_b", None) is not None:
             pair = [body.name for body in joint.bodies[:2]]
             if joint is part or {*pair} == {*names}:
                 frame = frames[names.index(pair[1])]
@@ -100,34 +86,7 @@ def _junction(
     return jnp.asarray(frames[-1].origin)
 
 
-def _named(
-    kinematics: AbstractKinematics, parts: Iterable[Any]
-) -> Iterable[tuple[str, Joint | AbstractForce]]:
-    """The parts with different names: a joint may have no name, or that of a body."""
-    names = {body.name for body in kinematics.bodies}
-    for part in parts:
-        name = part.name if isinstance(part, Joint) else part.part
-        while name in names:
-            name += ".joint"
-        names.add(name)
-        yield name, part
-
-
-def _marks(
-    kinematics: AbstractKinematics, parts: Iterable[Any]
-) -> tuple[dict[str, list[Vector]], set[str]]:
-    """The points where parts act on bodies, and the names of the bodies that parts draw."""
-    points: dict[str, list[Vector]] = {body.name: [] for body in kinematics.bodies}
-    covered: set[str] = set()
-    for part in parts:
-        for k, local in part.marks:
-            of_body = points.get(part.bodies[k].name, [])
-            of_body += [local] if local not in of_body else []
-        covered |= {part.bodies[k].name for k in part.drawn_bodies}
-    return points, covered
-
-
-def _levels(bodies: Sequence[AbstractBody], parts: Iterable[Any]) -> dict[str, int]:
+def _levels(bodies: Sequence[Any], parts: Sequence[Any]) -> dict[str, int]:
     """A depth for each body, different for those that are connected."""
     neighbours: dict[str, set[str]] = {body.name: set() for body in bodies}
     for part in parts:
@@ -141,25 +100,23 @@ def _levels(bodies: Sequence[AbstractBody], parts: Iterable[Any]) -> dict[str, i
     return levels
 
 
-def direction_of(gravity: Gravity | None, d: int, read: Reader) -> Any:
-    """The unit vector along which gravity pulls, (d,); downwards if there is none."""
-    if gravity is None or gravity.down is None:
-        return -np.eye(d)[-1]
-    u = read.vector(gravity.down, d)
-    return u / jnp.sqrt(u @ u)
-
-
 class _Link:
     """A body as a link: its points in its own frame, and what they span."""
 
-    def __init__(self, body: Any, frame: Frame, points: Sequence[Vector], read: Reader) -> None:
+    def __init__(self, body: Any, frame: Frame, points: Sequence[Any], read: Reader) -> None:
         self.body, self.frame, self.read = body, frame, read
-        self.is_rigid = isinstance(body, AbstractRigidBody)
+        self.is_rigid = body.rotates
         d = body.dimension
-        self.local = _center(body, read) if self.is_rigid else np.zeros(d)
+        mass, static, inertia = body.inertia(read)
+        self.local = c = jnp.asarray(static) / jnp.where(mass == 0, 1.0, mass)
         self.center = jnp.asarray(frame.point(self.local))
+        # The inertia about the centre of mass, and its radius; in space that of half the moments.
+        shift = c @ c if d == 2 else c @ c * np.eye(3) - c[:, None] * c[None]
+        self.inertia = jnp.asarray(inertia) - mass * shift
+        moment = self.inertia if d == 2 else jnp.trace(self.inertia) / 2
+        self.mass = jnp.where(mass == 0, 1.0, mass)
+        self.gyration = jnp.sqrt(jnp.maximum(moment, 0.0) / self.mass)
         ends = [jnp.asarray(read.vector(point, d)) for point in points]
-        self.gyration = _gyration(body, read) if self.is_rigid else jnp.zeros(())
         self.count = len(ends)
         if self.count == 1 and self.is_rigid:
             ends.append(self._far_end(ends[0]))
@@ -182,12 +139,9 @@ class _Link:
         name, d = self.body.name, self.body.dimension
         height, level = sketch.height, sketch.depth(name)
         if not self.is_rigid:
-            ball = scaled(
-                meshes.sphere().vertices,
-                [1.8 * sketch.width] * 3,
-                (0.0, 0.0, level if d == 2 else 0.0),
-            )
-            return {name: Solid(self.frame.origin, self.frame.axes, ball, meshes.sphere().faces)}
+            ball, lift = meshes.sphere(), (0.0, 0.0, level if d == 2 else 0.0)
+            vertices = scaled(ball.vertices, [1.8 * sketch.width] * 3, lift)
+            return {name: Solid(self.frame.origin, self.frame.axes, vertices, ball.faces)}
         if self.body.visual:
             return {
                 name if k == 0 else f"{name}.{k + 1}": visual.solid(
@@ -225,29 +179,8 @@ class _Link:
 
     def _corners(self) -> Array:
         """The corners of the box, with axes of its own, that has the inertia of the body."""
-        m, _ = self.body.properties.static(self.read, 3)
-        c = self.local
-        inertia = self.body.properties.spatial_inertia(self.read)
-        inertia = inertia - m * (c @ c * np.eye(3) - c[:, None] * c[None])
-        moments, axes = jnp.linalg.eigh(jnp.asarray(inertia))
-        squares = 1.5 * (moments.sum() - 2 * moments) / jnp.where(m == 0, 1.0, m)
+        moments, axes = jnp.linalg.eigh(self.inertia)
+        squares = 1.5 * (moments.sum() - 2 * moments) / self.mass
         half = jnp.sqrt(jnp.maximum(squares, 0.0))
         signs = np.stack(np.meshgrid([-1, 1], [-1, 1], [-1, 1], indexing="ij"), -1).reshape(8, 3)
-        return jnp.asarray(c)[None] + 0.8 * (signs * half[None]) @ axes.T
-
-
-def _center(body: AbstractRigidBody, read: Reader) -> Array:
-    m, S = body.properties.static(read, body.dimension)
-    return jnp.asarray(S) / jnp.where(m == 0, 1.0, m)
-
-
-def _gyration(body: Any, read: Reader) -> Array:
-    """The radius of gyration about the centre of mass [m]; in space that of half the moments."""
-    m, _ = body.properties.static(read, body.dimension)
-    c = _center(body, read)
-    if body.dimension == 2:
-        moment = body.properties.planar_inertia(read) - m * (c @ c)
-    else:
-        moment = jnp.trace(body.properties.spatial_inertia(read)) / 2 - m * (c @ c)
-    radius: Array = jnp.sqrt(jnp.maximum(moment, 0.0) / jnp.where(m == 0, 1.0, m))
-    return radius
+        return self.local[None] + 0.8 * (signs * half[None]) @ axes.T

@@ -1,0 +1,279 @@
+"""The joints that can have coordinates, by their motions: hinge, slider, weld, sleeve, ball, ..."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.parts.body import AbstractBody
+from jaxmech.parts.joint_equations import AbstractPosition, Coincide, EqualSpeeds
+from jaxmech.parts.joints.base import PairJoint
+from jaxmech.parts.joints.coordinates import CoordinateJoint
+from jaxmech.parts.joints.motions import (
+    AbstractRotation,
+    Ball,
+    Cross,
+    Glide,
+    Hinge,
+    Pin,
+    Rigid,
+    Slide,
+    Thread,
+)
+from jaxmech.parts.kinds import Attitude, Axis, Direction, Number, Turn, partners, same_as
+from jaxmech.parts.kinematics.base import Relation
+from jaxmech.parts.values import Reader, are_numbers
+from jaxmech.parts.vectors import rotation
+from jaxmech.utils.text import capital
+
+Motions = tuple[Pin, AbstractRotation]
+
+
+@dataclass(frozen=True)
+class Revolute(CoordinateJoint):
+    """A hinge: a point of a coincides with a point of b, and in space they share an axis.
+
+    Its multipliers are the force [N] on b along the axes of the ground, in space followed by two
+    torques [N m] across the axis.
+
+    Args:
+        axis: direction of the axis on a; in space only.
+        axis_b: direction of the axis on b, by default the same components as `axis`.
+        turn: in space, the attitude of b relative to a at the joint angle zero, a quaternion that
+            turns `axis_b` into `axis`; by default the first normals of the axes coincide there. It
+            only affects the coordinate of the joint.
+    """
+
+    _: KW_ONLY
+    axis: Axis = None
+    axis_b: Axis = same_as("axis")
+    turn: Turn = None
+
+    kind = "revolute joint"
+
+    def __post_init__(self, a: AbstractBody, b: AbstractBody) -> None:
+        super().__post_init__(a, b)
+        if self.axis is None:
+            return
+        partners(self.part, self.bodies, turning=True)
+        if not all(map(are_numbers, (self.axis, self.axis_b, self.turn))):
+            return
+        on_a, on_b = np.array(self.axis), np.array(self.axis_b)
+        if not np.allclose(rotation(np.array(self.turn)) @ on_b, on_a, atol=1e-6):
+            raise ValueError(
+                f"{capital(self.part)} must have a `turn` that turns `axis_b` {self.axis_b} into "
+                f"`axis` {self.axis}, but {self.turn} does not; correct one of them."
+            )
+
+    @property
+    def motions(self) -> Motions:
+        """b turns about the axis."""
+        axes = None if self.axis is None else (self.axis, self.axis_b)
+        return Pin(self.at_a, self.at_b), Hinge(axes, self.turn)
+
+
+@dataclass(frozen=True)
+class Prismatic(CoordinateJoint):
+    """A slider: a point of b stays on a line of a, and b does not turn relative to a.
+
+    Its multipliers are the components of the force [N] across the line, one in the plane and two in
+    space, followed by those of the torque [N m], one in the plane and three in space, along the
+    axes of b.
+
+    Args:
+        axis: direction of the line on a.
+        turn: constant attitude of b relative to a, an angle [rad] or a quaternion; by default none.
+    """
+
+    _: KW_ONLY
+    axis: Direction
+    turn: Attitude = None
+
+    kind = "prismatic joint"
+    turning = True
+
+    @property
+    def motions(self) -> Motions:
+        """b slides along the axis."""
+        return Slide(self.at_a, self.at_b, self.axis), Rigid(self.turn, self.dimension)
+
+
+@dataclass(frozen=True)
+class Weld(CoordinateJoint):
+    """A rigid connection of two bodies.
+
+    Its multipliers are the force [N] on b along the axes of the ground, and the torque [N m], in
+    space with three components along the axes of b.
+
+    Args:
+        turn: constant attitude of b relative to a, an angle [rad] or a quaternion; by default none.
+    """
+
+    _: KW_ONLY
+    turn: Attitude = None
+
+    kind = "weld"
+    turning = True
+
+    @property
+    def motions(self) -> Motions:
+        """b does not move."""
+        return Pin(self.at_a, self.at_b), Rigid(self.turn, self.dimension)
+
+
+@dataclass(frozen=True)
+class Cylindrical(CoordinateJoint):
+    """A shaft in a sleeve: b turns about a line of a and slides along it; in space.
+
+    Its multipliers are two forces [N] and two torques [N m] across the axis.
+
+    Args:
+        axis: direction of the axis on a.
+        axis_b: direction of the axis on b, by default the same components as `axis`.
+    """
+
+    _: KW_ONLY
+    axis: Direction
+    axis_b: Direction = same_as("axis")
+
+    kind = "cylindrical joint"
+    dimensions = (3,)
+    turning = True
+
+    @property
+    def motions(self) -> Motions:
+        """b slides along the axis and turns about it."""
+        return Slide(self.at_a, self.at_b, self.axis), Hinge((self.axis, self.axis_b))
+
+
+@dataclass(frozen=True)
+class Screw(Cylindrical):
+    """A nut or spindle: b turns about an axis of a and moves along it by its lead; in space.
+
+    In the coordinates of joints it has an `angle`, at whose zero the points coincide; as a
+    constraint it keeps the initial offset.
+
+    Args:
+        axis: direction of the axis on a.
+        lead: displacement along the axis per full turn [m], positive for a right-handed screw.
+        axis_b: direction of the axis on b, by default the same components as `axis`.
+    """
+
+    _: KW_ONLY
+    lead: Number
+
+    kind = "screw"
+
+    @property
+    def motions(self) -> Motions:
+        """b turns about the axis and moves along it."""
+        thread = Thread(self.at_a, self.at_b, self.axis, self.lead)
+        return thread, Hinge((self.axis, self.axis_b))
+
+    def coordinates(self, relation: Relation, joint: tuple[Array, Array], read: Reader) -> Any:
+        """The angle with the full turns nearest to the way along the axis, and its rate."""
+        (angle,), rates = super().coordinates(relation, joint, read)
+        (way,), _ = Slide(self.at_a, self.at_b, self.axis).coordinates(*joint, read)
+        turns = jnp.round((2 * np.pi * way / read.number(self.lead) - angle) / (2 * np.pi))
+        return [angle + 2 * np.pi * turns], rates
+
+
+@dataclass(frozen=True)
+class Planar(CoordinateJoint):
+    """A plate on a table: b moves in a plane of a, and turns about its normal; in space.
+
+    Its multipliers are the force [N] along the normal and two torques [N m] across it.
+
+    Args:
+        normal: normal of the plane on a.
+        normal_b: the same direction on b, by default the same components as `normal`.
+    """
+
+    _: KW_ONLY
+    normal: Direction
+    normal_b: Direction = same_as("normal")
+
+    kind = "planar joint"
+    dimensions = (3,)
+    turning = True
+
+    @property
+    def motions(self) -> Motions:
+        """b glides in the plane and turns about its normal."""
+        return Glide(self.at_a, self.at_b, self.normal), Hinge((self.normal, self.normal_b))
+
+
+@dataclass(frozen=True)
+class Spherical(CoordinateJoint):
+    """A ball and socket: a point of a coincides with a point of b; in space.
+
+    Its multipliers are the force [N] on b along the axes of the ground. Its coordinates are the
+    unit quaternion of b relative to a.
+    """
+
+    kind = "spherical joint"
+    dimensions = (3,)
+
+    @property
+    def motions(self) -> Motions:
+        """b turns freely."""
+        return Pin(self.at_a, self.at_b), Ball()
+
+
+@dataclass(frozen=True)
+class Universal(CoordinateJoint):
+    """A Cardan joint: a common point, and an arm of a perpendicular to an arm of b; in space.
+
+    Its multipliers are the force [N] on b along the axes of the ground, and the torque [N m] along
+    the normal of both arms, axis_b x axis_a.
+
+    Args:
+        axis_a: direction of the arm on a.
+        axis_b: direction of the arm on b.
+    """
+
+    _: KW_ONLY
+    axis_a: Direction
+    axis_b: Direction
+
+    kind = "universal joint"
+    dimensions = (3,)
+    turning = True
+
+    @property
+    def motions(self) -> Motions:
+        """b turns about both arms."""
+        return Pin(self.at_a, self.at_b), Cross(self.axis_a, self.axis_b)
+
+
+@dataclass(frozen=True)
+class ConstantVelocity(PairJoint):
+    """A joint of two bent shafts that turn at the same speed (Rzeppa joint); in space.
+
+    Its multipliers are the force [N] on b along the axes of the ground, and the torque [N m] that
+    it transmits, times the cosine of half the angle between the shafts. It has no coordinates.
+
+    Args:
+        axis: direction of the shaft on a.
+        axis_b: direction of the shaft on b, by default the same components as `axis`.
+    """
+
+    _: KW_ONLY
+    axis: Direction
+    axis_b: Direction = same_as("axis")
+
+    kind = "constant-velocity joint"
+    dimensions = (3,)
+    turning = True
+
+    @property
+    def positions(self) -> tuple[AbstractPosition, ...]:
+        """Both points coincide, and the shafts turn at the same speed."""
+        return Coincide(self.at_a, self.at_b), EqualSpeeds(self.axis, self.axis_b)
+
+
+revolute, prismatic, weld, planar = Revolute, Prismatic, Weld, Planar
+cylindrical, screw, spherical = Cylindrical, Screw, Spherical
+universal, constant_velocity = Universal, ConstantVelocity

@@ -1,0 +1,485 @@
+"""How joints and forces are drawn: a table from kinds to solids, in half widths of a link."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech import meshes
+from jaxmech.geometry import BY_BODY, DARK, GROUND, SPRING, Solid, between, circle, line, scaled
+from jaxmech.meshes import Triangles
+from jaxmech.parts import Frame, Reader
+
+STEEL, DAMPER, TYRE = (0.5, 0.53, 0.57), (0.35, 0.38, 0.42), (0.25, 0.25, 0.27)
+
+_FAR = 1e3  # half the length of a straight ground [m]; a picture shows the visible part
+_TEETH, _MOST_TEETH = 16, 120  # of the smallest gear of a pair, and of any
+_BELT = 96  # points of a belt
+
+Shapes = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """What the drawings of a mechanism have in common.
+
+    Attributes:
+        width: half the width of a link [m].
+        levels: the depth of each body in the plane, in layers; the ground is behind all of them.
+        down: unit vector along which gravity pulls.
+    """
+
+    width: Array
+    levels: Mapping[str, int]
+    down: Any
+
+    @property
+    def height(self) -> Array:
+        """The thickness of a body in the plane [m]."""
+        return 1.1 * self.width
+
+    def depth(self, body: str) -> Array:
+        """The depth of the middle of a body in the plane [m]."""
+        return 1.25 * self.height * self.levels.get(body, -1)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A joint or force to draw.
+
+    Attributes:
+        name: the name with which those of its shapes begin.
+        part: the joint or force, whose fields have its points, axes and sizes.
+        frames: the frames of its bodies.
+        read: reader of its values.
+        sketch: what all drawings of the mechanism have in common.
+        point: the joint on the second body; for a force that of the joint between its bodies.
+    """
+
+    name: str
+    part: Any
+    frames: Sequence[Frame]
+    read: Reader
+    sketch: Sketch
+    point: Array
+
+    @property
+    def size(self) -> int:
+        """2 in the plane, 3 in space."""
+        return len(self.frames[0].origin)
+
+    @property
+    def width(self) -> Array:
+        """Half the width of a link [m]."""
+        return self.sketch.width
+
+    @property
+    def ends(self) -> tuple[Array, Array]:
+        """The points on both bodies."""
+        return self.on(0, self.part.at_a), self.on(1, self.part.at_b)
+
+    @property
+    def is_on_ground(self) -> bool:
+        """Whether the first body is the ground."""
+        return self.part.bodies[0].name == "ground"
+
+    def on(self, k: int, local: Any) -> Array:
+        """A point of a body, along the axes of the ground."""
+        return jnp.asarray(self.frames[k].point(self.read.vector(local, self.size)))
+
+    def depth(self, k: int) -> Array:
+        """The depth of a body in the plane [m]."""
+        return self.sketch.depth(self.part.bodies[k].name)
+
+    def has_visual(self, k: int) -> bool:
+        """Whether a body has a look of its own."""
+        return bool(getattr(self.part.bodies[k], "visual", ()))
+
+    def pointing(self, k: int, axis: Any) -> Array:
+        """A direction on a body as a unit vector along the axes of the ground."""
+        u = jnp.asarray(self.read.vector(axis, self.size))
+        return jnp.asarray(self.frames[k].direction(u / jnp.sqrt(u @ u)))
+
+    def axes(self, k: int, axis: Any) -> Array:
+        """Axes (d, d) on a body; the given one is the last in space, the first in the plane."""
+        u = jnp.asarray(self.read.vector(axis, self.size))
+        u = u / jnp.sqrt(u @ u)
+        columns = *self.frames[k].normals(u), self.frames[k].direction(u)
+        return jnp.stack(columns[::-1] if self.size == 2 else columns, axis=1)
+
+    def solid(
+        self, mesh: Triangles, axes: Any, scale: Sequence[float], color: Any = STEEL, at: Any = None
+    ) -> Solid:
+        """A mesh, by default at the joint, with a scale in half widths of a link."""
+        vertices = scaled(mesh.vertices, [x * self.width for x in scale])
+        return Solid(self.point if at is None else at, axes, vertices, mesh.faces, color)
+
+    def bead(self, end: Any) -> Solid:
+        """A small ball on the last body."""
+        return self.solid(meshes.sphere(), self.frames[-1].axes, (1.0,) * 3, at=jnp.asarray(end))
+
+    def base(self) -> Shapes:
+        """What holds a joint to the ground, if its first body is the ground."""
+        if not self.is_on_ground or self.has_visual(1):
+            return {}
+        down = jnp.asarray(self.sketch.down)
+        if self.size == 3:
+            axes = jnp.stack([*self.frames[0].normals(down), down], axis=1)
+            return {f"{self.name}.ground": self.solid(meshes.foot(), axes, (1.0,) * 3, GROUND)}
+        axes = jnp.stack([jnp.stack([-down[1], down[0]]), -down], axis=1)
+        solid = self.solid(meshes.support(), axes, (1.0,) * 3, GROUND)
+        return {f"{self.name}.ground": _at_depth(solid, self.sketch.depth("ground"))}
+
+    def rail(self) -> Shapes:
+        """A bar along an axis on a, over all positions that the joint reaches."""
+        axes, start = self.axes(0, self.part.axis), self.on(0, self.part.at_a)
+        reach = axes[:, 0 if self.size == 2 else -1] @ (self.point - start)
+        if self.size == 3:  # the reach is along x
+            axes = axes[:, jnp.array([2, 0, 1])]
+        bar, width = meshes.box().moved((0.5, 0.0, 0.0)).vertices, self.width
+        past = np.where(bar[:, 0] > 0.5, 3.0, np.where(bar[:, 0] < 0.5, -3.0, 0.0))
+        depth = self.sketch.depth("ground") if self.size == 2 else 0.0 * width
+        x, y = bar[:, 0] + past * width, 0.9 * width * bar[:, 1]
+        vertices = jnp.stack([x, y, 0.9 * width * bar[:, 2] + depth], axis=1)
+        color = GROUND if self.is_on_ground else STEEL
+        return {f"{self.name}.rail": Solid(start, axes, vertices, meshes.box().faces, color, reach)}
+
+    def ground_line(self, at_a: Any, normal: Any) -> Shapes:
+        """The straight ground in the plane, across a normal."""
+        if self.size == 3 or not self.is_on_ground:
+            return {}
+        origin, along = self.on(0, at_a), self.axes(0, normal)[:, 1]
+        return {f"{self.name}.ground": line(origin + _FAR * along, origin - _FAR * along)}
+
+    def wheel(self, label: str, k: int, at: Any, radius: Any, axle: Any, color: Any) -> Shapes:
+        """A wheel with spokes; in space, without an axle, a sphere with three circles on it."""
+        frame, mesh, key = self.frames[k], meshes.wheel(), f"{label}.wheel"
+        center = self.on(k, (0.0,) * self.size if at is None else at)
+        r = jnp.abs(self.read.number(radius))
+        if self.size == 2:
+            vertices = scaled(mesh.vertices, (r, r, self.sketch.height), (0, 0, self.depth(k)))
+            return {key: Solid(center, frame.axes, vertices, mesh.faces, color)}
+        if axle is None:
+            ball = 0.99 * r * meshes.sphere().vertices
+            pairs = [line(frame.axes[:, i], frame.axes[:, i - 1]) for i in range(3)]
+            rings = {f"{label}.circle{i + 1}": circle(center, r, x) for i, x in enumerate(pairs)}
+            return {key: Solid(center, frame.axes, ball, meshes.sphere().faces), **rings}
+        vertices = scaled(mesh.vertices, (r, r, 0.18 * r))
+        return {key: Solid(center, self.axes(k, axle), vertices, mesh.faces, color)}
+
+
+class Piece(NamedTuple):
+    """A solid at a joint, with sizes in half widths of a link.
+
+    Attributes:
+        suffix: of its name.
+        mesh: the solid.
+        scale: its sizes.
+        color: its colour.
+        axis: the body and the field with its axis; along the axes of the second body without one.
+    """
+
+    suffix: str
+    mesh: Triangles
+    scale: tuple[float, float, float]
+    color: Any = STEEL
+    axis: tuple[int, str] | None = None
+
+
+_BALL = Piece("", meshes.sphere(), (1.5, 1.5, 1.5))
+_SLEEVE = Piece("", meshes.cylinder(24), (1.5, 1.5, 3.6), DARK, (1, "axis_b"))
+_ARM = meshes.cylinder(16), (0.45, 0.45, 4.0), STEEL
+_PIECES: dict[str, tuple[Piece, ...]] = {
+    "revolute joint": (
+        Piece("", meshes.cylinder(24), (0.75, 0.75, 3.0), STEEL, (1, "axis_b")),
+        Piece(".collar", meshes.cylinder(24), (1.3, 1.3, 1.7), DARK, (1, "axis_b")),
+    ),
+    "cylindrical joint": (_SLEEVE,),
+    "screw": (_SLEEVE,),
+    "planar joint": (Piece("", meshes.sphere(), (1.0, 1.0, 1.0)),),
+    "spherical joint": (_BALL,),
+    "constant-velocity joint": (_BALL,),
+    "universal joint": (
+        Piece("", meshes.sphere(), (1.0, 1.0, 1.0), DARK),
+        Piece(".arm_a", *_ARM, (0, "axis_a")),
+        Piece(".arm_b", *_ARM, (1, "axis_b")),
+    ),
+}
+
+
+def _pieces(x: Drawing) -> Shapes:
+    shapes = {}
+    for piece in _PIECES[x.part.kind]:
+        axes = x.frames[1].axes
+        if piece.axis is not None:
+            k, name = piece.axis
+            axes = x.axes(k, getattr(x.part, name))
+        shapes[x.name + piece.suffix] = x.solid(piece.mesh, axes, piece.scale, piece.color)
+    return shapes
+
+
+def _held(x: Drawing) -> Shapes:
+    return _pieces(x) | x.base()
+
+
+def _revolute(x: Drawing) -> Shapes:
+    """A pin, in space in a collar."""
+    if x.size == 3:
+        shapes = _held(x)
+        if x.has_visual(0) or x.has_visual(1):
+            del shapes[f"{x.name}.collar"]
+        return shapes
+    names = sorted((b.name for b in x.part.bodies), key=lambda n: x.sketch.levels.get(n, -1))
+    low, high = map(x.sketch.depth, names)
+    pin = x.solid(meshes.cylinder(24), x.frames[1].axes, (0.5, 0.5, 0.0), DARK)
+    tall = (high - low + 1.3 * x.sketch.height) * meshes.cylinder(24).vertices[:, 2]
+    lifted = pin.vertices.at[:, 2].set(tall + (high + low) / 2)
+    return {x.name: pin._replace(vertices=lifted), **x.base()}
+
+
+def _prismatic(x: Drawing) -> Shapes:
+    """A block on a rail."""
+    size = (3.6, 2.4, 1.0) if x.size == 2 else (2.4, 2.4, 3.6)
+    block = x.solid(meshes.box(), x.axes(0, x.part.axis), size, BY_BODY)
+    if x.size == 2:
+        block = _at_depth(block, x.depth(1))
+    return {f"{x.part.bodies[1].name}.block": block, **x.rail()}
+
+
+def _screw(x: Drawing) -> Shapes:
+    """A sleeve on a rail with a thread."""
+    size, mesh = x.width, meshes.coil(12, 0.2)
+    thread = scaled(mesh.vertices, (9 * size, size, size), (-4.5 * size, 0.0, 0.0))
+    axes = x.axes(0, x.part.axis)[:, jnp.array([2, 0, 1])]
+    coil = Solid(x.point, axes, thread, mesh.faces, STEEL)
+    return {**_pieces(x), f"{x.name}.thread": coil, **x.rail()}
+
+
+def _planar(x: Drawing) -> Shapes:
+    """A ball on a plate."""
+    axes, at = x.axes(0, x.part.normal), x.on(0, x.part.at_a)
+    plate = x.solid(meshes.box(), axes, (14.0, 14.0, 0.3), GROUND, at)
+    return {**_pieces(x), f"{x.name}.plate": plate}
+
+
+def _bead(x: Drawing) -> Shapes:
+    return {x.name: x.bead(x.on(-1, x.part.at_b))}
+
+
+def _guided_bead(x: Drawing) -> Shapes:
+    """A bead, and the line from the point on a to it."""
+    return {f"{x.name}.guide": line(*x.ends), **_bead(x)}
+
+
+def _other_joint(x: Drawing) -> Shapes:
+    """A bead where a joint of the user is, on its way along a."""
+    if getattr(x.part, "at_b", None) is None:
+        return {}
+    return _guided_bead(x) if getattr(x.part, "slides", False) else _bead(x)
+
+
+def _rolling(x: Drawing) -> Shapes:
+    part = x.part
+    axle = getattr(part, "axle", None)
+    color = BY_BODY if axle is None else TYRE
+    wheel = {} if x.has_visual(1) else x.wheel(x.name, 1, part.at_b, part.radius, axle, color)
+    return {**x.ground_line(part.at_a, part.normal), **wheel}
+
+
+def _knife_edge(x: Drawing) -> Shapes:
+    end, reach = x.on(1, x.part.at_b), 5 * x.width * x.pointing(1, x.part.along)
+    return {f"{x.name}.blade": line(end - reach, end + reach)}
+
+
+def _contact(x: Drawing) -> Shapes:
+    """The foot on a plane, and in the plane the line, if a is the ground."""
+    (gap,) = x.part.positions
+    if not hasattr(gap, "normal"):
+        return {}
+    has_foot = x.part.bodies[1].rotates and not x.has_visual(1)
+    foot = {x.name: x.bead(x.on(1, gap.at_b))} if has_foot else {}
+    return {**foot, **x.ground_line(gap.at_a, gap.normal)}
+
+
+def _stop(x: Drawing) -> Shapes:
+    """A peg for each stop: on the rail, or where it meets a link that turns in the plane."""
+    (gap,), ends = x.part.positions, {}
+    freedom = gap.of.freedom
+    for label, end in (("lower", gap.lower), ("upper", gap.upper)):
+        if end is None:
+            continue
+        if hasattr(freedom, "axis"):
+            at = x.on(0, freedom.at_a) + x.read.number(end) * x.pointing(0, freedom.axis)
+        elif freedom.axes is None:
+            turn = x.read.number(end) - freedom.position(x.frames, x.read)
+            c, s, way = jnp.cos(turn), jnp.sin(turn), x.frames[1].origin - x.point
+            at = x.point + jnp.stack([c * way[0] - s * way[1], s * way[0] + c * way[1]])
+        else:
+            continue
+        ends[f"{x.name}.{label}"] = x.bead(at)
+    return ends
+
+
+def _rope(x: Drawing) -> Shapes:
+    (gap,) = x.part.positions
+    return {x.name: line(*gap.course(x.frames, x.read))}
+
+
+def _gears(x: Drawing) -> Shapes:
+    """Two gear wheels whose teeth mesh, or two pulleys with their belt."""
+    part, is_belt = x.part, x.part.kind == "belt"
+    radii = part.radius_a, part.radius_b
+    has_teeth = not is_belt and all(isinstance(r, float) for r in radii)
+    centers = [jnp.asarray(frame.origin) for frame in x.frames[:2]]
+    shapes: Shapes = {}
+    for k, (radius, axis) in enumerate(zip(radii, (part.axis_a, part.axis_b), strict=True)):
+        if x.has_visual(k):
+            continue
+        wheel = x.wheel("", k, None, radius, axis, BY_BODY)[".wheel"]
+        if has_teeth:
+            teeth = min(round(_TEETH * abs(radius) / min(map(abs, radii))), _MOST_TEETH)
+            away = centers[1 - k] - centers[k]
+            # Of an external pair the other wheel is where they touch, of an internal one away.
+            away = -away if radius > 0 > radii[1 - k] else away
+            wheel = _with_teeth(wheel, radius, teeth, away, np.pi / teeth if k else 0.0)
+        shapes[f"{part.bodies[k].name}.{x.name}"] = wheel  # in the colour of its body
+    if is_belt:
+        across = x.frames[0].axes if part.axis_a is None else x.axes(0, part.axis_a)
+        shapes[f"{x.name}.belt"] = _belt(centers, [x.read.number(r) for r in radii], across)
+    return shapes
+
+
+def _with_teeth(wheel: Solid, radius: float, teeth: int, contact: Array, shift: float) -> Solid:
+    """A wheel as a gear with a tooth at an angle from the direction of its contact."""
+    mesh = meshes.gear(teeth, internal=radius < 0)
+    away = wheel.axes.T @ contact
+    turn = jnp.arctan2(away[1], away[0]) + shift
+    c, s = jnp.cos(turn), jnp.sin(turn)
+    flat = mesh.vertices[:, :2] @ jnp.stack([jnp.stack([c, s]), jnp.stack([-s, c])])
+    width = jnp.ptp(wheel.vertices[:, 2])
+    middle = (wheel.vertices[:, 2].max() + wheel.vertices[:, 2].min()) / 2
+    height = mesh.vertices[:, 2] * width / 1.3 + middle
+    vertices = jnp.concatenate([abs(radius) * flat, height[:, None]], axis=1)
+    return wheel._replace(vertices=vertices, faces=mesh.faces)
+
+
+def _belt(centers: Sequence[Array], radii: Sequence[Any], axes: Any) -> Array:
+    """A line around two pulleys, whose last part is that of its first, so that it stays open."""
+    u = meshes.directions_in_plane(_BELT) @ jnp.asarray(axes)[:, :2].T
+    reach = jnp.stack([u @ c + r for c, r in zip(centers, radii, strict=True)])
+    ends = jnp.stack([c[None] + r * u for c, r in zip(centers, radii, strict=True)])
+    ring = jnp.where((reach[0] > reach[1])[:, None], ends[0], ends[1])
+    return jnp.concatenate([ring, ring[:2]])
+
+
+def _rack(x: Drawing) -> Shapes:
+    """A pinion, and the bar that it moves; with teeth if its radius is a number."""
+    part, (pinion, bar, _) = x.part, x.frames
+    axes, depth = x.axes(2, part.axis), x.depth(1)
+    if part.axis_a is not None:
+        u, z = x.pointing(2, part.axis), x.pointing(0, part.axis_a)
+        axes, depth = jnp.stack([u, jnp.cross(z, u), z], axis=1), jnp.zeros(())
+    r = x.read.number(part.radius)
+    wheel = x.wheel("", 0, None, part.radius, part.axis_a, BY_BODY)[".wheel"]
+    width, center = jnp.ptp(wheel.vertices[:, 2]), jnp.asarray(pinion.origin)
+    way = axes[:, 0] @ (jnp.asarray(bar.origin) - center)
+    module = 2 * r / _TEETH
+    mesh = meshes.rack(_TEETH + 1)  # a tooth is where the pinion has a gap
+    if isinstance(part.radius, float):
+        wheel = _with_teeth(wheel, part.radius, _TEETH, -axes[:, 1], np.pi / _TEETH)
+    else:
+        mesh = meshes.box().moved((0.0, -2.5, 0.0), np.diag([np.pi * _TEETH, 5.0, 1.0]))
+    vertices = scaled(mesh.vertices, (module, module, width), (-way, 0.0, depth))
+    origin = center - r * axes[:, 1] + way * axes[:, 0]
+    shapes = {f"{part.bodies[1].name}.{x.name}": Solid(origin, axes, vertices, mesh.faces)}
+    if not x.has_visual(0):
+        shapes[f"{part.bodies[0].name}.{x.name}"] = wheel
+    return shapes
+
+
+def _torsion_spring(x: Drawing) -> Shapes:
+    """A spiral about the axis, whose outer end turns with the second body."""
+    size, mesh = 3.5 * x.width, meshes.spiral()
+    axes, depth = jnp.asarray(x.frames[1].axes), 2.5 * x.sketch.height * len(x.sketch.levels)
+    if x.size == 3:
+        axes, depth = x.axes(1, x.part.axis_b), 2.5 * x.width
+    vertices = scaled(mesh.vertices, (size, size, size), (0.0, 0.0, depth))
+    return {x.name: Solid(x.point, axes, vertices, mesh.faces, SPRING)}
+
+
+def _stretched(mesh: Triangles, width: float, color: Any) -> Callable[[Drawing], Shapes]:
+    """A mesh along x between the points on both bodies."""
+    return lambda x: {x.name: between(mesh, *x.ends, width * x.width, color=color)}
+
+
+# From between -1/2 and 1/2 about z to 0 and 1 along x.
+_ROD = meshes.cylinder(16).moved((0.5, 0, 0), np.array([[0.0, 0, 1], [0, 1, 0], [-1, 0, 0]]))
+
+SHAPES: dict[str, Callable[[Drawing], Shapes]] = {
+    "revolute joint": _revolute,
+    "prismatic joint": _prismatic,
+    "weld": Drawing.base,
+    "cylindrical joint": lambda x: _pieces(x) | x.rail(),
+    "screw": _screw,
+    "planar joint": _planar,
+    "spherical joint": _held,
+    "constant-velocity joint": _held,
+    "universal joint": _held,
+    "distance": _stretched(_ROD, 0.45, STEEL),
+    "point on line": _guided_bead,
+    "point on plane": lambda x: {},
+    "point on surface": _bead,
+    "given angle": lambda x: {},
+    "given point": _bead,
+    "given position": lambda x: x.ground_line(x.part.at_a, x.part.axis),
+    "rolling disk": _rolling,
+    "rolling sphere": _rolling,
+    "rolling wheel": _rolling,
+    "knife edge": _knife_edge,
+    "gear": _gears,
+    "belt": _gears,
+    "rack": _rack,
+    "contact": _contact,
+    "stop": _stop,
+    "rope": _rope,
+    "backlash": lambda x: {},
+    "dry friction": lambda x: {},
+    "spring": _stretched(meshes.coil(), 1.4, SPRING),
+    "damper": _stretched(meshes.dashpot(), 1.1, DAMPER),
+    "torsion spring": _torsion_spring,
+}
+# The kinds whose points are not on the links that they connect, and the bodies that others draw.
+_UNMARKED = ("planar joint", "point on plane", "given position", "wrench")
+_DRAWN = {"prismatic joint": (1,), "gear": (0, 1), "belt": (0, 1), "rack": (0, 1)}
+
+
+def shapes_of(drawing: Drawing) -> Shapes:
+    """The shapes of a joint or force by name; those of a joint that no table has are simple."""
+    is_joint = hasattr(drawing.part, "point_on_b")
+    draw = SHAPES.get(drawing.part.kind, _other_joint if is_joint else lambda x: {})
+    return draw(drawing)
+
+
+def marks_of(part: Any) -> list[tuple[int, Any]]:
+    """The points at which it acts on bodies, each with the index of the body."""
+    if part.kind in _UNMARKED or part.kind.startswith("rolling"):
+        return []
+    if part.kind == "contact":
+        return [(1, gap.at_b) for gap in part.positions if hasattr(gap, "normal")]
+    points = [
+        (0, getattr(part, "at_a", None)),
+        (-1, getattr(part, "at_b", None) or getattr(part, "at", None)),
+    ]
+    return [(k, point) for k, point in points if point is not None]
+
+
+def drawn_bodies(part: Any) -> tuple[int, ...]:
+    """The indices of the bodies for which it draws a wheel, a curve or a block."""
+    return (1,) if part.kind.startswith("rolling") else _DRAWN.get(part.kind, ())
+
+
+def _at_depth(solid: Solid, depth: Any) -> Solid:
+    return solid._replace(vertices=scaled(solid.vertices, (1.0,) * 3, (0.0, 0.0, depth)))
