@@ -12,14 +12,13 @@ what joints exert. `equations` makes the system of a `mechanism`, whose `body_mo
 for, after the checks of `validation`; `jaxmech.plot` draws it.
 """
 
+from jaxmech.parts import vectors as vectors
 from jaxmech.parts.body import AbstractBody as AbstractBody
 from jaxmech.parts.body import Frame as Frame
-from jaxmech.parts.body import Moving as Moving
 from jaxmech.parts.body import Start as Start
 from jaxmech.parts.body import ground as ground
 from jaxmech.parts.body import point_mass as point_mass
 from jaxmech.parts.dynamics import MassAndForce as MassAndForce
-from jaxmech.parts.dynamics.members import connection_of as connection_of
 from jaxmech.parts.equations import EnergyDifference as EnergyDifference
 from jaxmech.parts.forces import applied_force as applied_force
 from jaxmech.parts.forces import bushing as bushing
@@ -55,9 +54,6 @@ from jaxmech.parts.gaps import stop as stop
 from jaxmech.parts.gears import belt as belt
 from jaxmech.parts.gears import gear as gear
 from jaxmech.parts.gears import rack as rack
-from jaxmech.parts.inertia import Inertia as Inertia
-from jaxmech.parts.inertia import Turn as Turn
-from jaxmech.parts.inertia import in_space as in_space
 from jaxmech.parts.joint_loads import JointLoads as JointLoads
 from jaxmech.parts.joints import Joint as Joint
 from jaxmech.parts.joints import constant_velocity as constant_velocity
@@ -70,7 +66,6 @@ from jaxmech.parts.joints import spherical as spherical
 from jaxmech.parts.joints import universal as universal
 from jaxmech.parts.joints import weld as weld
 from jaxmech.parts.kinematics.base import AbstractKinematics as AbstractKinematics
-from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates as JointCoordinates
 from jaxmech.parts.kinematics.tree import spanning_tree as spanning_tree
 from jaxmech.parts.mechanism import Mechanism as Mechanism
 from jaxmech.parts.point_joints import distance as distance
@@ -97,12 +92,7 @@ from jaxmech.parts.validation import require_possible as require_possible
 from jaxmech.parts.values import Reader as Reader
 from jaxmech.parts.values import Value as Value
 from jaxmech.parts.values import are_numbers as are_numbers
-from jaxmech.parts.vectors import conjugate as conjugate
-from jaxmech.parts.vectors import matmul as matmul
-from jaxmech.parts.vectors import product as product
 from jaxmech.parts.vectors import quaternion as quaternion
-from jaxmech.parts.vectors import rotation as rotation
-from jaxmech.parts.vectors import spin_in_body as spin_in_body
 from jaxmech.parts.visuals import Visual as Visual
 
 __all__ = [

@@ -123,12 +123,17 @@ class AbstractBody(abc.ABC):
         """The position, attitude and velocities of the body."""
 
     @abc.abstractmethod
-    def kinetic(self, q: Array, v: Array, read: Reader) -> Array:
-        """The kinetic energy [J]."""
+    def spin(self, q: Array, v: Array) -> AnyArray:
+        """The spin along the axes of the body, from its coordinates and their rates."""
 
     @abc.abstractmethod
-    def kinetic_in_body(self, velocity: AnyArray, spin: AnyArray, read: Reader) -> AnyArray:
-        """The kinetic energy [J], from the velocity and spin along the axes of the body."""
+    def kinetic(
+        self, velocity: AnyArray, spin: AnyArray, read: Reader, frame: Frame | None = None
+    ) -> AnyArray:
+        """The kinetic energy [J], from velocity and spin along the axes of the body.
+
+        With its frame the velocity is along the axes of the ground.
+        """
 
     @abc.abstractmethod
     def inertia(self, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray]:
@@ -199,14 +204,15 @@ class Ground(AbstractBody):
 
     def moving(self, q: Array, v: Array) -> Moving:
         """The frame at the origin with zero velocities."""
-        spin = np.zeros(() if self.dimension == 2 else (3,), q.dtype)
-        return Moving(self.frame(q), np.zeros(self.dimension, q.dtype), spin)
+        return Moving(self.frame(q), np.zeros(self.dimension, q.dtype), self.spin(q, v))
 
-    def kinetic(self, q: Array, v: Array, read: Reader) -> Array:
-        """Zero kinetic energy."""
-        return jnp.zeros((), q.dtype)
+    def spin(self, q: Array, v: Array) -> AnyArray:
+        """No spin."""
+        return np.zeros(() if self.dimension == 2 else (3,), q.dtype)
 
-    def kinetic_in_body(self, velocity: AnyArray, spin: AnyArray, read: Reader) -> AnyArray:
+    def kinetic(
+        self, velocity: AnyArray, spin: AnyArray, read: Reader, frame: Frame | None = None
+    ) -> AnyArray:
         """Zero kinetic energy."""
         return jnp.zeros((), read.dtype)
 
@@ -255,13 +261,15 @@ class PointMass(AbstractBody):
 
     def moving(self, q: Array, v: Array) -> Moving:
         """The frame with velocity (x', y', z') and no spin."""
-        return Moving(self.frame(q), v, Ground(dimension=self.dimension).moving(q, v).spin)
+        return Moving(self.frame(q), v, self.spin(q, v))
 
-    def kinetic(self, q: Array, v: Array, read: Reader) -> Array:
-        """The kinetic energy m v . v / 2."""
-        return 0.5 * read.number(self.mass) * (v @ v)
+    def spin(self, q: Array, v: Array) -> AnyArray:
+        """No spin."""
+        return Ground(dimension=self.dimension).spin(q, v)
 
-    def kinetic_in_body(self, velocity: AnyArray, spin: AnyArray, read: Reader) -> AnyArray:
+    def kinetic(
+        self, velocity: AnyArray, spin: AnyArray, read: Reader, frame: Frame | None = None
+    ) -> AnyArray:
         """The kinetic energy m v . v / 2."""
         return 0.5 * read.number(self.mass) * (velocity @ velocity)
 
@@ -279,7 +287,7 @@ class PointMass(AbstractBody):
 
     def load(self, q: Array, generalized: Array) -> Load:
         """The force, with a zero torque."""
-        return generalized, Ground(dimension=self.dimension).moving(q, q).spin
+        return generalized, self.spin(q, q)
 
     def start(self, start: Start) -> tuple[Array, Array]:
         """The initial position and velocity."""

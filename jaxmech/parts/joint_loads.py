@@ -198,7 +198,7 @@ def _momenta(body: AbstractBody, motion: Moving, read: Reader) -> Load:
     spin = motion.spin if is_planar else frame.components(motion.spin)
 
     def kinetic(velocity: Array, spin: Array) -> Any:
-        return body.kinetic_in_body(velocity, spin, read)
+        return body.kinetic(velocity, spin, read)
 
     along = jnp.asarray(frame.components(motion.velocity)), jnp.asarray(spin)
     p, h = jax.grad(kinetic, argnums=(0, 1))(*along)

@@ -46,8 +46,7 @@ class Mass:
         The principal moments about the centre of mass satisfy A + B >= C, since each is an integral
         over two of the three squares x^2, y^2 and z^2.
         """
-        mass, static = self.static(read, size)
-        inertia = self.planar_inertia(read) if size == 2 else self.spatial_inertia(read)
+        mass, static, inertia = self.about_reference(read, size)
         if not is_known((mass, static, inertia)):
             return
         require_sign(read.part, "mass", mass, zero=True)
@@ -74,30 +73,19 @@ class Mass:
         """Whether the reference point is the centre of mass."""
         return self.center is None and self.static_moment is None
 
-    def static(self, read: Reader, size: int) -> tuple[AnyArray, AnyArray]:
-        """The mass and static moment, shapes () and (size,)."""
+    def about_reference(self, read: Reader, size: int) -> tuple[AnyArray, AnyArray, AnyArray]:
+        """Mass (), static moment (d,) and inertia about the reference point, () or (3, 3)."""
         m = read.number(self.mass)
+        inertia = read.number(self.inertia) if size == 2 else _matrix(self.inertia, read)
         if self.static_moment is not None:
-            return m, read.vector(self.static_moment, size)
-        if self.center is not None:
-            return m, m * read.vector(self.center, size)
-        return m, np.zeros(size, m.dtype)
-
-    def planar_inertia(self, read: Reader) -> AnyArray:
-        """The moment of inertia about the reference point, a scalar."""
-        inertia = read.number(self.inertia)
+            return m, read.vector(self.static_moment, size), inertia
         if self.center is None:
-            return inertia
-        c = read.vector(self.center, 2)
-        return inertia + read.number(self.mass) * (c @ c)
-
-    def spatial_inertia(self, read: Reader) -> AnyArray:
-        """The inertia matrix about the reference point, shape (3, 3)."""
-        inertia = _matrix(self.inertia, read)
-        if self.center is None:
-            return inertia
-        m, c = read.number(self.mass), read.vector(self.center, 3)
-        return inertia + m * ((c @ c) * np.eye(3, dtype=inertia.dtype) - c[:, None] * c[None, :])
+            return m, np.zeros(size, m.dtype), inertia
+        c = read.vector(self.center, size)
+        shift = c @ c
+        if size == 3:
+            shift = shift * np.eye(3, dtype=inertia.dtype) - c[:, None] * c[None, :]
+        return m, m * c, inertia + m * shift
 
 
 def _matrix(inertia: Any, read: Reader) -> AnyArray:

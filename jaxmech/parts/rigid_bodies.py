@@ -59,13 +59,31 @@ class AbstractRigidBody(AbstractBody):
         """Raise for a known mass or inertia that no body can have."""
         self.properties.require(self.dimension, read)
 
+    def inertia(self, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray]:
+        """The mass properties about the reference point."""
+        return self.properties.about_reference(read, self.dimension)
+
+    def kinetic(
+        self, velocity: AnyArray, spin: AnyArray, read: Reader, frame: Frame | None = None
+    ) -> AnyArray:
+        """The kinetic energy: m v . v / 2, v . (w x S) and w . I w / 2."""
+        m, S, inertia = self.inertia(read)
+        is_planar = self.dimension == 2
+        turning = inertia * spin**2 if is_planar else spin @ apply(inertia, spin)
+        energy = 0.5 * m * (velocity @ velocity) + 0.5 * turning
+        if self.properties.is_central:
+            return energy
+        if is_planar:
+            arm = S if frame is None else frame.direction(S)
+            return energy + spin * (velocity @ quarter_turn(arm))
+        momentum = cross(spin, S)
+        return energy + velocity @ (momentum if frame is None else frame.direction(momentum))
+
     def moment(self, frame: Frame, read: Reader) -> AnyArray:
         """The moment m r + R S."""
-        m, S = self.properties.static(read, self.dimension)
+        m, S, _ = self.inertia(read)
         at_reference = m * frame.origin
-        if self.properties.is_central:
-            return at_reference
-        return at_reference + frame.direction(S)
+        return at_reference if self.properties.is_central else at_reference + frame.direction(S)
 
 
 @dataclass(frozen=True)
@@ -83,27 +101,9 @@ class PlanarBody(AbstractRigidBody):
         """The frame with velocity (x', y') and spin angle'."""
         return Moving(self.frame(q), v[:2], v[2])
 
-    def kinetic(self, q: Array, v: Array, read: Reader) -> Array:
-        """The kinetic energy m v . v / 2 + w v . (turned S) + I w^2 / 2."""
-        m, S = self.properties.static(read, 2)
-        inertia = self.properties.planar_inertia(read)
-        energy = 0.5 * m * (v[:2] @ v[:2]) + 0.5 * inertia * v[2] ** 2
-        if self.properties.is_central:
-            return energy
-        return energy + v[2] * (v[:2] @ quarter_turn(self.frame(q).direction(S)))
-
-    def kinetic_in_body(self, velocity: AnyArray, spin: AnyArray, read: Reader) -> AnyArray:
-        """The kinetic energy m v . v / 2 + w v . (turned S) + I w^2 / 2."""
-        m, S = self.properties.static(read, 2)
-        inertia = self.properties.planar_inertia(read)
-        energy = 0.5 * m * (velocity @ velocity) + 0.5 * inertia * spin**2
-        if self.properties.is_central:
-            return energy
-        return energy + spin * (velocity @ quarter_turn(S))
-
-    def inertia(self, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray]:
-        """The mass properties about the reference point."""
-        return *self.properties.static(read, 2), self.properties.planar_inertia(read)
+    def spin(self, q: Array, v: Array) -> AnyArray:
+        """The spin angle'."""
+        return v[2]
 
     def generalized(self, q: Array, load: Load) -> Array:
         """The force and the torque, which are the generalized force."""
@@ -136,28 +136,9 @@ class SpatialBody(AbstractRigidBody):
         """The frame with velocity (x', y', z') and spin 2 vec(e' conj(e))."""
         return Moving(self.frame(q), v[:3], spin_in_space(q[3:], v[3:]))
 
-    def kinetic(self, q: Array, v: Array, read: Reader) -> Array:
-        """The kinetic energy m v . v / 2 + v . (w x S) + w . I w / 2, w along the body's axes."""
-        m, S = self.properties.static(read, 3)
-        w = spin_in_body(q[3:], v[3:])
-        inertia = self.properties.spatial_inertia(read)
-        energy = 0.5 * m * (v[:3] @ v[:3]) + 0.5 * (w @ apply(inertia, w))
-        if self.properties.is_central:
-            return energy
-        return energy + v[:3] @ self.frame(q).direction(cross(w, S))
-
-    def kinetic_in_body(self, velocity: AnyArray, spin: AnyArray, read: Reader) -> AnyArray:
-        """The kinetic energy m v . v / 2 + v . (w x S) + w . I w / 2."""
-        m, S = self.properties.static(read, 3)
-        inertia = self.properties.spatial_inertia(read)
-        energy = 0.5 * m * (velocity @ velocity) + 0.5 * (spin @ apply(inertia, spin))
-        if self.properties.is_central:
-            return energy
-        return energy + velocity @ cross(spin, S)
-
-    def inertia(self, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray]:
-        """The mass properties about the reference point."""
-        return *self.properties.static(read, 3), self.properties.spatial_inertia(read)
+    def spin(self, q: Array, v: Array) -> AnyArray:
+        """The spin 2 vec(conj(e) e')."""
+        return spin_in_body(q[3:], v[3:])
 
     def generalized(self, q: Array, load: Load) -> Array:
         """The force, and 2 (0, torque) e, which does the work of the torque."""

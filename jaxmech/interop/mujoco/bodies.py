@@ -11,14 +11,12 @@ from jaxmech.interop.mujoco.source import mujoco
 from jaxmech.parts import (
     AbstractBody,
     Joint,
-    conjugate,
     ground,
     prismatic,
-    product,
     revolute,
-    rotation,
     spatial_body,
     spherical,
+    vectors,
 )
 
 Floats = NDArray[np.floating[Any]]
@@ -32,15 +30,15 @@ class Offset(NamedTuple):
 
     def then(self, inner: "Offset") -> "Offset":
         """The pose of something that has the pose `inner` relative to this one."""
-        axes = rotation(self.attitude)
-        attitude = product(self.attitude, inner.attitude)
+        axes = vectors.rotation(self.attitude)
+        attitude = vectors.product(self.attitude, inner.attitude)
         return Offset(self.position + axes @ inner.position, attitude / np.linalg.norm(attitude))
 
     @property
     def inverse(self) -> "Offset":
         """The pose of the surroundings relative to this one."""
-        attitude = conjugate(self.attitude)
-        return Offset(-rotation(attitude) @ self.position, attitude)
+        attitude = vectors.conjugate(self.attitude)
+        return Offset(-vectors.rotation(attitude) @ self.position, attitude)
 
 
 IDENTITY = Offset(np.zeros(3), np.eye(4)[0])
@@ -98,7 +96,7 @@ def moving_body(
     center = masses @ centers / mass if mass else np.zeros(3)
     inertia = np.zeros((3, 3))
     for k, m, pose in zip(members, masses, poses, strict=True):
-        axes, arm = rotation(pose.attitude), pose.position - center
+        axes, arm = vectors.rotation(pose.attitude), pose.position - center
         inertia += axes @ np.diag(model.body_inertia[k]) @ axes.T
         inertia += m * (arm @ arm * np.eye(3) - np.outer(arm, arm))
     return spatial_body(
@@ -158,12 +156,12 @@ class Tree:
     def _connect(self, model: Any, j: int, a: AbstractBody, b: AbstractBody, pose: Offset) -> None:
         kinds, name = mujoco().mjtJoint, self.names[j]
         address, dof = int(model.jnt_qposadr[j]), int(model.jnt_dofadr[j])
-        axes, point, axis = rotation(pose.attitude), model.jnt_pos[j], model.jnt_axis[j]
+        axes, point, axis = vectors.rotation(pose.attitude), model.jnt_pos[j], model.jnt_axis[j]
         start = float(model.qpos0[address])
         at_a, axis_a = tidy(pose.position + axes @ point), tidy(axes @ axis)
         match kinds(int(model.jnt_type[j])):
             case kinds.mjJNT_HINGE:
-                turn = tidy(product(pose.attitude, _about(axis, -start)))
+                turn = tidy(vectors.product(pose.attitude, _about(axis, -start)))
                 at_a = self.values.value("anchor", name, tuple(at_a))
                 self.joints.append(
                     revolute(name, a, at_a, b, point, axis=axis_a, axis_b=axis, turn=turn)

@@ -17,7 +17,7 @@ from jaxmech.interop.mujoco.bodies import Mount, Offset, carrier, tidy
 from jaxmech.interop.mujoco.left_out import LeftOut
 from jaxmech.interop.mujoco.robot import Conversion
 from jaxmech.interop.mujoco.source import is_any, is_on, mujoco, names_of
-from jaxmech.parts import AbstractBody, Joint, conjugate, product, rope, spherical, stop, weld
+from jaxmech.parts import AbstractBody, Joint, rope, spherical, stop, vectors, weld
 from jaxmech.system import Holonomic, Unilateral
 
 
@@ -68,7 +68,7 @@ def loops(
             continue
         points = [tidy(end.position) for end in ends]
         if is_weld:
-            turn = tidy(product(ends[0].attitude, conjugate(ends[1].attitude)))
+            turn = tidy(vectors.product(ends[0].attitude, vectors.conjugate(ends[1].attitude)))
             joints.append(weld(names[k], a, points[0], b, points[1], turn=turn))
         else:
             joints.append(spherical(names[k], a, points[0], b, points[1]))

@@ -29,7 +29,7 @@ from jaxmech.parts import (
     Support,
     Value,
     gravity,
-    spin_in_body,
+    vectors,
 )
 
 
@@ -41,7 +41,7 @@ class SpinningRotors(AbstractTerm):
 
     def lagrangian(self, coordinates: Coordinates, read: Reader) -> Array:
         """The sum of the kinetic energies."""
-        spin = spin_in_body(*coordinates.entries(self.part, self.coordinates))
+        spin = vectors.spin_in_body(*coordinates.entries(self.part, self.coordinates))
         return 0.5 * read.number(self.inertia) * (spin @ spin)
 
 

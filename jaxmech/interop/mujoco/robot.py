@@ -15,7 +15,7 @@ from jaxtyping import Array
 
 from jaxmech.interop.as_model import as_model
 from jaxmech.models import Model
-from jaxmech.parts import Frame, Mechanism, conjugate, matmul, product, rotation, spin_in_body
+from jaxmech.parts import Frame, Mechanism, vectors
 from jaxmech.system import System
 
 
@@ -65,7 +65,8 @@ class Conversion:
         """The coordinates, (n,)."""
         x = _sized("qpos", qpos, self.size[0])
         quaternions = [
-            product(np.asarray(e.turn, x.dtype), x[e.qpos : e.qpos + 4]) for e in self.quaternions
+            vectors.product(np.asarray(e.turn, x.dtype), x[e.qpos : e.qpos + 4])
+            for e in self.quaternions
         ]
         return self._joined(x[self._of("qpos")], quaternions)
 
@@ -74,14 +75,16 @@ class Conversion:
         x = _sized("q", q, len(self.names))
         parts = [x[self._in_q]]
         for e, k in zip(self.quaternions, self._firsts, strict=True):
-            parts.append(product(conjugate(np.asarray(e.turn, x.dtype)), x[k : k + 4]))
+            parts.append(
+                vectors.product(vectors.conjugate(np.asarray(e.turn, x.dtype)), x[k : k + 4])
+            )
         return jnp.concatenate(parts)[self._order("qpos", 4)]
 
     def v(self, q: Any, qvel: Any) -> Array:
         """The rates of the coordinates, (n,), at the coordinates q."""
         x, u = _sized("q", q, len(self.names)), _sized("qvel", qvel, self.size[1])
         rates = [
-            product(x[k : k + 4], jnp.append(0.0, u[e.dof : e.dof + 3])) / 2
+            vectors.product(x[k : k + 4], jnp.append(0.0, u[e.dof : e.dof + 3])) / 2
             for e, k in zip(self.quaternions, self._firsts, strict=True)
         ]
         return self._joined(u[self._of("dof")], rates)
@@ -91,13 +94,13 @@ class Conversion:
         n = len(self.names)
         x, rate = _sized("q", q, n), _sized("v", v, n)
         parts = [rate[self._in_q]]
-        parts += [spin_in_body(x[k : k + 4], rate[k : k + 4]) for k in self._firsts]
+        parts += [vectors.spin_in_body(x[k : k + 4], rate[k : k + 4]) for k in self._firsts]
         return jnp.concatenate(parts)[self._order("dof", 3)]
 
     def generalized(self, q: Array, force: Array) -> Array:
         """The force on the coordinates, (n,), that does the work of `force` (nv,) on qvel."""
         turning = [
-            2 * product(q[k : k + 4], jnp.append(0.0, force[e.dof : e.dof + 3]))
+            2 * vectors.product(q[k : k + 4], jnp.append(0.0, force[e.dof : e.dof + 3]))
             for e, k in zip(self.quaternions, self._firsts, strict=True)
         ]
         return self._joined(force[self._of("dof")], turning)
@@ -263,7 +266,9 @@ class Robot:
             )
         turn, origin = np.asarray(mounted.attitude), np.asarray(mounted.position)
         if mounted.body == "ground":
-            return Frame(origin, rotation(turn), turn)
+            return Frame(origin, vectors.rotation(turn), turn)
         frame = self.mechanism.frame(mounted.body, q, t, params)
-        attitude = product(frame.attitude, turn)
-        return Frame(frame.point(origin), matmul(frame.axes, rotation(turn)), attitude)
+        attitude = vectors.product(frame.attitude, turn)
+        return Frame(
+            frame.point(origin), vectors.matmul(frame.axes, vectors.rotation(turn)), attitude
+        )

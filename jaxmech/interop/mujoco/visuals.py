@@ -10,7 +10,7 @@ import numpy as np
 from jaxmech.interop.mujoco.bodies import Floats, Mount, Offset
 from jaxmech.interop.mujoco.source import is_any, mujoco
 from jaxmech.meshes import Triangles
-from jaxmech.parts import Visual, product
+from jaxmech.parts import Visual, vectors
 from jaxmech.utils.caller import warn_caller
 
 _SHOWN = 2  # the last group of geoms that MuJoCo shows by default
@@ -144,7 +144,9 @@ def _origin(element: ET.Element | None) -> Offset:
         np.array([np.cos(angle / 2), *(np.sin(angle / 2) * np.eye(3)[axis])])
         for axis, angle in ((2, yaw), (1, pitch), (0, roll))
     ]
-    return Offset(position, np.asarray(product(product(turns[0], turns[1]), turns[2])))
+    return Offset(
+        position, np.asarray(vectors.product(vectors.product(turns[0], turns[1]), turns[2]))
+    )
 
 
 def _shape(

@@ -23,7 +23,7 @@ from jaxmech.parts.kinematics.base import (
     relation_between,
 )
 from jaxmech.parts.values import Reader, vector_with_rate
-from jaxmech.parts.vectors import apply, spin_in_body
+from jaxmech.parts.vectors import apply
 from jaxmech.utils.checks import is_known
 
 
@@ -132,9 +132,7 @@ def _alone(body: AbstractBody, q: Array, v: Array) -> Located:
     """A body in its own coordinates."""
     motion = body.moving(q, v)
     velocity = motion.frame.components(motion.velocity)
-    return Located(
-        motion.frame, velocity, spin_in_body(q[3:], v[3:]) if body.has_norm else motion.spin
-    )
+    return Located(motion.frame, velocity, body.spin(q, v))
 
 
 @dataclass(frozen=True)
@@ -202,7 +200,7 @@ class JointCoordinates(AbstractKinematics):
         located = self.located(self.bodies, q, v, t, params)
         for body in self.bodies:
             seen, read = located[body.name], Reader(f"body {body.name!r}", t, params)
-            kinetic = body.kinetic_in_body(seen.velocity, seen.spin, read)
+            kinetic = body.kinetic(seen.velocity, seen.spin, read)
             yield Inertial(body, kinetic, seen.frame)
 
     def generalized(
