@@ -97,15 +97,6 @@ def test_a_column_taken_twice() -> None:
     assert "Misfit" in warnings_of(fitted(twice, observe=shown))
 
 
-def test_the_same_recording_twice(given: list[Recording]) -> None:
-    message = "must hold every recording once, but again has the same samples as recording 1"
-    with pytest.raises(ValueError, match=message):
-        fitted([given[0], replace(given[0], name="again", ts=given[0].ts + 5.0)])
-    still = Recording(given[0].ts, np.zeros(61), [0.0], [0.0], 1 / NOISE, name="at rest")
-    more = replace(still, name="at rest, too")
-    assert fitted([*given, still, more]).converged  # nothing that could be the same noise
-
-
 def test_samples_without_weight_do_not_count(given: list[Recording]) -> None:
     one = given[0]
     weights = np.full((61, 1), 1 / NOISE)

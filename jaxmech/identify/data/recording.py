@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.identify.data.inputs import checked_inputs
-from jaxmech.system import Signal
 from jaxmech.utils.checks import require_positive_integer
 
 
@@ -75,6 +74,7 @@ def unwrapped(samples: np.ndarray, period: float) -> np.ndarray:
 
 
 Pair = tuple[Any, Any]
+_FIRST = "finite numbers at the first sample"
 _ROUND_OFF = 1e-7  # share of an interval between samples; a fit resolves parts in 1e8
 
 
@@ -184,107 +184,77 @@ class Recording:
         )
 
 
-def _checked(recording: Recording) -> dict[str, Any]:
+def _checked(one: Recording) -> dict[str, Any]:
     """The fields of a recording as arrays of their documented shapes."""
-    ts, observed = _array("ts", recording.ts), _array("observed", recording.observed)
-    if ts.ndim != 1 or ts.size < 2:
-        raise _refused(recording, "ts", f"shape (T,) with T >= 2, but has shape {ts.shape}")
-    if not (np.isfinite(ts).all() and np.all(np.diff(ts) > 0)):
-        requirement = "finite and strictly increasing times; sort them, drop repeated ones"
-        raise _refused(recording, "ts", requirement)
-    origin = float(ts[0]) if _loses_digits(ts) else 0.0
+
+    def require(is_met: Any, argument: str, requirement: str) -> None:
+        if not is_met:  # false for NaN, too
+            location = f" of recording {one.name!r}" if one.name else ""
+            raise ValueError(f"Argument `{argument}`{location} must have {requirement}.")
+
+    def array(argument: str, value: Any) -> np.ndarray:
+        try:
+            return np.asarray(value, float)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"Argument `{argument}` must hold numbers: {error}.") from error
+
+    ts, observed, q0, v0 = (array(x, getattr(one, x)) for x in ("ts", "observed", "q0", "v0"))
+    is_row = ts.ndim == 1 and ts.size >= 2
+    require(is_row, "ts", f"shape (T,) with T >= 2, but has shape {ts.shape}")
+    rises = np.isfinite(ts).all() and (np.diff(ts) > 0).all()
+    require(rises, "ts", "finite and strictly increasing times; sort them, drop repeated ones")
     observed = observed[:, None] if observed.ndim == 1 else observed
-    if observed.ndim != 2 or len(observed) != len(ts) or not observed.shape[1]:
-        requirement = f"shape (T, d) with T = {len(ts)}, but has shape {observed.shape}"
-        raise _refused(recording, "observed", requirement)
-    if np.isinf(observed).any():
-        raise _refused(recording, "observed", "no infinite value; write NaN for what is missing")
-    if not np.isfinite(observed).any():
-        raise _refused(recording, "observed", "at least one number, but all are missing")
-    try:
-        periods_of(recording.wraps, observed.shape[1])
-    except ValueError as error:
-        raise _refused(recording, "wraps", str(error)) from error
-    starts = _starts(recording, len(ts))
-    weights = _weights(recording, observed)
-    if weights is not None and not (np.isfinite(observed) & (weights > 0)).any():
-        raise _refused(recording, "weights", "a positive number where something was measured")
-    sds = _start_sd(recording, *(starts[name].shape[-1] for name in ("q0", "v0")))
-    return {
-        "ts": ts - origin, "observed": observed, **starts, "weights": weights, "start_sd": sds,
-        "origin": recording.origin + origin,
-        "inputs": _inputs(recording, ts - origin, origin), "notes": tuple(recording.notes),
-        "wraps": dict(recording.wraps),
-    }  # fmt: skip
+    fits = observed.ndim == 2 and len(observed) == len(ts) and observed.shape[1]
+    require(fits, "observed", f"shape (T, d) with T = {len(ts)}, but has shape {observed.shape}")
+    infinite = np.isinf(observed).any()
+    require(not infinite, "observed", "no infinite value; write NaN for what is missing")
+    is_seen = np.isfinite(observed)
+    require(is_seen.any(), "observed", "at least one number, but all are missing")
+    for name, x in (("q0", q0), ("v0", v0)):
+        fits = x.ndim == 1 or (x.ndim == 2 and len(x) == len(ts))
+        shapes = f"(k,), or (T, k) with T = {len(ts)}"
+        require(fits, name, f"shape {shapes}, but has shape {x.shape}")
+        require(np.isfinite(x[0] if x.ndim == 2 else x).all(), name, _FIRST)
+    fits = q0.shape[:-1] == v0.shape[:-1] and q0.shape[-1] >= v0.shape[-1]
+    require(fits, "v0", f"the shape of `q0`, {q0.shape}, but has shape {v0.shape}")
 
-
-def _loses_digits(ts: np.ndarray) -> bool:
-    """Whether the round-off of the times is a part of the intervals between them."""
-    return bool(np.finfo(float).eps * np.abs(ts).max() > _ROUND_OFF * np.median(np.diff(ts)))
-
-
-def _starts(recording: Recording, samples: int) -> dict[str, np.ndarray]:
-    starts = {name: _array(name, getattr(recording, name)) for name in ("q0", "v0")}
-    for name, value in starts.items():
-        if value.ndim not in (1, 2) or (value.ndim == 2 and len(value) != samples):
-            requirement = f"shape (k,), or (T, k) with T = {samples}, but has shape {value.shape}"
-            raise _refused(recording, name, requirement)
-        if not np.isfinite(value[..., :1, :] if value.ndim == 2 else value).all():
-            raise _refused(recording, name, "finite numbers at the first sample")
-    q0, v0 = starts["q0"], starts["v0"]
-    if q0.shape[:-1] != v0.shape[:-1] or q0.shape[-1] < v0.shape[-1]:
-        requirement = f"the shape of `q0`, {q0.shape}, but has shape {v0.shape}"
-        raise _refused(recording, "v0", requirement)
-    return starts
-
-
-def _weights(recording: Recording, observed: np.ndarray) -> np.ndarray | None:
-    if recording.weights is None:
-        return None
-    weights = _array("weights", recording.weights)
-    if weights.shape not in ((), observed.shape[1:], observed.shape):
-        requirement = (
-            f"a number, (d,) or (T, d) as `observed` {observed.shape}, but has {weights.shape}"
-        )
-        raise _refused(recording, "weights", requirement)
-    if not np.isfinite(weights).all() or (weights < 0).any() or not (weights > 0).any():
+    weights, start_sd = one.weights, one.start_sd
+    if weights is not None:
+        weights = array("weights", weights)
+        fits = weights.shape in ((), observed.shape[1:], observed.shape)
+        shapes = f"a number, (d,) or (T, d) as `observed` {observed.shape}"
+        require(fits, "weights", f"{shapes}, but has {weights.shape}")
+        counts = np.isfinite(weights).all() and (weights >= 0).all() and weights.any()
         requirement = "finite numbers from 0 on, not all zero; write NaN into `observed` for a gap"
-        raise _refused(recording, "weights", requirement)
-    return weights
-
-
-def _start_sd(recording: Recording, of_q0: int, of_v0: int) -> Pair | None:
-    if recording.start_sd is None:
-        return None
-    try:
-        of_q, of_v = (_array("start_sd", sd) for sd in recording.start_sd)
-        pair = (np.broadcast_to(of_q, (of_q0,)), np.broadcast_to(of_v, (of_v0,)))
-    except (TypeError, ValueError) as error:
+        require(counts, "weights", requirement)
+        weighs = (is_seen & (weights > 0)).any()
+        require(weighs, "weights", "a positive number where something was measured")
+    if start_sd is not None:
+        of_q0, of_v0 = q0.shape[-1], v0.shape[-1]
         shapes = f"({of_q0},)" if of_q0 == of_v0 else f"({of_q0},) and ({of_v0},)"
         requirement = f"two standard deviations, of q0 and v0, numbers or of shape {shapes}"
-        raise _refused(recording, "start_sd", requirement) from error
-    if not all((sd > 0).all() for sd in pair):  # false for NaN, too
-        raise _refused(recording, "start_sd", "positive numbers, inf for what is only a guess")
-    return pair
-
-
-def _inputs(recording: Recording, ts: np.ndarray, origin: float) -> dict[str, Signal]:
+        try:
+            of_q, of_v = (array("start_sd", sd) for sd in start_sd)
+            start_sd = (np.broadcast_to(of_q, (of_q0,)), np.broadcast_to(of_v, (of_v0,)))
+        except (TypeError, ValueError):
+            require(False, "start_sd", requirement)
+        positive = all((sd > 0).all() for sd in start_sd)
+        require(positive, "start_sd", "positive numbers, inf for what is only a guess")
+    # whether the round-off of the times is a part of the intervals between them
+    loses_digits = np.finfo(float).eps * np.abs(ts).max() > _ROUND_OFF * np.median(np.diff(ts))
+    origin = float(ts[0]) if loses_digits else 0.0
+    argument = "wraps"
     try:
-        return checked_inputs(recording.inputs, ts, origin)
+        periods_of(one.wraps, observed.shape[1])
+        argument = "inputs"
+        inputs = checked_inputs(one.inputs, ts - origin, origin)
     except ValueError as error:
-        raise _refused(recording, "inputs", str(error)) from error
-
-
-def _array(argument: str, value: Any) -> np.ndarray:
-    try:
-        return np.asarray(value, float)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"Argument `{argument}` must hold numbers: {error}.") from error
-
-
-def _refused(recording: Recording, argument: str, requirement: str) -> ValueError:
-    location = f" of recording {recording.name!r}" if recording.name else ""
-    return ValueError(f"Argument `{argument}`{location} must have {requirement}.")
+        require(False, argument, str(error))
+    return {
+        "ts": ts - origin, "observed": observed, "q0": q0, "v0": v0, "weights": weights,
+        "start_sd": start_sd, "origin": one.origin + origin, "inputs": inputs,
+        "notes": tuple(one.notes), "wraps": dict(one.wraps),
+    }  # fmt: skip
 
 
 def named(recordings: Any, argument: str) -> tuple[Recording, ...]:
@@ -313,7 +283,21 @@ def require_same_sensors(recordings: tuple[Recording, ...]) -> tuple[Recording, 
         )
     if len({recording.weights is None for recording in recordings}) > 1:
         raise ValueError("Argument `recordings` must have `weights` in all of them or in none.")
-    _require_same_inputs(recordings)
+    first = recordings[0]
+    for one in recordings[1:]:
+        for name in {*first.inputs, *one.inputs}:
+            if name not in one.inputs or name not in first.inputs:
+                lacking = first if name in one.inputs else one
+                raise ValueError(
+                    "Argument `inputs` must have the same names in all recordings, but "
+                    f"{lacking.name} has no {name!r}; write zeros for an input that was off."
+                )
+            a, b = first.inputs[name], one.inputs[name]
+            if (a.interpolation, a.values.shape[1:]) != (b.interpolation, b.values.shape[1:]):
+                raise ValueError(
+                    f"Argument `inputs` must have {name!r} with the same interpolation and shape "
+                    f"in all recordings, but {first.name} and {one.name} differ."
+                )
     for column in range(sensors.pop()):
         samples = np.concatenate(
             [recording.observed[recording.measured[:, column], column] for recording in recordings]
@@ -323,39 +307,4 @@ def require_same_sensors(recordings: tuple[Recording, ...]) -> tuple[Recording, 
                 f"Argument `recordings` must hold measurements that change, but sensor {column} "
                 f"shows {samples[0]:g} throughout; leave it out, or give it as NaN."
             )
-    _require_once(recordings)
     return recordings
-
-
-def _require_same_inputs(recordings: tuple[Recording, ...]) -> None:
-    first = recordings[0]
-    for recording in recordings[1:]:
-        for name in {*first.inputs, *recording.inputs}:
-            pair = [(r, r.inputs.get(name)) for r in (first, recording)]
-            for lacking, signal in pair:
-                if signal is None:
-                    raise ValueError(
-                        f"Argument `inputs` must have the same names in all recordings, but "
-                        f"{lacking.name} has no {name!r}; write zeros for an input that was off."
-                    )
-            forms = {(s.interpolation, s.values.shape[1:]) for _, s in pair if s is not None}
-            if len(forms) > 1:
-                raise ValueError(
-                    f"Argument `inputs` must have {name!r} with the same interpolation and shape "
-                    f"in all recordings, but {first.name} and {recording.name} differ."
-                )
-
-
-def _require_once(recordings: tuple[Recording, ...]) -> None:
-    """Raise if a recording is repeated: its noise would count as an agreement of two."""
-    for k, recording in enumerate(recordings):
-        columns = (column[np.isfinite(column)] for column in recording.observed.T)
-        varied = any(column.size and np.ptp(column) > 0 for column in columns)
-        for earlier in recordings[:k] if varied else ():
-            is_same = np.array_equal(recording.observed, earlier.observed, equal_nan=True)
-            times, earlier_times = (r.ts - r.ts[0] for r in (recording, earlier))
-            if is_same and np.allclose(times, earlier_times, rtol=1e-9):
-                raise ValueError(
-                    f"Argument `recordings` must hold every recording once, but {recording.name} "
-                    f"has the same samples as {earlier.name}; leave one of them out."
-                )
