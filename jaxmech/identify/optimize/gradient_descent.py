@@ -70,51 +70,55 @@ def descend(
     record: Callable[[float], None],
 ) -> End:  # fmt: skip
     """Descend from a point, with `record` called with the loss before each step."""
-    problem, data = task.problem, task.data
+    problem, data, count = task.problem, task.data, len(task.origin.recording)
     step, y = _program(problem, policy.optimizer), jnp.asarray(at.y)
-    state, best, least, first, since, ended = policy.optimizer.init(y), y, np.inf, np.inf, 0, False
-    for count in range(policy.iterations):
-        chosen = _drawn(policy, len(data.segments.last), count)
+    state, best, least, since = policy.optimizer.init(y), y, np.inf, 0
+    scores: list[float] = []
+    reason, ended = f"the {policy.iterations} steps are used up", False
+    for number in range(policy.iterations):
+        draw = np.random.default_rng([policy.seed, number])
+        size = min(policy.batch or count, count)
+        chosen = jnp.asarray(np.sort(draw.choice(count, size, replace=False)))
         loss, new, state = step(y, state, data, conditions, chosen)
         if not np.isfinite(float(loss)):
             raise FloatingPointError(
-                f"The loss is {float(loss)} in step {count + 1}: the steps are too long for the "
+                f"The loss is {float(loss)} in step {number + 1}: the steps are too long for the "
                 "motion; take a smaller learning rate."
             )
-        score = float(loss if validation is None else mean_square(problem, y, validation))
-        first = score if count == 0 else first
-        best, least, since = (y, score, 0) if score < least else (best, least, since + 1)
+        scores.append(float(loss if validation is None else mean_square(problem, y, validation)))
+        best, least, since = (y, scores[-1], 0) if scores[-1] < least else (best, least, since + 1)
         y = new
         record(float(loss))
-        ended = policy.patience is not None and since >= policy.patience
-        if ended:
+        if policy.patience is not None and since >= policy.patience:
+            reason, ended = f"{policy.patience} steps without a better validation loss", True
             break
     at = evaluated(task, best)
     if validation is None:  # the last step may be better, and losses are those of batches
         last = evaluated(task, y)
         losses = [residual_rows(task, one, conditions).loss for one in (at, last)]
         at = at if losses[0] < losses[1] and not policy.batch else last
-    settled = at_rest(task, at, conditions) or (ended and least < _GAINED * first)
-    reason = f"the {policy.iterations} steps are used up"
-    if ended:
-        reason = f"{policy.patience} steps without a better validation loss"
-    return End(at, bool(settled), reason, not ended, count + 1)
-
-
-def _drawn(policy: Descent, segments: int, count: int) -> Array:
-    draw = np.random.default_rng([policy.seed, count])
-    size = min(policy.batch or segments, segments)
-    return jnp.asarray(np.sort(draw.choice(segments, size, replace=False)))
+    settled = at_rest(task, at, conditions) or (ended and least < _GAINED * scores[0])
+    return End(at, bool(settled), reason, not ended, len(scores))
 
 
 @kept_by(32)
 def _program(problem: FitProblem, optimizer: optax.GradientTransformation) -> Any:
+    """A step along the gradient of half the mean square of the measurements in some segments."""
+
     def loss(y: Array, data: Data, conditions: Conditions, chosen: Array) -> Array:
-        """Half the mean square of the measurements in the chosen segments."""
         z, u = data.parts(y, problem.layout.size)
-        unknowns = jnp.concatenate([z, u[chosen].ravel()])
-        data, conditions = _chosen(data, conditions, chosen)
-        return half_square(problem, unknowns, data, conditions) / (data.segments.weights > 0).sum()
+        count = len(data.segments.last)
+        if len(chosen) < count:  # of which none continues another
+            s = jax.tree.map(lambda x: x[chosen], data.segments)
+            s = replace(s, following=jnp.arange(len(chosen)))
+            data, u = Data(s, data.leaves, data.along[chosen]), u[chosen]
+            conditions = replace(
+                conditions,
+                prior_weight=conditions.prior_weight * (len(chosen) / count) ** 0.5,
+                start_weight=conditions.start_weight[chosen],
+            )
+        squares = half_square(problem, jnp.concatenate([z, u.ravel()]), data, conditions)
+        return squares / (data.segments.weights > 0).sum()
 
     def step(y: Array, state: Any, *args: Any) -> tuple[Array, Array, Any]:
         value, slope = jax.value_and_grad(loss)(y, *args)
@@ -122,17 +126,3 @@ def _program(problem: FitProblem, optimizer: optax.GradientTransformation) -> An
         return value, optax.apply_updates(y, change), state
 
     return jax.jit(step)
-
-
-def _chosen(data: Data, conditions: Conditions, chosen: Array) -> tuple[Data, Conditions]:
-    """Select the data and conditions of some segments, none of which continues another."""
-    count = len(data.segments.last)
-    if len(chosen) == count:
-        return data, conditions
-    segments = jax.tree.map(lambda x: x[chosen], data.segments)
-    alone = replace(segments, following=jnp.arange(len(chosen)))
-    return Data(alone, data.leaves, data.along[chosen]), replace(
-        conditions,
-        prior_weight=conditions.prior_weight * (len(chosen) / count) ** 0.5,
-        start_weight=conditions.start_weight[chosen],
-    )

@@ -265,9 +265,25 @@ def consistent_start(
     problem: FitProblem, params: Params, recording: Recording, *, free: bool
 ) -> InitialState:
     """The initial state, which must be recorded as consistently as its noise allows."""
-    system = problem.system
+    system, name = problem.system, recording.name
     q0, v0 = (x if x.ndim == 1 else x[0] for x in (recording.q0, recording.v0))
-    _require_start_shapes(problem, recording, q0, v0)
+    if not system.velocities and q0.shape != v0.shape:
+        raise ValueError(
+            f"Argument `v0` of {name} must have the shape of `q0`, {q0.shape}, but has shape "
+            f"{v0.shape}."
+        )
+    if problem.start is None:
+        remedy = "other start variables need the argument `start` of fit."
+        rates = "rates of coordinates, such as differences of samples, are not these: give them, or"
+        for argument, x, size, names, kind, hint in (
+            ("q0", q0, system.n, system.coordinates, "coordinates", ""),
+            ("v0", v0, system.n_velocities, system.velocity_names, "velocities", f"{rates} "),
+        ):
+            if x.shape != (size,):
+                raise ValueError(
+                    f"Argument `{argument}` of {name} must have shape ({size},) for the "
+                    f"{kind} {', '.join(names)}, but has shape {x.shape}; {hint}{remedy}"
+                )
     params, t = with_inputs(params, recording.inputs), jnp.asarray(recording.ts[0])
     state = initial_state(problem, jnp.asarray(q0), jnp.asarray(v0), t, params)
     q, v = state.q, state.v
@@ -277,68 +293,33 @@ def consistent_start(
     if getattr(predicted, "shape", None) != (sensors,):
         raise ValueError(
             f"Argument `observe` must return shape ({sensors},), one number for each sensor of "
-            f"{recording.name}, but returns {getattr(predicted, 'shape', predicted)}."
+            f"{name}, but returns {getattr(predicted, 'shape', predicted)}."
         )
     for violation in () if state.consistent else violations(system, q, v, t, params):
         raise ValueError(
-            f"{capital(recording.name)} begins off the constraints: {violation.name!r} has a "
+            f"{capital(name)} begins off the constraints: {violation.name!r} has a "
             f"{violation.level} residual of {violation.size:.3g}; "
             + ("`start` must return a consistent state." if problem.start else _REMEDY)
         )
-    if problem.start is None:
-        _require_near(recording, (q0, v0), state, free=free)
-    return state
-
-
-def _require_start_shapes(
-    problem: FitProblem, recording: Recording, q0: np.ndarray, v0: np.ndarray
-) -> None:
-    """Raise unless recorded starts fit the system, or each other for `start` to work on."""
-    system, is_plain = problem.system, not problem.system.velocities
-    if is_plain and q0.shape != v0.shape:
-        raise ValueError(
-            f"Argument `v0` of {recording.name} must have the shape of `q0`, {q0.shape}, but has "
-            f"shape {v0.shape}."
-        )
     if problem.start is not None:
-        return
-    remedy = "other start variables need the argument `start` of fit."
-    if q0.shape != (system.n,):
-        raise ValueError(
-            f"Argument `q0` of {recording.name} must have shape ({system.n},) for the coordinates "
-            f"{', '.join(system.coordinates)}, but has shape {q0.shape}; {remedy}"
-        )
-    if v0.shape != (system.n_velocities,):
-        raise ValueError(
-            f"Argument `v0` of {recording.name} must have shape ({system.n_velocities},) for the "
-            f"velocities {', '.join(system.velocity_names)}, but has shape {v0.shape}; rates of "
-            f"coordinates, such as differences of samples, are not these: give them, or {remedy}"
-        )
-
-
-def _require_near(
-    recording: Recording,
-    recorded: tuple[np.ndarray, np.ndarray],
-    state: InitialState,
-    *,
-    free: bool,
-) -> None:
-    """Raise if the recorded start variables had to move far to meet the constraints."""
-    sds, extents = recording.start_sd or (np.inf, np.inf), np.asarray(state.extents)
-    guesses = (A_GUESS, np.inf) if free else (FARTHEST, FARTHEST)
+        return state
+    sds = recording.start_sd or (np.inf, np.inf)
+    guess_q, guess_v = (A_GUESS, np.inf) if free else (FARTHEST, FARTHEST)
     # Of velocities relative to themselves, and to the extents per second.
-    sizes = extents, np.asarray(state.velocity_extents) + np.abs(recorded[1])
-    reached = state.q, state.v
-    rows = zip(("q0", "v0"), recorded, map(np.asarray, reached), sizes, sds, guesses, strict=True)
-    for name, x, y, size, sd, guess in rows:
-        limit = np.where(np.isfinite(sd), DEVIATIONS * sd, guess * size)
+    fast = np.asarray(state.velocity_extents) + np.abs(v0)
+    for argument, x, y, sd, far in (
+        ("q0", q0, np.asarray(q), sds[0], guess_q * np.asarray(state.extents)),
+        ("v0", v0, np.asarray(v), sds[1], guess_v * fast),
+    ):
+        limit = np.where(np.isfinite(sd), DEVIATIONS * sd, far)
         worst = int(np.argmax(np.abs(y - x) / limit))
         if abs(y - x)[worst] > limit[worst]:
             raise ValueError(
-                f"{capital(recording.name)} begins off the constraints by more than its noise: "
-                f"{name}[{worst}] = {x[worst]:.6g} would have to move by "
+                f"{capital(name)} begins off the constraints by more than its noise: "
+                f"{argument}[{worst}] = {x[worst]:.6g} would have to move by "
                 f"{abs(y - x)[worst]:.3g}, more than {limit[worst]:.3g}; {_REMEDY}"
             )
+    return state
 
 
 def initial_states(problem: FitProblem, s: Segments, params: Params) -> list[InitialState]:

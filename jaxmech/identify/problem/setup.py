@@ -75,8 +75,6 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple
     if longest is not None:
         stack, origin = segments(given, horizon=horizon, step=longest)
     weighted = all(one.weights is not None for one in given)
-    if not weighted:
-        _require_no_prior(given, settings, subject)
     along = jnp.asarray(np.zeros((len(stack.q0), stack.start_size, 0)))
     if free or horizon is not None:
         directions = free_directions(problem, stack, states, origin.first)
@@ -88,10 +86,10 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple
         sensor_weight = first_weights(np.asarray(stack.weights), np.asarray(stack.observed))
     conditions = _conditions(found, data, origin, states, settings, sensor_weight)
     y = np.zeros(found.layout.size + len(origin.recording) * data.free_starts)
-    _require_enough(given, data, origin, found.layout.size, weighted=weighted)
     hard = horizon is not None and horizon.continuity is None
     chooses = isinstance(scheme.steps, FixedSteps) and scheme.steps.per_save is None
     task = Task(problem, data, conditions, origin, longest, hard, weighted, chooses, settings.loss)
+    _require_enough(task, settings, subject)
     at = evaluated(task, y)
     _require_runs(task, at)
     return task, at
@@ -162,29 +160,37 @@ def _with_controllers(
     return given, replace(subject, system=system.with_longest_run(longest))
 
 
-def _require_enough(
-    given: Sequence[Recording],
-    data: Data,
-    origin: SegmentOrigin,
-    parameters: int,
-    *,
-    weighted: bool,
-) -> None:
-    """Raise if there are too few measurements for the unknowns, and for their noise."""
-    count = sum(one.count for one in given)
-    size = parameters + len(origin.recording) * data.free_starts
+def _require_enough(task: Task, settings: Settings, subject: Identifiable) -> None:
+    """Raise if there are too few measurements for the unknowns, or for their noise and a prior."""
+    size, given, starts = task.problem.layout.size, task.origin.recordings, task.data.free_starts
+    count, size = sum(one.count for one in given), size + len(task.origin.recording) * starts
     remedy = 'fix parameters by `free`, or exact starts by `initial_states="fixed"`.'
     if count < size:
         raise ValueError(
             f"Argument `recordings` must hold at least as many measurements as there are unknowns, "
             f"but there are {count} for {size}; {remedy}"
         )
-    if not weighted and count <= (unknowns := data.unknowns(parameters, origin.first)):
+    if task.weighted:
+        return
+    unknowns = task.data.unknowns(task.problem.layout.size, task.origin.first)
+    if count <= unknowns:
         raise ValueError(
             "Argument `recordings` must hold more measurements than there are unknowns, since "
             "their noise is estimated by what the fit leaves of them, but there are "
             f"{count} for {unknowns}; state the noise by `weights`, {remedy}"
         )
+    weights = (
+        "`weights` = 1 / (standard deviation of the noise): otherwise its weight relative to the "
+        "samples is unknown."
+    )
+    for one in given if settings.free_starts else ():
+        if one.start_sd is not None:
+            raise ValueError(
+                f"Argument `start_sd` of {one.name} needs {weights} Leave it out, or hold exact "
+                'starts by `initial_states="fixed"`.'
+            )
+    if subject.prior:
+        raise ValueError(f"Argument `prior` needs recordings with {weights}")
 
 
 def _require_inputs_are_read(
@@ -244,24 +250,6 @@ def _require_runs(task: Task, at: Point) -> None:
             f"the fit no sensor depends on {', '.join(problem.layout.names)}: the system may be "
             "at rest, or an input zero. Record a motion, or begin with other parameters."
         )
-
-
-def _require_no_prior(
-    given: Sequence[Recording], settings: Settings, subject: Identifiable
-) -> None:
-    """Raise if there is a prior, which cannot be weighed against samples of unknown noise."""
-    weights = (
-        "`weights` = 1 / (standard deviation of the noise): otherwise its weight relative to the "
-        "samples is unknown."
-    )
-    for one in given if settings.free_starts else ():
-        if one.start_sd is not None:
-            raise ValueError(
-                f"Argument `start_sd` of {one.name} needs {weights} Leave it out, or hold exact "
-                'starts by `initial_states="fixed"`.'
-            )
-    if subject.prior:
-        raise ValueError(f"Argument `prior` needs recordings with {weights}")
 
 
 def _with_guesses(
