@@ -26,7 +26,8 @@ _BARE = 1e-3  # size relative to the radius of gyration below which a body has n
 def shapes_of_mechanism(mechanism: Mechanism, q: Array, t: Array, params: Any) -> Shapes:
     """The shapes of bodies, and of the joints and forces between them, by name."""
     kinematics, bodies = mechanism.kinematics, mechanism.bodies
-    parts = [x for x in (*mechanism.joints, *mechanism.forces) if hasattr(x, "bodies")]
+    connections: tuple[Any, ...] = (*mechanism.joints, *mechanism.forces)
+    parts = [x for x in connections if hasattr(x, "bodies")]
     d, frames = bodies[0].dimension, kinematics.frames(bodies, q, t, params)
     points: dict[str, list[Any]] = {body.name: [] for body in bodies}
     covered: set[str] = set()

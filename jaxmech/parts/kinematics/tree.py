@@ -65,10 +65,10 @@ class BodyCoordinates(AbstractKinematics):
         """The kinetic energies in the velocities of each body."""
         for body in self.bodies:
             coordinates, rates = self.entries(body, q), self.entries(body, v)
-            frame, spin = body.frame(coordinates), body.spin(coordinates, rates)
-            read = Reader(f"body {body.name!r}", t, params)
-            kinetic = body.kinetic(rates[: body.dimension], spin, read, frame)
-            yield Inertial(body, kinetic, frame)
+            read, velocity = Reader(f"body {body.name!r}", t, params), rates[: body.dimension]
+            spin, frame = body.spin(coordinates, rates), body.frame(coordinates)
+            kinetic = body.kinetic(velocity, spin, read, frame)
+            yield Inertial(body, kinetic, body.frame(coordinates))
 
     def generalized(
         self, loads: Mapping[str, Load], q: Array, v: Array, t: Array, params: Any

@@ -32,10 +32,11 @@ def swing(coordinates: Any) -> jp.Mechanism:
     disk = jp.planar_body("disk", mass=3.0, inertia=0.5)
     bar = jp.planar_body("bar", mass=1.0, inertia=0.1)
     slot = PinInSlot("slot", disk, (0.0, 0.2), bar, (0.5, 0.0), axis=(8, 6))
+    spring = jp.joint_force("spring", slot, lambda x, rate, t, p: -20 * x, coordinate="position")
     return jp.Mechanism(
         [disk, bar],
         [jp.revolute("axle", jp.ground, (0, 0), disk, (0, 0)), slot],
-        [jp.gravity(), jp.joint_force("spring", slot, lambda x, rate, t, p: -20 * x, coordinate="position")],
+        [jp.gravity(), spring],
         coordinates=coordinates,
     )
 
