@@ -6,7 +6,7 @@ Files hold sheets in named columns, or in arrays of an .npz file.
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -61,21 +61,19 @@ class Sheet(NamedTuple):
 
     def require_units_of_columns(self) -> None:
         """Raise a StudyError if a unit is stated for no column, or against its title."""
+        titles = list(dict.fromkeys([*self.columns, self.clock]))
         for name in self.units:
-            if title_of(name, [*self.columns, self.clock], self.path) is None:
-                known = ", ".join(dict.fromkeys([*self.columns, self.clock]))
-                raise refuse(
-                    ("units", name), f"must belong to a column of {self.path}; Known: {known}"
-                )
-            self._conversion(title_of(name, [*self.columns, self.clock], self.path) or "")
+            title = title_of(name, titles, self.path)
+            if title is None:
+                message = f"must belong to a column of {self.path}; Known: {', '.join(titles)}"
+                raise refuse(("units", name), message)
+            self._conversion(title)
 
     def numbers(self, columns: Sequence[str | int]) -> np.ndarray:
         """The numbers of existing columns, shape (T, len(columns)), NaN for empty cells."""
         names = [name for name in map(self.column, columns) if name is not None]
-        return np.stack([self._in_si(name) for name in names], axis=1)
-
-    def _in_si(self, title: str) -> np.ndarray:
-        return numbers(self.frame[title], self.location) * self._conversion(title)[0]
+        values = [numbers(self.frame[x], self.location) * self._conversion(x)[0] for x in names]
+        return np.stack(values, axis=1)
 
     def unit(self, title: str) -> str | None:
         """The unit of a column: as stated, or in its title."""
@@ -96,16 +94,12 @@ class Sheet(NamedTuple):
         unit = self.unit(title)
         if not unit:
             return 1.0, ""
+        problem = unit_problem(unit)
+        fault = f"{problem}, in {title!r}" if problem else ""
         if written and written != unit and si_unit(written) != si_unit(unit):
-            raise refuse(
-                ("units", name),
-                f'must agree with the column {title!r}, but is {unit!r}; with "" the numbers '
-                "stay as they are",
-            )
-        if problem := unit_problem(unit):
-            raise refuse(
-                ("units", name), f'{problem}, in {title!r}; with "" the numbers stay as they are'
-            )
+            fault = f"must agree with the column {title!r}, but is {unit!r}"
+        if fault:
+            raise refuse(("units", name), f'{fault}; with "" the numbers stay as they are')
         size, label = si_unit(unit) or (1.0, "")
         return size, "" if size == 1 else f"{name} [{unit}] was converted to {label}"
 
@@ -180,26 +174,8 @@ def required_title(key: str, name: str, titles: Sequence[str], path: Path) -> st
     return title
 
 
-def npz_sheets(
-    path: Path, requested: Sequence[str], columns: Sequence[str], time: str | None, dt: float | None
-) -> tuple[tuple[str, ...], dict[str, list[Sheet]]]:
-    """The names of all arrays of an .npz file, and the segments of the wanted ones that exist."""
-    arrays = _arrays(path)
-    if time is None and dt is None:
-        if "dt" not in arrays:
-            raise TableError(
-                f"{path}: when were the samples taken? Name an array by `time`, or the time "
-                f"between them by `dt`. Arrays: {', '.join(arrays)}"
-            )
-        if arrays["dt"].size != 1 or not np.all(arrays["dt"] > 0):
-            raise TableError(f"{path}: the array `dt` must be one positive number")
-        dt = float(arrays["dt"].ravel()[0])
-    clock = (time or "dt", arrays.get(time or ""), dt or 0.0)
-    names = [name for name in requested if name in arrays]
-    return tuple(arrays), {name: _segments(path, name, arrays, columns, *clock) for name in names}
-
-
-def _arrays(path: Path) -> dict[str, np.ndarray]:
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an .npz file."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
@@ -209,38 +185,53 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         raise TableError(f"{path}: is not an .npz file with arrays of numbers") from error
 
 
-def _segments(
+def array_sheets(
     path: Path, name: str, arrays: Mapping[str, np.ndarray], columns: Sequence[str],
-    clock: str, ts: np.ndarray | None, dt: float,
+    time: str | None, dt: float | None,
 ) -> list[Sheet]:  # fmt: skip
+    """The segments of an array of an .npz file, without the rows at their ends that are all NaN."""
     import polars as pl  # imports slowly
 
+    def require(is_met: Any, message: str) -> None:
+        if not is_met:
+            raise TableError(f"{path}: {message}")
+
     values = arrays[name]
-    if values.dtype.kind not in "iuf" or values.ndim not in (2, 3):
-        raise TableError(
-            f"{path}: the array {name!r} must hold numbers of shape (segments, samples, columns) "
-            f"or (samples, columns), but has {values.dtype} of shape {values.shape}"
-        )
+    require(
+        values.dtype.kind in "iuf" and values.ndim in (2, 3),
+        f"the array {name!r} must hold numbers of shape (segments, samples, columns) or (samples, "
+        f"columns), but has {values.dtype} of shape {values.shape}",
+    )
     values = values if values.ndim == 3 else values[None]
     names = columns or [str(k) for k in range(values.shape[2])]
-    if len(names) != values.shape[2]:
-        raise TableError(
-            f"{path}: the array {name!r} has {values.shape[2]} columns, but `columns` names "
-            f"{len(names)}: {', '.join(names)}"
+    require(
+        len(names) == values.shape[2],
+        f"the array {name!r} has {values.shape[2]} columns, but `columns` names {len(names)}: "
+        f"{', '.join(names)}",
+    )
+    if time is not None:
+        ts = arrays[time]
+        shapes = values.shape[1:2], values.shape[:2]
+        require(
+            ts.shape in shapes,
+            f"the times {time!r} must have shape {shapes[0]} or {shapes[1]} as the array {name!r}, "
+            f"but have {ts.shape}",
         )
-    if ts is not None and ts.shape not in (values.shape[1:2], values.shape[:2]):
-        raise TableError(
-            f"{path}: the times {clock!r} must have shape {values.shape[1:2]} or "
-            f"{values.shape[:2]} as the array {name!r}, but have {ts.shape}"
+    else:
+        require(
+            dt or "dt" in arrays,
+            "when were the samples taken? Name an array by `time`, or the time between them by "
+            f"`dt`. Arrays: {', '.join(arrays)}",
         )
+        step = np.ravel(dt or arrays["dt"])
+        require(step.size == 1 and (step > 0).all(), "the array `dt` must be one positive number")
+        ts = float(step[0]) * np.arange(values.shape[1])
     sheets = []
     for number, rows in enumerate(values):
         count = 1 + max(np.flatnonzero(~np.isnan(rows).all(axis=1)), default=-1)
-        if not count:
-            raise TableError(f"{path}: segment {number} of the array {name!r} is NaN throughout")
+        require(count, f"segment {number} of the array {name!r} is NaN throughout")
         cells = {column: rows[:count, k].astype(float) for k, column in enumerate(names)}
-        sample_times = dt * np.arange(values.shape[1]) if ts is None else ts
-        times = np.broadcast_to(sample_times, values.shape[:2])[number, :count].astype(float)
+        times = np.broadcast_to(ts, values.shape[:2])[number, :count].astype(float)
         title = f"{name} {number}" if len(values) > 1 else name
-        sheets.append(Sheet(path, title, pl.DataFrame(cells), pl.Series(clock, times)))
+        sheets.append(Sheet(path, title, pl.DataFrame(cells), pl.Series(time or "dt", times)))
     return sheets

@@ -7,7 +7,6 @@ in the file is a `TableError` with file, line and column.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ import numpy as np
 from jaxmech.config import TableError, TableRows, frame_of, read_rows
 from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
 from jaxmech.identify.data.recording import Recording, unwrapped
-from jaxmech.identify.data.sheet import Sheet, column_sheets, npz_sheets
+from jaxmech.identify.data.sheet import Sheet, array_sheets, column_sheets, read_arrays
 from jaxmech.identify.data.velocity_estimates import rates, without_outliers
 from jaxmech.system import Interpolation, Signal
 from jaxmech.utils.text import doc, not_one_of, setting
@@ -93,7 +92,14 @@ def _problems(table: Table) -> Iterator[Problem]:
         columns = getattr(table, key)
         if twice := [c for k, c in enumerate(columns) if c in columns[:k]]:
             yield Problem((key,), f"must name every column once, but names {twice[0]!r} twice")
-    yield from _not_positive(table)
+    noise, count = table.noise_sd, len(table.observed)
+    deviations = noise if isinstance(noise, list) else [1.0 if noise is None else noise] * count
+    if len(deviations) != count or not all(type(x) in (int, float) and x > 0 for x in deviations):
+        message = f"must be positive, one for all or one for each of {count} columns"
+        yield Problem(("noise_sd",), f"{message}, but is {noise}")
+    start = table.start_sd
+    if start is not None and (len(start) != 2 or not all(sd > 0 for sd in start)):
+        yield Problem(("start_sd",), f"must be two positive numbers, but is {list(start)}")
     if len(table.v0) > len(table.start_columns[0]):
         message = f"must name as many columns as `q0`, {len(table.start_columns[0])}, or none"
         yield Problem(("v0",), f"{message}, but names {len(table.v0)}")
@@ -106,21 +112,6 @@ def _problems(table: Table) -> Iterator[Problem]:
         if message := unit_problem(unit):
             yield Problem(("units", name), message)
     yield from out_of_range(table)
-
-
-def _not_positive(table: Table) -> Iterator[Problem]:
-    noise, count = table.noise_sd, len(table.observed)
-    deviations = noise if isinstance(noise, list) else [1.0 if noise is None else noise] * count
-    are_positive = all(
-        isinstance(sd, int | float) and not isinstance(sd, bool) and 0 < sd < inf
-        for sd in deviations
-    )
-    if len(deviations) != count or not are_positive:
-        message = f"must be positive, one for all or one for each of {count} columns"
-        yield Problem(("noise_sd",), f"{message}, but is {noise}")
-    start = table.start_sd
-    if start is not None and (len(start) != 2 or not all(sd > 0 for sd in start)):
-        yield Problem(("start_sd",), f"must be two positive numbers, but is {list(start)}")
 
 
 _LISTS = ("observed", "q0", "v0", "wraps", "train", "validation", "columns", "start_sd")
@@ -159,7 +150,14 @@ def read_table(table: Table, folder: Path = Path()) -> Recordings:
     key = "recording" if kind == ".npz" else "columns"
     if getattr(table, key):
         raise refuse(key, f"must be left out: a {kind} file has none")
-    parts = _npz(table, path) if kind == ".npz" else _files(table, path)
+    if kind != ".npz":
+        return Recordings(*_recordings(table, _parts(table, _files(table, path))))
+    arrays, names = read_arrays(path), (table.train or ("train",), table.validation)
+    times = (table.time,) if table.time else ()
+    names_by_key = {"train": names[0], "validation": names[1], "time": times}
+    _require_known(names_by_key, arrays, f"an array of {path}")
+    clock = table.columns, table.time, table.dt
+    parts = [[s for x in part for s in array_sheets(path, x, arrays, *clock)] for part in names]
     return Recordings(*_recordings(table, parts))
 
 
@@ -201,20 +199,40 @@ def _recordings(
     table: Table, parts: Sequence[Sequence[Sheet]]
 ) -> tuple[tuple[Recording, ...], ...]:
     parts = [[sheet._replace(units=table.units) for sheet in part] for part in parts]
-    _require_columns(table, [sheet for part in parts for sheet in part])
+    problems = []
+    for key in ("observed", "q0", "v0", "wraps", "inputs"):
+        names = getattr(table, key)
+        for column in names.values() if key == "inputs" else names:
+            for sheet in (sheet for part in parts for sheet in part):
+                title = sheet.column(column)
+                clocks = [sheet.column(x) for x in (table.time, table.recording) if x is not None]
+                if title is None:
+                    message = not_one_of(str(column), sheet.columns, f"a column of {sheet.path}")
+                    message = f"names {column!r}, which {message}"
+                elif title in clocks:
+                    reason = "which holds no measurements: `time` or `recording` names it"
+                    message = f"names {column!r}, {reason}"
+                elif key == "wraps" and title not in map(sheet.column, table.observed):
+                    message = f"must be columns of `observed`, but has {column!r}"
+                elif key == "wraps" and not _is_angle(unit := sheet.unit(title)):
+                    message = f"must be angles, but {column!r} is in {unit}"
+                else:
+                    continue
+                problems.append(Problem((key,), message))
+                break
+    refuse_all(problems)
+    for part in parts:
+        for sheet in part:
+            sheet.require_units_of_columns()
     return tuple(tuple(_recording(table, sheet) for sheet in part) for part in parts)
 
 
-def _npz(table: Table, path: Path) -> list[list[Sheet]]:
-    train, validation = table.train or ("train",), table.validation
-    arrays, sheets = npz_sheets(path, [*train, *validation], table.columns, table.time, table.dt)
-    times = (table.time,) if table.time else ()
-    names_by_key = {"train": train, "validation": validation, "time": times}
-    _require_known(names_by_key, arrays, f"an array of {path}")
-    return [[s for name in names for s in sheets[name]] for names in (train, validation)]
+def _is_angle(unit: str | None) -> bool:
+    return not unit or (si_unit(unit) or (1.0, ""))[1] == "rad"
 
 
-def _files(table: Table, path: Path) -> list[list[Sheet]]:
+def _files(table: Table, path: Path) -> dict[str, Sheet]:
+    """The sheets of a file, or of all files of a pattern, by name."""
     is_pattern = any(letter in path.name for letter in "*?[")
     files = sorted(path.parent.glob(path.name)) if is_pattern else [path]
     if not files:
@@ -227,7 +245,7 @@ def _files(table: Table, path: Path) -> list[list[Sheet]]:
                     f"{sheet.name!r} is in {first.path} too; give every recording its own name"
                 )
                 raise TableError(f"{sheet.location(0)}: {message}")
-    return _parts(table, sheets)
+    return sheets
 
 
 def _parts(table: Table, sheets: Mapping[str, Sheet]) -> list[list[Sheet]]:
@@ -250,57 +268,11 @@ def _require_known(
     )
 
 
-def _require_columns(table: Table, sheets: list[Sheet]) -> None:
-    problems = []
-    columns = {key: getattr(table, key) for key in ("observed", "q0", "v0", "wraps")}
-    for key, names in (columns | {"inputs": tuple(table.inputs.values())}).items():
-        for column in names:
-            lacking = next((sheet for sheet in sheets if sheet.column(column) is None), None)
-            if lacking:
-                message = not_one_of(str(column), lacking.columns, f"a column of {lacking.path}")
-                problems.append(Problem((key,), f"names {column!r}, which {message}"))
-            elif any(sheet.column(column) in _no_measurements(table, sheet) for sheet in sheets):
-                reason = "which holds no measurements: `time` or `recording` names it"
-                problems.append(Problem((key,), f"names {column!r}, {reason}"))
-    refuse_all(problems)
-    for sheet in sheets:
-        sheet.require_units_of_columns()
-        _require_angles(table, sheet)
-
-
-def _require_angles(table: Table, sheet: Sheet) -> None:
-    """Raise a StudyError if a column that wraps is not observed, or is no angle."""
-    observed = [sheet.column(column) for column in table.observed]
-    for column in table.wraps:
-        title = sheet.column(column)
-        if title not in observed:
-            raise refuse("wraps", f"must be columns of `observed`, but has {column!r}")
-        if title and (unit := sheet.unit(title)) and (si_unit(unit) or (1.0, ""))[1] != "rad":
-            raise refuse("wraps", f"must be angles, but {column!r} is in {unit}")
-
-
-def _no_measurements(table: Table, sheet: Sheet) -> set[str | None]:
-    names = filter(None, (table.time, table.recording))
-    return {sheet.column(name) for name in names} - {None}
-
-
-def _start_sd(table: Table, sheet: Sheet) -> tuple[np.ndarray, np.ndarray] | None:
-    """Standard deviations of the start variables, inf for those that are observed as well."""
-    if table.start_sd is None:
-        return None
-    q_columns, v_columns = table.start_columns
-    observed = {sheet.column(c) for c in table.observed}
-    of_q, of_v = (
-        np.array([np.inf if sheet.column(c) in observed else sd for c in columns])
-        for columns, sd in zip((q_columns, v_columns or q_columns), table.start_sd, strict=True)
-    )
-    return (of_q, of_v) if np.isfinite([*of_q, *of_v]).any() else None
-
-
 def _recording(table: Table, sheet: Sheet) -> Recording:
     q_columns, v_columns = table.start_columns
     ts = sheet.times()
     observed, q0 = (sheet.numbers(c) for c in (table.observed, q_columns))
+    titles = [sheet.column(column) for column in table.observed]
     turning = [sheet.column(column) for column in table.wraps]
     for column, samples in zip(q_columns, q0.T, strict=True):
         if sheet.column(column) in turning:
@@ -315,24 +287,31 @@ def _recording(table: Table, sheet: Sheet) -> Recording:
             f"{sheet.name}: the first sample of {q_columns[k]} is an outlier, and not the start"
             for k in np.flatnonzero(moved[0])
         ]
-    for columns, values in ((q_columns, q0), (v_columns or q_columns, v0)):
+    start_sd = []
+    for columns, values, sd in (
+        (q_columns, q0, (table.start_sd or (np.inf,))[0]),
+        (v_columns or q_columns, v0, (table.start_sd or (np.inf,))[-1]),
+    ):
         for k in np.flatnonzero(~np.isfinite(values[0])):
             raise TableError(
                 f"{sheet.location(0)}: column `{columns[k]}` is missing where {sheet.name} begins; "
                 "the start must be known, cut the rows before it"
             )
-    weights = None if table.noise_sd is None else 1 / np.asarray(table.noise_sd, float)
-    start_sd = _start_sd(table, sheet)
-    titles = map(sheet.column, table.observed)
-    wraps = {k: 2 * np.pi for k, title in enumerate(titles) if title in turning}
+        # What is observed as well counts once, as its first sample.
+        start_sd.append(np.array([np.inf if sheet.column(c) in titles else sd for c in columns]))
+    known = np.isfinite(np.concatenate(start_sd)).any()
     try:
         inputs = {
             name: Signal(ts, sheet.numbers((column,))[:, 0], table.interpolation)
             for name, column in table.inputs.items()
         }
         recording = Recording(
-            ts, observed, q0, v0, weights, start_sd, sheet.name, inputs=inputs, wraps=wraps,
-            notes=notes, sensors=sheet.labels(table.observed),
+            ts, observed, q0, v0,
+            weights=None if table.noise_sd is None else 1 / np.asarray(table.noise_sd, float),
+            start_sd=(start_sd[0], start_sd[1]) if known else None,
+            name=sheet.name, inputs=inputs, notes=notes,
+            wraps={k: 2 * np.pi for k, title in enumerate(titles) if title in turning},
+            sensors=sheet.labels(table.observed),
             starts=(sheet.labels(q_columns), sheet.labels(v_columns)),
         )  # fmt: skip
         return recording.every(table.stride)
