@@ -16,7 +16,7 @@ from jaxmech.identify.problem.least_squares import Data, runs
 from jaxmech.identify.problem.noise import NORMAL
 from jaxmech.identify.problem.rows import Task, evaluated, samples, unrobust
 from jaxmech.identify.problem.sensor_noise import estimated, log_likelihood
-from jaxmech.identify.result import Fit, Information, Noise, Optimization, Predicted
+from jaxmech.identify.result import Fit, Noise, Optimization, Predicted
 from jaxmech.system import Params
 
 
@@ -53,12 +53,11 @@ def result_of(solved: Solved, others: Sequence[Recording], params0: Params) -> F
         log_likelihood=log_likelihood(task, at, conditions),
     )
     to_second_order, factor = normal_conditions(task, at, conditions, unknowns)
-    model = normal(task, at, to_second_order)
-    by_block = blocks(task, at, to_second_order, factor) if is_correlated else None
-    information = Information(
-        model.information, model.informations, model.prior, factor * model.scores,
-        by_block and by_block.covariance, by_block.number if by_block else 0,
-    )  # fmt: skip
+    information = normal(task, at, to_second_order, factor)
+    if is_correlated:
+        covariance, number = blocks(task, at, to_second_order, factor)
+        if number:
+            information = replace(information, block_covariance=covariance, blocks=number)
     weight = np.asarray(conditions.prior_weight, float)
     prior_sd = np.divide(1.0, weight, out=np.full(weight.shape, np.inf), where=weight > 0)
     at_bound = {layout.names[k]: slope for k, slope in end.at_bound}

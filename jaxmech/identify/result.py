@@ -15,6 +15,7 @@ from jaxmech.identify.card import fit_as_html, fit_as_text
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.inference.density import Density
 from jaxmech.identify.inference.identifiability import Identifiability, identifiability
+from jaxmech.identify.inference.information import Information
 from jaxmech.identify.inference.misfit import Outliers, outliers
 from jaxmech.identify.inference.remarks import horizon_warning
 from jaxmech.identify.inference.uncertainty import Uncertainty, uncertainty
@@ -77,28 +78,6 @@ class Optimization:
     history: tuple[float, ...]
     evaluations: int
     at_bound: Mapping[str, float]
-
-
-@dataclass(frozen=True, eq=False)
-class Information:
-    """What the recordings say about the fitted numbers, to second order.
-
-    Attributes:
-        total: Gauss-Newton matrix of the numbers, initial states eliminated, shape (p, p).
-        by_recording: the information of each recording, shape (R, p, p).
-        prior: the part of the information that comes from the prior, shape (p, p).
-        scores: gradient of half the sum of squares of each recording, shape (R, p).
-        block_covariance: covariance of the numbers from blocks of the recordings, shape (p, p);
-            None if the residuals are independent, or too few.
-        blocks: number of these blocks.
-    """
-
-    total: HostArray
-    by_recording: HostArray
-    prior: HostArray
-    scores: HostArray
-    block_covariance: HostArray | None = None
-    blocks: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,13 +194,10 @@ class Fit:
     @cached_property
     def uncertainty(self) -> Uncertainty:
         """Standard errors, intervals and correlations of the fitted numbers."""
+        degrees = np.inf if self.noise.stated else self.count - self.unknowns
         return uncertainty(
-            self.names, self.values, self.information.total, self.information.scores,
-            self.information.by_recording, self.noise.unit,
-            np.inf if self.noise.stated else self.count - self.unknowns,
-            prior=self.information.prior,
-            correlated=self.noise.correlated, block_covariance=self.information.block_covariance,
-            blocks=self.information.blocks,
+            self.names, self.values, self.information, self.noise.unit, degrees,
+            correlated=self.noise.correlated,
         )  # fmt: skip
 
     @cached_property

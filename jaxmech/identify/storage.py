@@ -13,7 +13,8 @@ import numpy as np
 
 from jaxmech.config import npz, write_whole
 from jaxmech.identify.data.recording import Recording
-from jaxmech.identify.result import Fit, Information, Noise, Optimization, Predicted
+from jaxmech.identify.inference.information import Information
+from jaxmech.identify.result import Fit, Noise, Optimization, Predicted
 from jaxmech.system import Signal
 
 _VERSION = 6

@@ -25,7 +25,8 @@ from jaxmech.config.toml import key_descriptions, key_lines
 from jaxmech.config.validate import structure
 from jaxmech.ensemble import plain
 from jaxmech.identify import Descent, Fit, MultiStart, Recording, Shooting
-from jaxmech.identify.result import Information, Predicted
+from jaxmech.identify.inference.information import Information
+from jaxmech.identify.result import Predicted
 from jaxmech.identify.storage import load_fit
 from jaxmech.integrate import DormandPrince5
 from jaxmech.plot.fit import correlation, fit_over_data, loss, residuals

@@ -9,7 +9,8 @@ import numpy as np
 
 from jaxmech import FixedSteps, Holonomic, System, simulate
 from jaxmech.identify import Fit, Predicted, Recording
-from jaxmech.identify.result import Information, Noise, Optimization
+from jaxmech.identify.inference.information import Information
+from jaxmech.identify.result import Noise, Optimization
 
 TRUTH = {"l": 0.5, "g": 9.81, "c": 0.1}
 BEGIN = {"l": 0.4, "g": 9.81, "c": 0.2}

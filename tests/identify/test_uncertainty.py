@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from jaxmech.identify.inference.information import Information
 from jaxmech.identify.inference.uncertainty import BY_RECORDING, Uncertainty, uncertainty
 
 
@@ -18,9 +19,8 @@ def of_regression(X: np.ndarray, y: np.ndarray, groups: int, **more: Any) -> Unc
     names = [f"b{k}" for k in range(X.shape[1])]
     scores = (X * r[:, None]).reshape(groups, -1, X.shape[1]).sum(1)
     noise = np.sqrt(r @ r / degrees)
-    return uncertainty(
-        names, theta, X.T @ X, scores, informations(X, groups), noise, degrees, **more
-    )
+    known = Information(X.T @ X, informations(X, groups), 0 * X.T @ X, scores)
+    return uncertainty(names, theta, known, noise, degrees, **more)
 
 
 def informations(X: np.ndarray, groups: int) -> np.ndarray:
@@ -159,16 +159,8 @@ def test_a_prior_is_one_more_measurement() -> None:
     """Known to 0.1 beforehand and measured to 0.2: known to 0.1 / sqrt(1 + 1 / 4)."""
     expected = 1 / np.sqrt(1 / 0.1**2 + 1 / 0.2**2)
     prior = np.array([[1 / 0.1**2]])
-    found = uncertainty(
-        ["b"],
-        [1.0],
-        prior + 25.0,
-        np.zeros((3, 1)),
-        np.full((3, 1, 1), 25 / 3),
-        1,
-        np.inf,
-        prior=prior,
-    )
+    known = Information(prior + 25.0, np.full((3, 1, 1), 25 / 3), prior, np.zeros((3, 1)))
+    found = uncertainty(["b"], [1.0], known, 1, np.inf)
     np.testing.assert_allclose(found.standard_errors, expected, rtol=1e-12)
     half = stats.norm.ppf(0.975) * expected
     np.testing.assert_allclose(found.interval(), [[1 - half, 1 + half]], rtol=1e-12)
@@ -179,7 +171,7 @@ def test_a_prior_keeps_its_error_however_noisy_the_residuals_are() -> None:
     prior = np.array([[100.0]])
     scores = np.array([[15.0], [-15.0]])
     shares = np.full((2, 1, 1), 12.5)
-    found = uncertainty(["b"], [1.0], prior + 25.0, scores, shares, 3.0, 9, prior=prior)
+    found = uncertainty(["b"], [1.0], Information(prior + 25.0, shares, prior, scores), 3.0, 9)
     expected = np.sqrt(100 + 9 * 25) / 125
     np.testing.assert_allclose(found.standard_errors, expected, rtol=1e-12)
     moves = np.array([15.0, -15.0]) / 112.5
@@ -209,9 +201,8 @@ def test_intervals_by_recording_come_first_where_residuals_are_correlated() -> N
     lines = {}
     for correlated in (False, True):
         shares = np.full((4, 1, 1), 25.0)
-        found = uncertainty(
-            ["k"], [2.0], [[100.0]], scores, shares, 1.0, np.inf, correlated=correlated
-        )
+        known = Information(np.array([[100.0]]), shares, np.zeros((1, 1)), scores)
+        found = uncertainty(["k"], [2.0], known, 1.0, np.inf, correlated=correlated)
         lines[correlated] = repr(found).splitlines()
     assert lines[False][1].split() == ["value", "white", "noise", "by", "recording"]
     assert lines[True][1].split() == ["value", "by", "recording", "white", "noise"]

@@ -26,6 +26,28 @@ LOST = 1e4  # largest loss of information by the elimination of initial states
 
 
 @dataclass(frozen=True, eq=False)
+class Information:
+    """What the recordings say about the fitted numbers, to second order.
+
+    Attributes:
+        total: Gauss-Newton matrix of the numbers, initial states eliminated, shape (p, p).
+        by_recording: the information of each recording, shape (R, p, p).
+        prior: the part of the information that comes from the prior, shape (p, p).
+        scores: gradient of half the sum of squares of each recording, shape (R, p).
+        block_covariance: covariance of the numbers from blocks of the recordings, shape (p, p);
+            None if the residuals are independent, or too few.
+        blocks: number of these blocks.
+    """
+
+    total: HostArray
+    by_recording: HostArray
+    prior: HostArray
+    scores: HostArray
+    block_covariance: HostArray | None = None
+    blocks: int = 0
+
+
+@dataclass(frozen=True, eq=False)
 class Directions:
     """Parameter space split into determined and undetermined directions."""
 

@@ -24,10 +24,10 @@ which the fit takes its part away: the estimate CR2 of Bell and McCaffrey (2002,
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
+from jaxmech.identify.inference.information import Information
 from jaxmech.identify.problem.least_squares import Conditions
 from jaxmech.identify.problem.rows import Point, Task, residual_rows, samples, unrobust
 from jaxmech.utils.arrays import HostArray
@@ -35,16 +35,7 @@ from jaxmech.utils.arrays import HostArray
 _DEPENDENT = 1e-9  # share of a column, beyond the others, below which it counts as dependent
 
 
-class Normal(NamedTuple):
-    """The second-order model of the sum of squares of p numbers and R recordings."""
-
-    information: np.ndarray  # (p, p)
-    informations: np.ndarray  # of each recording, (R, p, p)
-    prior: np.ndarray  # the part that comes from priors, (p, p)
-    scores: np.ndarray  # (R, p)
-
-
-def normal(task: Task, at: Point, conditions: Conditions) -> Normal:
+def normal(task: Task, at: Point, conditions: Conditions, factor: float = 1.0) -> Information:
     """The second-order model at a point, initial states eliminated."""
     size = task.problem.layout.size
     values, J, recording, _ = residual_rows(task, at, conditions)
@@ -57,12 +48,9 @@ def normal(task: Task, at: Point, conditions: Conditions) -> Normal:
     W = _by_numbers(W, np.asarray(at.by_z, float))
     parts = [recording == k for k in range(len(task.origin.recordings))]
     prior = W[recording < 0]
-    return Normal(
-        W.T @ W,
-        np.stack([W[part].T @ W[part] for part in parts]),
-        prior.T @ prior,
-        np.stack([W[part].T @ values[part] for part in parts]),
-    )
+    scores = factor * np.stack([W[part].T @ values[part] for part in parts])
+    by_recording = np.stack([W[part].T @ W[part] for part in parts])
+    return Information(W.T @ W, by_recording, prior.T @ prior, scores)
 
 
 def _by_numbers(W: np.ndarray, by_z: np.ndarray) -> np.ndarray:
@@ -125,15 +113,8 @@ _LENGTH = 4.0  # shortest block, in integrated correlation times, unless there a
 _RANK = 1e-10  # eigenvalue, relative to the largest, that counts as zero
 
 
-class Blocks(NamedTuple):
-    """The covariance of the parameters from blocks of consecutive samples."""
-
-    covariance: HostArray  # (p, p)
-    number: int  # of blocks
-
-
-def blocks(task: Task, at: Point, conditions: Conditions, factor: float) -> Blocks | None:
-    """The covariance by blocks, None if the recordings are too short for them.
+def blocks(task: Task, at: Point, conditions: Conditions, factor: float) -> tuple[HostArray, int]:
+    """The covariance by blocks (p, p) and their number, 0 if the recordings are too short.
 
     Args:
         task: the fit.
@@ -151,7 +132,7 @@ def blocks(task: Task, at: Point, conditions: Conditions, factor: float) -> Bloc
     to_unit = (axes[:, known] / np.sqrt(information[known])).T / sizes  # L^-1
     blocks = list(block_times(values, task.seen))
     if len(blocks) < _FEWEST:
-        return None
+        return np.zeros((p, p)), 0
     moves = []
     for k, times in blocks:
         by_segment = slopes[k][:, times].reshape(slopes.shape[1], -1)
@@ -166,7 +147,7 @@ def blocks(task: Task, at: Point, conditions: Conditions, factor: float) -> Bloc
     with np.errstate(over="ignore", invalid="ignore"):
         changes = factor * np.array(moves) @ by_z.T
         covariance = changes.T @ changes
-    return Blocks(np.where(np.isnan(covariance), np.inf, covariance), len(blocks))
+    return np.where(np.isnan(covariance), np.inf, covariance), len(blocks)
 
 
 def correlation_length(parts: Sequence[np.ndarray]) -> float:

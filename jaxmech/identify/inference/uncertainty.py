@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from jaxmech.identify.inference.information import (
     Directions,
+    Information,
     directions,
     percent,
 )
@@ -163,57 +164,48 @@ class Uncertainty:
 
 
 def uncertainty(
-    names: Sequence[str],
-    values: ArrayLike,  # (p,)
-    information: ArrayLike,  # J^T J of the weighted residuals, the prior included, (p, p)
-    scores: HostArray,  # gradient of half the squares of each recording, without the prior, (R, p)
-    informations: HostArray,  # J^T J of each recording, (R, p, p)
-    noise: float | int,  # standard deviation of the weighted residuals; 1 for trusted weights
-    degrees: float | int,  # residuals less everything fitted; infinite for trusted weights
-    *,
-    prior: ArrayLike | None = None,  # the part of the information that comes from a prior
-    correlated: bool = False,
-    block_covariance: HostArray | None = None,  # without that of the prior
-    blocks: int = 0,
-) -> Uncertainty:
-    """The uncertainty of a fit of p parameters to R recordings."""
-    spanned, p, count = directions(names, values, information), len(names), len(scores)
-    stated = np.zeros((p, p)) if prior is None else np.asarray(prior)
+    names: Sequence[str], values: ArrayLike, information: Information, noise: float | int,
+    degrees: float | int, *, correlated: bool = False,
+) -> Uncertainty:  # fmt: skip
+    """The uncertainty of a fit.
+
+    Args:
+        names: of its p numbers.
+        values: of these, (p,).
+        information: what R recordings say about them.
+        noise: standard deviation of the weighted residuals; 1 for trusted weights.
+        degrees: residuals less everything fitted; infinite for trusted weights.
+        correlated: whether residuals are correlated in time, so that white noise comes last.
+    """
+    spanned = directions(names, values, information.total)
+    inverse, count = spanned.inverse, len(information.scores)
     # what the prior adds to all covariances; noise^2 H^-1 is of the rest of H
-    added = spanned.inverse @ stated @ spanned.inverse
+    added = inverse @ information.prior @ inverse
     doubt = "too small, since they are not" if correlated else "too small where they are not"
     white = Covariance(
-        WHITE, noise**2 * (spanned.inverse - added) + added, float(degrees),
+        WHITE, noise**2 * (inverse - added) + added, float(degrees),
         f"as if all residuals were independent; {doubt}",
     )  # fmt: skip
     robust = []
-    if (moves := _jackknife(spanned, scores, informations)) is not None:
-        law = f"t distribution with {counted(count - 1, 'degree')} of freedom"
+    reduced = [
+        directions(names, values, information.total - share, scales=spanned.scales)
+        for share in (information.by_recording if count > 1 else ())
+    ]
+    if reduced and min(one.rank for one in reduced) == spanned.rank:
+        pairs = zip(reduced, information.scores, strict=True)
+        moves = np.stack([one.inverse @ score for one, score in pairs])
+        spread, law = (count - 1) / count * moves.T @ moves, _law(count - 1)
         text = f"as if only the recordings were; {law}"
-        robust.append(Covariance(BY_RECORDING, moves + added, count - 1, text))
-    if block_covariance is not None:
-        law = f"t distribution with {counted(blocks - 1, 'degree')} of freedom"
+        robust.append(Covariance(BY_RECORDING, spread + added, count - 1, text))
+    if information.block_covariance is not None:
+        blocks, law = information.blocks, _law(information.blocks - 1)
         text = f"as if only {blocks} blocks of consecutive samples were; {law}"
-        robust.append(Covariance(BY_BLOCK, block_covariance + added, blocks - 1, text))
-    ordered = (*robust, white) if correlated else (white, *robust)
-    return Uncertainty(spanned, ordered, count)
+        robust.append(Covariance(BY_BLOCK, information.block_covariance + added, blocks - 1, text))
+    return Uncertainty(spanned, (*robust, white) if correlated else (white, *robust), count)
 
 
-def _jackknife(spanned: Directions, scores: HostArray, informations: HostArray) -> HostArray | None:
-    """(R - 1) / R sum_s d_s d_s^T, (p, p), or None if one recording alone determines something."""
-    count = len(scores)
-    if count < 2:
-        return None
-    moves = []
-    for share, score in zip(informations, scores, strict=True):
-        reduced = directions(
-            spanned.names, spanned.values, spanned.information - share, scales=spanned.scales
-        )
-        if reduced.rank < spanned.rank:
-            return None
-        moves.append(reduced.inverse @ score)
-    spread: HostArray = (count - 1) / count * np.transpose(moves) @ moves
-    return spread
+def _law(degrees: int) -> str:
+    return f"t distribution with {counted(degrees, 'degree')} of freedom"
 
 
 def counted(count: int, noun: str) -> str:
