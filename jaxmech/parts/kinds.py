@@ -161,6 +161,10 @@ def _moment(part: str, argument: str, value: Any, size: int) -> Any:
     return number(part, argument, value) if size == 2 else vector(part, argument, value, 3)
 
 
+def _maybe_direction(part: str, argument: str, value: Any, size: int) -> Any:
+    return None if value is None else direction(part, argument, value, size)
+
+
 def _maybe_vector(part: str, argument: str, value: Any, size: int) -> Any:
     return None if value is None else vector(part, argument, value, size)
 
@@ -174,10 +178,12 @@ Number = Annotated[Any, Kind("Number", _single(number))]
 NonZero = Annotated[Any, Kind("NonZero", _single(non_zero))]
 Positive = Annotated[Any, Kind("Positive", _single(positive))]
 NonNegative = Annotated[Any, Kind("NonNegative", _single(non_negative))]
+MaybeNumber = Annotated[Any, Kind("MaybeNumber", _maybe(number))]
 MaybePositive = Annotated[Any, Kind("MaybePositive", _maybe(positive))]
 MaybeNonNegative = Annotated[Any, Kind("MaybeNonNegative", _maybe(non_negative))]
 Phase = Annotated[Any, Kind("Phase", _phase)]  # in the plane only
 Direction = Annotated[Any, Kind("Direction", direction)]  # of any length
+MaybeDirection = Annotated[Any, Kind("MaybeDirection", _maybe_direction)]
 # in space only: a direction; a quaternion or None
 Axis = Annotated[Any, Kind("Axis", _in_space)]
 Turn = Annotated[Any, Kind("Turn", _turn_in_space)]

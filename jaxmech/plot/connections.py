@@ -296,19 +296,16 @@ def _knife_edge(x: Drawing) -> Shapes:
 
 def _contact(x: Drawing) -> Shapes:
     """The foot on a plane, and in the plane the line, if a is the ground."""
-    (gap,) = x.part.positions
-    if not hasattr(gap, "normal"):
+    if x.part.normal is None:
         return {}
     has_foot = x.part.bodies[1].rotates and not x.has_visual(1)
-    foot = {x.name: x.bead(x.on(1, gap.at_b))} if has_foot else {}
-    return {**foot, **x.ground_line(gap.at_a, gap.normal)}
+    return {**(_bead(x) if has_foot else {}), **x.ground_line(x.part.at_a, x.part.normal)}
 
 
 def _stop(x: Drawing) -> Shapes:
     """A peg for each stop: on the rail, or where it meets a link that turns in the plane."""
-    (gap,), ends = x.part.positions, {}
-    freedom = gap.of.freedom
-    for label, end in (("lower", gap.lower), ("upper", gap.upper)):
+    freedom, ends = x.part.of.freedom, {}
+    for label, end in (("lower", x.part.lower), ("upper", x.part.upper)):
         if end is None:
             continue
         if hasattr(freedom, "axis"):
@@ -324,8 +321,7 @@ def _stop(x: Drawing) -> Shapes:
 
 
 def _rope(x: Drawing) -> Shapes:
-    (gap,) = x.part.positions
-    return {x.name: line(*gap.course(x.frames, x.read))}
+    return {x.name: line(*x.part.course(x.frames, x.read))}
 
 
 def _gears(x: Drawing) -> Shapes:
@@ -468,7 +464,7 @@ def marks_of(part: Any) -> list[tuple[int, Any]]:
     if part.kind in _UNMARKED or part.kind.startswith("rolling"):
         return []
     if part.kind == "contact":
-        return [(1, gap.at_b) for gap in part.positions if hasattr(gap, "normal")]
+        return [] if part.normal is None else [(1, part.at_b)]
     points = [
         (0, getattr(part, "at_a", None)),
         (-1, getattr(part, "at_b", None) or getattr(part, "at", None)),

@@ -1,50 +1,51 @@
 """`Gap`: gaps between bodies under one name, and their conversion to unilateral constraints."""
 
+import abc
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import Frames
 from jaxmech.parts.joint_equations import AbstractPosition
-from jaxmech.parts.joints.base import EquationJoint
+from jaxmech.parts.joints.base import Joint
+from jaxmech.parts.kinds import Kind
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.values import Reader, Value, number
 from jaxmech.system import Unilateral
 from jaxmech.utils.text import capital
 
 
-@dataclass(frozen=True)
-class AbstractGap(AbstractPosition):
-    """Gaps, which are computed from the frames of bodies or from coordinates of joints.
-
-    Attributes:
-        coordinates: the names of the coordinates of joints on which the gaps depend alone; empty if
-            they depend on anything else.
-    """
-
-    @property
-    def coordinates(self) -> tuple[str, ...]:
-        """By default none."""
-        return ()
-
-    def of_coordinates(self, x: tuple[Array, ...], read: Reader) -> Array:
-        """The gaps at the values of these coordinates, (k,)."""
-        raise NotImplementedError
-
-    def slip(self, frames: Frames, read: Reader) -> Array:
-        """The ways along which bodies slide where the gaps are closed, (k,)."""
-        raise NotImplementedError
-
-    def require_frames(self, part: str) -> None:
-        """Raise a ValueError if frames do not tell the gaps; by default they do."""
+def _restitution(part: str, argument: str, value: Any, size: int) -> Value:
+    e = number(part, argument, value)
+    if isinstance(e, float) and not 0 <= e <= 1:
+        raise ValueError(
+            f"{capital(part)} must have a `restitution` from 0, for bodies that stay together, to "
+            f"1, for an elastic impact, but has {e}; correct it."
+        )
+    return e
 
 
-@dataclass(frozen=True)
-class Gap(EquationJoint):
-    """A part with gaps, as made by `stop` and the like; its multipliers push, or pull in a rope.
+def _rest_speed(part: str, argument: str, value: Any, size: int) -> float | None:
+    if value is not None and not 0 <= value < math.inf:
+        raise ValueError(
+            f"{capital(part)} must have a `rest_speed` from 0 on, but has {value}; leave it "
+            "out for a millionth of the speeds of the motion."
+        )
+    checked: float | None = value
+    return checked
+
+
+Restitution = Annotated[Any, Kind("Restitution", _restitution)]
+RestSpeed = Annotated[float | None, Kind("RestSpeed", _rest_speed)]
+
+
+class Gap(Joint, AbstractPosition, abc.ABC):
+    """A part with gaps, computed from the frames of bodies or from coordinates of joints.
+
+    Its multipliers push, or pull in a rope.
 
     Attributes:
         restitution: the restitution of its impacts.
@@ -56,16 +57,34 @@ class Gap(EquationJoint):
     rest_speed: float | None = None
     friction: Value | tuple[Value, Value] | None = None
 
+    @property
+    def positions(self) -> tuple[AbstractPosition, ...]:
+        """The gaps, in place of equations."""
+        return (self,)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of coordinates of joints on which the gaps depend alone; empty otherwise."""
+        return ()
+
+    def of_coordinates(self, x: tuple[Array, ...], read: Reader) -> Array:
+        """The gaps at the values of these coordinates, (k,)."""
+        raise NotImplementedError
+
+    def slip(self, frames: Frames, read: Reader) -> Array:
+        """The ways along which bodies slide where the gaps are closed, (k,)."""
+        raise NotImplementedError
+
+    def require_frames(self) -> None:
+        """Raise a ValueError if frames do not tell the gaps; by default they do."""
+
     def unilateral(self, kinematics: AbstractKinematics) -> Any:
         """The gaps as a constraint on the coordinates of a mechanism."""
-        (element,) = self.positions
-        assert isinstance(element, AbstractGap)
         friction, slip = self.friction, None
         if friction is not None:
             slip = SlipLevel(self, kinematics)
-            friction = _Coefficients(
-                self.part, friction if isinstance(friction, tuple) else (friction,)
-            )
+            coefficients = friction if isinstance(friction, tuple) else (friction,)
+            friction = _Coefficients(self.part, coefficients)
         return Unilateral(
             self.level(kinematics),
             restitution=value_of_params(self.part, self.restitution),
@@ -75,20 +94,12 @@ class Gap(EquationJoint):
             name=self.name,
         )
 
-    def slip(self, frames: Frames, read: Reader) -> Array:
-        """The ways along which the bodies slide, (k,)."""
-        (element,) = self.positions
-        assert isinstance(element, AbstractGap)
-        return element.slip(frames, read)
-
     def level(self, kinematics: AbstractKinematics) -> "GapLevel":
         """The gaps as a function of the coordinates of a mechanism."""
-        (element,) = self.positions
-        assert isinstance(element, AbstractGap)
         known = kinematics.coordinates
-        if element.coordinates and set(element.coordinates) <= set(known):
-            return GapLevel(self, kinematics, tuple(map(known.index, element.coordinates)))
-        element.require_frames(self.part)
+        if self.arguments and set(self.arguments) <= set(known):
+            return GapLevel(self, kinematics, tuple(map(known.index, self.arguments)))
+        self.require_frames()
         return GapLevel(self, kinematics, ())
 
 
@@ -107,9 +118,7 @@ class GapLevel:
         if not self.indices:
             frames = self.kinematics.frames(self.joint.bodies, q, t, params)
             return self.joint.position_level(frames, read)
-        (element,) = self.joint.positions
-        assert isinstance(element, AbstractGap)
-        return element.of_coordinates(tuple(q[k] for k in self.indices), read)
+        return self.joint.of_coordinates(tuple(q[k] for k in self.indices), read)
 
 
 @dataclass(frozen=True)
@@ -153,19 +162,3 @@ class _Number:
 
     def __call__(self, params: Any) -> Array:
         return jnp.asarray(Reader(self.part, jnp.zeros(()), params).number(self.value))
-
-
-def impact_law(part: str, restitution: Value, rest_speed: float | None) -> dict[str, Any]:
-    """The checked arguments of the impacts of a part."""
-    e = number(part, "restitution", restitution)
-    if isinstance(e, float) and not 0 <= e <= 1:
-        raise ValueError(
-            f"{capital(part)} must have a `restitution` from 0, for bodies that stay together, to "
-            f"1, for an elastic impact, but has {e}; correct it."
-        )
-    if rest_speed is not None and not 0 <= rest_speed < math.inf:
-        raise ValueError(
-            f"{capital(part)} must have a `rest_speed` from 0 on, but has {rest_speed}; leave it "
-            "out for a millionth of the speeds of the motion."
-        )
-    return {"restitution": e, "rest_speed": rest_speed}

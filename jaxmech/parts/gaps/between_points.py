@@ -9,76 +9,46 @@ Each function raises a TypeError for an argument that is not a body or not a val
 for bodies, points or numbers that do not fit; the message names the part.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frames, along, pointing, separation
-from jaxmech.parts.gaps.base import AbstractGap, Gap, impact_law
-from jaxmech.parts.kinds import part_name, partners, point
-from jaxmech.parts.values import Reader, Value, Vector, direction, non_negative
+from jaxmech.parts.gaps.base import Gap, Restitution, RestSpeed
+from jaxmech.parts.joints.base import PairJoint
+from jaxmech.parts.kinds import Kind, MaybeDirection, NonNegative
+from jaxmech.parts.values import Reader, Value, non_negative
 from jaxmech.utils.text import capital
 
 
+def _coefficients(
+    part: str, argument: str, friction: Any, size: int
+) -> Value | tuple[Value, Value] | None:
+    if friction is None:
+        return None
+    if size != 2:
+        raise ValueError(
+            f"{capital(part)} must be without `friction` in space, where it would have a cone; "
+            "leave it out, or model the mechanism in the plane."
+        )
+    if not isinstance(friction, tuple):
+        return non_negative(part, "friction", friction)
+    if len(friction) != 2:
+        raise ValueError(
+            f"{capital(part)} must have a coefficient of `friction`, or the static and the kinetic "
+            f"one, but has {len(friction)} numbers."
+        )
+    static, kinetic = (non_negative(part, "friction", value) for value in friction)
+    return static, kinetic
+
+
+Friction = Annotated[Any, Kind("Friction", _coefficients)]
+
+
 @dataclass(frozen=True)
-class OverPlane(AbstractGap):
-    """A ball of b is above a plane of a."""
-
-    at_a: Vector
-    normal: Vector
-    at_b: Vector
-    radius: Value
-
-    def residual(self, frames: Frames, read: Reader) -> Array:
-        """The gap u . d - radius."""
-        d = separation(frames, self.at_a, self.at_b, read)
-        return (along(frames[0], self.normal, d, read) - read.number(self.radius))[None]
-
-    def slip(self, frames: Frames, read: Reader) -> Array:
-        """The way along the plane, on which b rolls."""
-        a, b = frames
-        d = separation(frames, self.at_a, self.at_b, read)
-        normal = pointing(a, self.normal, read)
-        tangent = jnp.stack([normal[1], -normal[0]])
-        return (tangent @ d + read.number(self.radius) * (b.attitude - a.attitude))[None]
-
-
-@dataclass(frozen=True)
-class OutOfBall(AbstractGap):
-    """Two balls are apart."""
-
-    at_a: Vector
-    at_b: Vector
-    radii: tuple[Value, Value]
-
-    def residual(self, frames: Frames, read: Reader) -> Array:
-        """The gap |d| - (ra + rb)."""
-        d, (ra, rb) = separation(frames, self.at_a, self.at_b, read), map(read.number, self.radii)
-        return (jnp.sqrt(d @ d) - (ra + rb))[None]
-
-    def slip(self, frames: Frames, read: Reader) -> Array:
-        """The way of b along the edge of a, on which it rolls."""
-        d, (ra, rb) = separation(frames, self.at_a, self.at_b, read), map(read.number, self.radii)
-        a, b = frames
-        turned = ra * a.attitude + rb * b.attitude
-        return (turned - (ra + rb) * jnp.arctan2(d[1], d[0]))[None]
-
-
-def contact(
-    name: str,
-    a: AbstractBody,
-    at_a: Vector,
-    b: AbstractBody,
-    at_b: Vector,
-    *,
-    normal: Vector | None = None,
-    radius_a: Value = 0.0,
-    radius_b: Value = 0.0,
-    restitution: Value = 0.0,
-    rest_speed: float | None = None,
-    friction: Value | tuple[Value, Value] | None = None,
-) -> Gap:
+class Contact(PairJoint, Gap):
     """Two bodies that touch and part: a plane and a point or ball, or two balls.
 
     With a `normal`, a has a plane through the point on it, on whose side b stays. Without one both
@@ -115,48 +85,51 @@ def contact(
         >>> print(sol.q[-1], jm.observe(drop, sol).multipliers["floor"][-1])
         [0.   0.05] [0.981]
     """
-    part = part_name("contact", name)
-    bodies, size = partners(part, (a, b))
-    points = point(part, "at_a", bodies[0], at_a, size), point(part, "at_b", bodies[1], at_b, size)
-    rb = non_negative(part, "radius_b", radius_b)
-    law = impact_law(part, restitution, rest_speed)
-    element: AbstractGap
-    if normal is None:
-        radii = non_negative(part, "radius_a", radius_a), rb
-        if radii == (0.0, 0.0):
+
+    _: KW_ONLY
+    normal: MaybeDirection = None
+    radius_a: NonNegative = 0.0
+    radius_b: NonNegative = 0.0
+    restitution: Restitution = 0.0
+    rest_speed: RestSpeed = None
+    friction: Friction = None
+
+    kind = "contact"
+
+    def __post_init__(self, a: AbstractBody, b: AbstractBody) -> None:
+        super().__post_init__(a, b)
+        if self.normal is None and (self.radius_a, self.radius_b) == (0.0, 0.0):
             raise ValueError(
-                f"{capital(part)} must have a `normal`, for a plane on {a.name!r}, or a "
+                f"{capital(self.part)} must have a `normal`, for a plane on {a.name!r}, or a "
                 "`radius_a` or `radius_b`, for balls; give one of them."
             )
-        element = OutOfBall(*points, radii)
-    else:
-        if radius_a != 0.0:
+        if self.normal is not None and self.radius_a != 0.0:
             raise ValueError(
-                f"{capital(part)} must have a plane or a ball on {a.name!r}, but has a `normal` "
-                "and a `radius_a`; leave one of them out."
+                f"{capital(self.part)} must have a plane or a ball on {a.name!r}, but has a "
+                "`normal` and a `radius_a`; leave one of them out."
             )
-        element = OverPlane(points[0], direction(part, "normal", normal, size), points[1], rb)
-    return Gap(
-        "contact", name, bodies, (element,), **law, friction=_coefficients(part, friction, size)
-    )
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """The gap u . d - rb over a plane, |d| - (ra + rb) between balls."""
+        d = separation(frames, self.at_a, self.at_b, read)
+        if self.normal is not None:
+            height = along(frames[0], self.normal, d, read)
+            return (height - read.number(self.radius_b))[None]
+        ra, rb = read.number(self.radius_a), read.number(self.radius_b)
+        return (jnp.sqrt(d @ d) - (ra + rb))[None]
+
+    def slip(self, frames: Frames, read: Reader) -> Array:
+        """The way along the plane, or along the edge of a, on which b rolls."""
+        a, b = frames
+        d = separation(frames, self.at_a, self.at_b, read)
+        if self.normal is not None:
+            normal = pointing(a, self.normal, read)
+            tangent = jnp.stack([normal[1], -normal[0]])
+            turned = read.number(self.radius_b) * (b.attitude - a.attitude)
+            return (tangent @ d + turned)[None]
+        ra, rb = read.number(self.radius_a), read.number(self.radius_b)
+        turned = ra * a.attitude + rb * b.attitude
+        return (turned - (ra + rb) * jnp.arctan2(d[1], d[0]))[None]
 
 
-def _coefficients(
-    part: str, friction: Value | tuple[Value, Value] | None, size: int
-) -> Value | tuple[Value, Value] | None:
-    if friction is None:
-        return None
-    if size != 2:
-        raise ValueError(
-            f"{capital(part)} must be without `friction` in space, where it would have a cone; "
-            "leave it out, or model the mechanism in the plane."
-        )
-    if not isinstance(friction, tuple):
-        return non_negative(part, "friction", friction)
-    if len(friction) != 2:
-        raise ValueError(
-            f"{capital(part)} must have a coefficient of `friction`, or the static and the kinetic "
-            f"one, but has {len(friction)} numbers."
-        )
-    static, kinetic = (non_negative(part, "friction", value) for value in friction)
-    return static, kinetic
+contact = Contact

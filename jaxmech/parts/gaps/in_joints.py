@@ -1,7 +1,8 @@
-"""Stops of joints, and backlash between them.
+"""Stops of joints, backlash between them, and dry friction in them.
 
     stop        x - lower >= 0,  upper - x >= 0              torque [N m] or force [N] on b
     backlash    play / 2 -+ (x_a - ratio x_b - middle) >= 0  torque [N m] or force [N] on joint a
+    dry_friction    x sticks, or slides against              a torque [N m] or force [N] on b
 
 x is the angle of a `revolute` joint or a `screw`, or the position of a `prismatic` one; for a
 `cylindrical` joint, `coordinate` chooses between both. In the coordinates of joints, angles count
@@ -13,7 +14,7 @@ part.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any
 
 import jax.numpy as jnp
@@ -21,11 +22,13 @@ from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frames
 from jaxmech.parts.forces.in_joints import freedom_of
-from jaxmech.parts.gaps.base import AbstractGap, Gap, impact_law
+from jaxmech.parts.gaps.base import Gap, Restitution, RestSpeed, value_of_params
 from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.joints.motions import AbstractFreedom, Hinge
-from jaxmech.parts.kinds import part_name
-from jaxmech.parts.values import Reader, Value, non_negative, number
+from jaxmech.parts.kinds import MaybeNonNegative, MaybeNumber, NonNegative, Number, check_kinds
+from jaxmech.parts.kinematics.base import AbstractKinematics
+from jaxmech.parts.values import Reader
+from jaxmech.system import DryFriction
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.text import capital
 
@@ -44,15 +47,59 @@ class JointCoordinate:
 
 
 @dataclass(frozen=True)
-class Range(AbstractGap):
-    """A coordinate of a joint stays between two values."""
+class Stop(Gap):
+    """Stops of a joint: lower <= x <= upper.
 
-    of: JointCoordinate
-    lower: Value | None
-    upper: Value | None
+    Its multipliers, one for each stop, are the torques [N m] or forces [N] with which it holds.
+
+    Args:
+        name: name of the stops.
+        joint: the joint, which may be anywhere in the mechanism.
+        lower: smallest angle [rad] or position [m]; None for no lower stop.
+        upper: largest angle [rad] or position [m]; None for no upper stop.
+        restitution: rate after an impact per rate before, from 0 to 1.
+        rest_speed: rate of a rebound below which the joint stays at the stop [rad/s or m/s], by
+            default a millionth of the rates of the motion.
+        coordinate: "angle" or "position" of a joint that has both.
+
+    Example:
+        A door that is pushed open hits its stop, and stays there:
+
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> from jaxmech.parts import Mechanism, ground, planar_body, revolute, torque
+        >>> door = planar_body("door", mass=20.0, inertia=2.0)
+        >>> hinge = revolute("hinge", ground, (0, 0), door, (-0.4, 0))
+        >>> push = torque("push", ground, door, 3.0)
+        >>> open_door = Mechanism([door], [hinge, stop("wall", hinge, upper=1.5)], [push])
+        >>> sol = jm.simulate(open_door, [0.0], [0.0], jnp.linspace(0, 4, 9))
+        >>> print(sol.q[-1], jm.observe(open_door, sol).multipliers["wall"][-1])
+        [1.5] [3.]
+    """
+
+    name: str
+    joint: InitVar[Joint]
+    bodies: tuple[AbstractBody, ...] = field(init=False)
+    of: JointCoordinate = field(init=False)
+    _: KW_ONLY
+    lower: MaybeNumber = None
+    upper: MaybeNumber = None
+    restitution: Restitution = 0.0
+    rest_speed: RestSpeed = None
+    coordinate: InitVar[str | None] = None
+
+    kind = "stop"
+
+    def __post_init__(self, joint: Joint, coordinate: str | None) -> None:
+        if self.lower is None and self.upper is None:
+            raise ValueError(
+                f"{capital(self.part)} must have `lower` or `upper`, but has neither; add one."
+            )
+        bodies, of = coordinate_of(self.part, joint, coordinate)
+        check_kinds(self, self.part, 0, bodies=bodies, of=of)
 
     @property
-    def coordinates(self) -> tuple[str, ...]:
+    def arguments(self) -> tuple[str, ...]:
         """The coordinate."""
         return (self.of.name,)
 
@@ -89,17 +136,59 @@ class Range(AbstractGap):
 
 
 @dataclass(frozen=True)
-class Play(AbstractGap):
-    """The coordinates of two joints are in a ratio, up to a play."""
+class Backlash(Gap):
+    """Two joints that drive each other with a play: |x_a - ratio x_b - middle| <= play / 2.
 
-    of: tuple[JointCoordinate, JointCoordinate]
-    first: tuple[int, int]  # where the bodies of each joint are among those of the part
-    play: Value
-    ratio: Value
-    middle: Value
+    Args:
+        name: name of the part.
+        joint_a: the first joint, such as that of a motor.
+        joint_b: the second joint, such as that of its load.
+        play: the whole play, by which joint a moves while joint b is held [rad or m].
+        ratio: change of x_a per change of x_b while they touch; negative for a pair of gears.
+        middle: value of x_a - ratio x_b in the middle of the play.
+        restitution: rate after an impact per rate before, from 0 to 1.
+        rest_speed: rate of a rebound below which teeth stay in contact [rad/s or m/s], by default a
+            millionth of the rates of the motion.
+        coordinates: "angle" or "position" of each joint, for joints that have both.
+    """
+
+    name: str
+    joint_a: InitVar[Joint]
+    joint_b: InitVar[Joint]
+    bodies: tuple[AbstractBody, ...] = field(init=False)
+    of: tuple[JointCoordinate, JointCoordinate] = field(init=False)
+    first: tuple[int, int] = field(init=False)  # where the bodies of each joint are among `bodies`
+    _: KW_ONLY
+    play: NonNegative
+    ratio: Number = 1.0
+    middle: Number = 0.0
+    restitution: Restitution = 0.0
+    rest_speed: RestSpeed = None
+    coordinates: InitVar[Sequence[str | None]] = (None, None)
+
+    kind = "backlash"
+
+    def __post_init__(
+        self, joint_a: Joint, joint_b: Joint, coordinates: Sequence[str | None]
+    ) -> None:
+        choices = tuple(coordinates)
+        if len(choices) != 2:
+            raise ValueError(
+                f"{capital(self.part)} must have two `coordinates`, one for each joint, but has "
+                f"{len(choices)}; write None for a joint with one."
+            )
+        bodies_a, of_a = coordinate_of(self.part, joint_a, choices[0])
+        bodies_b, of_b = coordinate_of(self.part, joint_b, choices[1])
+        if of_a.name == of_b.name:
+            raise ValueError(
+                f"{capital(self.part)} must be between two joints, but has {of_a.name} twice."
+            )
+        first = (0, len(bodies_a))
+        bodies = (*bodies_a, *bodies_b)
+        check_kinds(self, self.part, 0, bodies=bodies, of=(of_a, of_b), first=first)
 
     @property
-    def coordinates(self) -> tuple[str, ...]:
+    def arguments(self) -> tuple[str, ...]:
         """The coordinates of both joints."""
         return self.of[0].name, self.of[1].name
 
@@ -115,113 +204,82 @@ class Play(AbstractGap):
         half = read.number(self.play) / 2
         return jnp.stack([half - shift, half + shift])
 
-    def require_frames(self, part: str) -> None:
+    def require_frames(self) -> None:
         """Raise for angles in space, of which frames do not tell the full turns."""
         if not all(of.counts_turns for of in self.of):
             raise ValueError(
-                f"{capital(part)} must be between joints whose coordinates are those of the "
-                f"mechanism, but {' or '.join(self.coordinates)} is not; use the coordinates of "
+                f"{capital(self.part)} must be between joints whose coordinates are those of the "
+                f"mechanism, but {' or '.join(self.arguments)} is not; use the coordinates of "
                 "joints, and do not cut these."
             )
 
 
-def stop(
-    name: str,
-    joint: Joint,
-    *,
-    lower: Value | None = None,
-    upper: Value | None = None,
-    restitution: Value = 0.0,
-    rest_speed: float | None = None,
-    coordinate: str | None = None,
-) -> Gap:
-    """Stops of a joint: lower <= x <= upper.
+@dataclass(frozen=True)
+class Rub(Gap):
+    """Dry friction in a joint, which holds it up to a limit, and brakes it from there on.
 
-    Its multipliers, one for each stop, are the torques [N m] or forces [N] with which it holds.
+    It is given among the joints. For friction that depends on the speed use `friction`. The
+    multiplier is the torque [N m] or force [N] on the second body.
 
     Args:
-        name: name of the stops.
+        name: name of the friction.
         joint: the joint, which may be anywhere in the mechanism.
-        lower: smallest angle [rad] or position [m]; None for no lower stop.
-        upper: largest angle [rad] or position [m]; None for no upper stop.
-        restitution: rate after an impact per rate before, from 0 to 1.
-        rest_speed: rate of a rebound below which the joint stays at the stop [rad/s or m/s], by
-            default a millionth of the rates of the motion.
+        static: largest torque [N m] or force [N] while the joint sticks.
+        kinetic: torque or force while it moves, at most `static`; by default the same.
+        pressed_by: name of a constraint whose load presses. The limits are then arms of friction
+            [m] or coefficients, which are multiplied by the norm of its multipliers. The load of a
+            joint in the plane is that of its constraint, so the joint has to be one, by
+            `Mechanism(cut=...)` or `coordinates="bodies"`.
         coordinate: "angle" or "position" of a joint that has both.
-
-    Example:
-        A door that is pushed open hits its stop, and stays there:
-
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> from jaxmech.parts import Mechanism, ground, planar_body, revolute, torque
-        >>> door = planar_body("door", mass=20.0, inertia=2.0)
-        >>> hinge = revolute("hinge", ground, (0, 0), door, (-0.4, 0))
-        >>> push = torque("push", ground, door, 3.0)
-        >>> open_door = Mechanism([door], [hinge, stop("wall", hinge, upper=1.5)], [push])
-        >>> sol = jm.simulate(open_door, [0.0], [0.0], jnp.linspace(0, 4, 9))
-        >>> print(sol.q[-1], jm.observe(open_door, sol).multipliers["wall"][-1])
-        [1.5] [3.]
     """
-    part = part_name("stop", name)
-    if lower is None and upper is None:
-        raise ValueError(f"{capital(part)} must have `lower` or `upper`, but has neither; add one.")
-    bodies, of = coordinate_of(part, joint, coordinate)
-    ends = (
-        None if end is None else number(part, argument, end)
-        for argument, end in (("lower", lower), ("upper", upper))
-    )
-    element = Range(of, *ends)
-    law = impact_law(part, restitution, rest_speed)
-    return Gap("stop", name, bodies, (element,), **law)
 
+    name: str
+    joint: InitVar[Joint]
+    bodies: tuple[AbstractBody, ...] = field(init=False)
+    of: JointCoordinate = field(init=False)
+    _: KW_ONLY
+    static: NonNegative
+    kinetic: MaybeNonNegative = None
+    pressed_by: str | None = None
+    coordinate: InitVar[str | None] = None
 
-def backlash(
-    name: str,
-    joint_a: Joint,
-    joint_b: Joint,
-    *,
-    play: Value,
-    ratio: Value = 1.0,
-    middle: Value = 0.0,
-    restitution: Value = 0.0,
-    rest_speed: float | None = None,
-    coordinates: Sequence[str | None] = (None, None),
-) -> Gap:
-    """Two joints that drive each other with a play: |x_a - ratio x_b - middle| <= play / 2.
+    kind = "dry friction"
 
-    Args:
-        name: name of the part.
-        joint_a: the first joint, such as that of a motor.
-        joint_b: the second joint, such as that of its load.
-        play: the whole play, by which joint a moves while joint b is held [rad or m].
-        ratio: change of x_a per change of x_b while they touch; negative for a pair of gears.
-        middle: value of x_a - ratio x_b in the middle of the play.
-        restitution: rate after an impact per rate before, from 0 to 1.
-        rest_speed: rate of a rebound below which teeth stay in contact [rad/s or m/s], by default a
-            millionth of the rates of the motion.
-        coordinates: "angle" or "position" of each joint, for joints that have both.
-    """
-    part = part_name("backlash", name)
-    choices = tuple(coordinates)
-    if len(choices) != 2:
-        raise ValueError(
-            f"{capital(part)} must have two `coordinates`, one for each joint, but has "
-            f"{len(choices)}; write None for a joint with one."
+    def __post_init__(self, joint: Joint, coordinate: str | None) -> None:
+        bodies, of = coordinate_of(self.part, joint, coordinate)
+        check_kinds(self, self.part, 0, bodies=bodies, of=of)
+        limits, moving = self.static, self.kinetic
+        if isinstance(limits, float) and isinstance(moving, float) and moving > limits:
+            raise ValueError(
+                f"{capital(self.part)} must have a `kinetic` of at most `static`, but has "
+                f"{moving:g} and {limits:g}; friction that grows where bodies slide cannot stick."
+            )
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The coordinate."""
+        return (self.of.name,)
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """The coordinate, an angle in space up to full turns."""
+        return self.of.freedom.position(frames, read)[None]
+
+    def of_coordinates(self, x: tuple[Array, ...], read: Reader) -> Array:
+        """The coordinate."""
+        return jnp.asarray(x[0])[None]
+
+    def unilateral(self, kinematics: AbstractKinematics) -> Any:
+        """The friction as one along a coordinate of a mechanism."""
+        return DryFriction(
+            self.level(kinematics),
+            value_of_params(self.part, self.static),
+            None if self.kinetic is None else value_of_params(self.part, self.kinetic),
+            normal=self.pressed_by,
+            name=self.name,
         )
-    bodies_a, of_a = coordinate_of(part, joint_a, choices[0])
-    bodies_b, of_b = coordinate_of(part, joint_b, choices[1])
-    if of_a.name == of_b.name:
-        raise ValueError(f"{capital(part)} must be between two joints, but has {of_a.name} twice.")
-    element = Play(
-        (of_a, of_b),
-        (0, len(bodies_a)),
-        non_negative(part, "play", play),
-        number(part, "ratio", ratio),
-        number(part, "middle", middle),
-    )
-    law = impact_law(part, restitution, rest_speed)
-    return Gap("backlash", name, (*bodies_a, *bodies_b), (element,), **law)
+
+
+stop, backlash, dry_friction = Stop, Backlash, Rub
 
 
 def coordinate_of(

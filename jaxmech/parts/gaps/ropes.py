@@ -21,8 +21,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frames
-from jaxmech.parts.gaps.base import AbstractGap, Gap, impact_law
-from jaxmech.parts.kinds import part_name, partners, point
+from jaxmech.parts.gaps.base import Gap, Restitution, RestSpeed
+from jaxmech.parts.kinds import Positive, check_kinds, part_name, partners, point
 from jaxmech.parts.values import Reader, Value, Vector, direction, positive
 from jaxmech.utils.text import capital
 
@@ -76,11 +76,20 @@ class Straight(NamedTuple):
 
 
 @dataclass(frozen=True)
-class WithinLength(AbstractGap):
-    """A path from circle to circle is no longer than a rope."""
+class Rope(Gap):
+    """A path from circle to circle is no longer than a rope; made by `rope`."""
 
+    name: str
+    bodies: tuple[AbstractBody, ...]
     circles: tuple[Circle, ...]
-    length: Value
+    length: Positive
+    restitution: Restitution
+    rest_speed: RestSpeed
+
+    kind = "rope"
+
+    def __post_init__(self) -> None:
+        check_kinds(self, self.part, 0)
 
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The gap, by which the rope is slack."""
@@ -225,8 +234,7 @@ def rope(
             circles.append(Circle(entry, center, radius, -1.0 if end.clockwise else 1.0, towards))
         else:
             circles.append(Circle(entry, center, None, 1.0, None))
-    element = WithinLength(tuple(circles), positive(part, "length", length))
-    return Gap("rope", name, bodies, (element,), **impact_law(part, restitution, rest_speed))
+    return Rope(name, bodies, tuple(circles), length, restitution, rest_speed)
 
 
 def _checked(part: str, drum: Drum, is_end: bool, size: int) -> tuple[Value, Vector | None]:

@@ -31,7 +31,6 @@ from jaxmech.parts.joint_equations import Parallel as Parallel
 from jaxmech.parts.joint_equations import Perpendicular as Perpendicular
 from jaxmech.parts.joint_equations import RelativeAngle as RelativeAngle
 from jaxmech.parts.joint_equations import RelativeAttitude as RelativeAttitude
-from jaxmech.parts.joints.base import EquationJoint as EquationJoint
 from jaxmech.parts.joints.base import Joint as Joint
 from jaxmech.parts.joints.base import PairJoint as PairJoint
 from jaxmech.parts.joints.coordinates import CoordinateJoint as CoordinateJoint

@@ -111,31 +111,6 @@ class PairJoint(Joint):
 
 
 @dataclass(frozen=True)
-class EquationJoint(Joint):
-    """A joint of given equations that is always a constraint, such as a pair of gears.
-
-    Attributes:
-        kind: kind of joint, as named in messages.
-        name: name of the joint.
-        bodies: the bodies, a before b.
-        positions: equations on the positions of the bodies.
-        velocities: equations on their velocities.
-    """
-
-    kind: str
-    name: str
-    bodies: tuple[AbstractBody, ...]
-    positions: tuple[AbstractPosition, ...] = ()
-    velocities: tuple[AbstractVelocity, ...] = ()
-
-    @property
-    def at_b(self) -> Any:
-        """The point of an equation on b, or None."""
-        points = (getattr(e, "at_b", None) for e in (*self.positions, *self.velocities))
-        return next((point for point in points if point is not None), None)
-
-
-@dataclass(frozen=True)
 class JointPositions:
     """The residuals of a joint as a function of all coordinates."""
 
