@@ -81,6 +81,7 @@ def unused_parameters(
 
     def everything(params: Any) -> Any:
         q, v, t, _ = state
+        params = system.with_outputs(params)
         levels = (
             system.dynamics.position_level(q, t, params),
             system.dynamics.velocity_level(q, v, t, params),
@@ -92,18 +93,18 @@ def unused_parameters(
         more: list[Any] = [
             inequality.values(q, speeds, t, params) for inequality in system.unilateral
         ]
-        more += [system.sampled(q, v, t, params), extra]
+        if system.sampling is not None:
+            more.append(system.sampling(system.memory_at(t[None], params), q, v, t, params))
+        more.append(extra)
         return system.dynamics.at(q, v, t, params), levels, forces, value, more
 
-    ones = jnp.ones(sum(system.dynamics.sizes(*state)), state.q.dtype)
+    sizes = system.dynamics.sizes(*state[:3], system.with_outputs(state.params))
+    ones = jnp.ones(sum(sizes), state.q.dtype)
     return unread(everything, state.params)
 
 
 def idle_coordinates(system: System, state: State) -> tuple[str, ...]:
-    """The coordinates with a mass on which no force, constraint or other coordinate acts.
-
-    Those of controllers, which only change at sample times, are not among them.
-    """
+    """The coordinates with a mass on which no force, constraint or other coordinate acts."""
     idle = np.full(system.n, system.nonideal is None)
     for seed in (21, 22, 23):
         q, v, t = generic(state[:3], seed)
@@ -111,7 +112,6 @@ def idle_coordinates(system: System, state: State) -> tuple[str, ...]:
         coupling = eom.M - np.diag(np.diagonal(eom.M))
         acted = (eom.Q != 0) | (eom.A != 0).any(0) | (coupling != 0).any(0)
         idle &= ~acted & (np.diagonal(eom.M) != 0)
-    idle[system.n - system.held :] = False
     return tuple(c for c, is_idle in zip(system.coordinates, idle, strict=True) if is_idle)
 
 

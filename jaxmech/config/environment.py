@@ -48,7 +48,7 @@ def system_digests(system: System, params: Params, dtype: Any = float) -> dict[s
     dtype = jnp.result_type(dtype)
     q, t = np.zeros(system.n, dtype), np.zeros((), dtype)  # numpy, so that JAX compiles nothing
     u = np.zeros(system.n_velocities, dtype)
-    params = as_dtype(params, dtype)
+    params = as_dtype(system.with_outputs(params), dtype)
     state = (q, q, t, params)
     digests = {
         "coordinates": sha256(repr(tuple(system.coordinates))),
@@ -65,10 +65,9 @@ def system_digests(system: System, params: Params, dtype: Any = float) -> dict[s
     if system.rates is not None:
         digests["rates"] = digest(system.rates, *state)
     if system.sampling is not None:
-        bare = (x[: x.size - system.held] for x in (q, u))
-        starts = digest(system.sampling.completed, *bare)
-        updates = digest(system.sampling, q, u, t, params)
-        digests["controllers"] = sha256(repr(system.sampling), starts, updates)
+        before = np.asarray(system.sampling.before, dtype)
+        updates = digest(system.sampling, before, q, u, t, params)
+        digests["controllers"] = sha256(repr(system.sampling), repr(before.tolist()), updates)
     digests |= _of_quasi_velocities(system, q, u, t, params)
     for constraint in system.constraints:
         code = digest(constraint.residual, q, q, q, t, params)

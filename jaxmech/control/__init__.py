@@ -12,8 +12,8 @@ from jaxmech.control.inverse_dynamics import inverse_dynamics as inverse_dynamic
 from jaxmech.control.kinematics import kinematics as kinematics
 from jaxmech.control.kinematics_result import Kinematics as Kinematics
 from jaxmech.control.kinematics_result import KinematicStatus as KinematicStatus
+from jaxmech.control.sampled import MEMORY as MEMORY
 from jaxmech.control.sampled import Controller as Controller
-from jaxmech.control.sampled import WholeState as WholeState
 from jaxmech.control.sampled import controlled as controlled
 from jaxmech.control.servo import Servo as Servo
 

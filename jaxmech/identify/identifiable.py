@@ -50,9 +50,6 @@ class Identifiable:
             if getattr(self, name) is not None:
                 require_function(name, getattr(self, name))
                 object.__setattr__(self, name, first_equal(getattr(self, name)))
-        if self.observe is not None and system.sampling is not None:
-            observe = system.sampling.reading(self.observe)
-            object.__setattr__(self, "observe", observe)
 
 
 @dataclass(frozen=True, eq=False)

@@ -74,6 +74,7 @@ from jaxmech.integrate.steps.step_times import constraints_move as constraints_m
 from jaxmech.integrate.steps.step_times import ending_at_jumps as ending_at_jumps
 from jaxmech.integrate.steps.step_times import step_times as step_times
 from jaxmech.integrate.switches import Switched as Switched
+from jaxmech.integrate.switches import with_outputs as with_outputs
 from jaxmech.integrate.switches import with_switches as with_switches
 from jaxmech.integrate.trajectory import StepCounts as StepCounts
 from jaxmech.integrate.trajectory import Trajectory as Trajectory

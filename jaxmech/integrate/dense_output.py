@@ -6,6 +6,7 @@ state is on the constraints, and as accurate as the states at the save times.
 """
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -30,7 +31,7 @@ from jaxmech.integrate.spans import (
     within,
 )
 from jaxmech.integrate.steps import FixedSteps, Tolerance
-from jaxmech.integrate.switches import after_samples
+from jaxmech.integrate.switches import after_samples, with_outputs
 from jaxmech.integrate.trajectory import Trajectory
 from jaxmech.system import Params, System
 from jaxmech.utils.arrays import AnyArray
@@ -74,21 +75,22 @@ class _Knots(eqx.Module):
     elapsed: Float[Array, " N"]  # times from the start, in the direction of the run
     q: Float[Array, " N n"]
     v: Float[Array, " N k"]
+    memory: Float[Array, " N c"]  # of controllers
     active: Bool[Array, " N C"]  # constraints with a switch that are on
 
 
 def states_at(
-    run: Run, saves: tuple[Array, Array, Array], t_failed: Array, events: Events | None, t: Any
-) -> tuple[Array, Array, Array]:
-    """Times t, and q and v there, of one trajectory with these saves: times, q and v.
+    run: Run, saves: tuple[Array, ...], t_failed: Array, events: Events | None, t: Any
+) -> tuple[Array, Array, Array, Array]:
+    """Times t, and q, v and memory there, of one trajectory with these saves: times and states.
 
     Where values are known, other times are errors; elsewhere the states are NaN.
     """
-    ts, q, v = saves
+    ts, *states = saves
     t = jnp.asarray(as_numbers("t", t, half=True)).astype(ts.dtype)
     _require_within(ts, t)
-    new_q, new_v, is_lost = _states(
-        run.scheme, run.derivative, run.event_set, run.inserted, ts, q, v, t_failed, events,
+    new_states, is_lost = _states(
+        run.scheme, run.derivative, run.event_set, run.inserted, ts, *states, t_failed, events,
         run.params, run.tolerance, run.times, t.ravel(),
     )  # fmt: skip
     known = actual((is_lost, t.ravel()), sys.maxsize)
@@ -97,8 +99,8 @@ def states_at(
             f"Argument `t` must not be later than the last transition that is kept, but t = "
             f"{known[1][known[0]][0]:g} s is; give the events of the run a larger `keep`."
         )
-    shape = t.shape
-    return t, new_q.reshape(*shape, q.shape[-1]), new_v.reshape(*shape, v.shape[-1])
+    q, v, memory = (x.reshape(*t.shape, x.shape[-1]) for x in new_states)
+    return t, q, v, memory
 
 
 def _require_within(ts: Array, t: Array) -> None:
@@ -119,19 +121,25 @@ def _require_within(ts: Array, t: Array) -> None:
 @jit_of("scheme", "derivative", "event_set", "inserted", is_frame=True)
 def _states(
     scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet, inserted: int,
-    ts: Array, q: Array, v: Array, t_failed: Array, events: Events | None, params: Params,
-    tolerance: Tolerance | None, times: Array, t: Array,
-) -> tuple[Array, Array, Array]:  # fmt: skip
-    """q and v at times t (K,), and whether transitions before them are not known."""
+    ts: Array, q: Array, v: Array, memory: Array, t_failed: Array, events: Events | None,
+    params: Params, tolerance: Tolerance | None, times: Array, t: Array,
+) -> tuple[tuple[Array, Array, Array], Array]:  # fmt: skip
+    """q, v and memory at times t (K,), and whether transitions before them are not known."""
     sign, first = jax.lax.stop_gradient(jnp.sign(ts[-1] - ts[0])), ts[0]
-    knots = _knots(event_set, events, ts, q, v, sign)
+    knots = _knots(event_set, events, ts, (q, v, memory), sign)
     known_until = jnp.full_like(first, jnp.inf)
     last = sign * (ts[-1] - first)
     if events is not None:
         last = sign * (events.t_end - first)
         known_until = _known_until(event_set, events, first, sign)
 
-    def state_at(t: Array) -> tuple[Array, Array, Array]:
+    def moved(knot: _Knots, span: Array) -> tuple[Array, Array, Array]:
+        saves = _moved(
+            scheme, derivative, event_set, inserted, knot, span, params, tolerance, times
+        ).saves
+        return saves.q[-1], saves.v[-1], saves.memory[-1]
+
+    def state_at(t: Array) -> tuple[tuple[Array, Array, Array], Array]:
         # After a terminal event the state stays as it is.
         elapsed = jnp.minimum(sign * (t - first), last)
         before = jnp.where(knots.elapsed < elapsed, knots.elapsed, -jnp.inf)
@@ -141,21 +149,45 @@ def _states(
         to = jnp.where(is_start, sign * (ts[1] - first), elapsed)
         span = first + sign * jnp.stack([begin, to])
         knot = jax.tree.map(lambda x, y: jnp.where(is_start, y, x), knot, start)
-        moved = _moved(
-            scheme, derivative, event_set, inserted, knot, span, params, tolerance, times
-        )
         is_lost = elapsed > known_until
         failed = (sign * (t - t_failed) > 0) | is_lost | ~(sign * (t - first) >= 0)
         failed |= sign * (ts[-1] - t) < 0
-        end = moved.saves.q[-1], moved.saves.v[-1]
-        ends = jax.tree.map(partial(jnp.where, is_start), (knot.q, knot.v), end)
-        return *(jnp.where(failed, jnp.nan, x) for x in ends), is_lost
+        state = knot.q, knot.v, knot.memory
+        ends = jax.tree.map(partial(jnp.where, is_start), state, moved(knot, span))
+        return jax.tree.map(lambda x: jnp.where(failed, jnp.nan, x), ends), is_lost
 
     start = jax.tree.map(lambda x: x[len(knots.elapsed) - len(ts)], knots)
-    new_q, new_v, is_lost = jax.vmap(state_at)(t)
-    rows = new_q, new_v, t
-    new_v = with_samples(scheme.system, rows, (ts[0], ts[-1]), params, times, events)
-    return new_q, new_v, is_lost
+    if scheme.system.sampling is not None and event_set.has_transitions:
+        knots = _with_memory(knots, len(ts), first, sign, moved)
+    (new_q, new_v, memory), is_lost = jax.vmap(state_at)(t)
+    rows = new_q, new_v, memory, t
+    memory = with_samples(scheme.system, rows, (ts[0], ts[-1]), params, times, events)
+    return (new_q, new_v, memory), is_lost
+
+
+def _with_memory(
+    knots: _Knots, saves: int, first: Array, sign: Array,
+    moved: Callable[[_Knots, Array], tuple[Array, Array, Array]],
+) -> _Knots:  # fmt: skip
+    """The knots with what controllers keep after transitions, the first ones before the saves.
+
+    Records of events do not have it: it is that at the end of the motion from the knot before.
+    """
+    count = len(knots.elapsed) - saves
+    order = jnp.argsort(knots.elapsed, stable=True)  # a save at the time of a transition last
+    start = jax.tree.map(lambda x: x[count], knots)
+
+    def following(before: _Knots, number: Array) -> tuple[_Knots, Array]:
+        knot = jax.tree.map(lambda x: x[number], knots)
+        span = first + sign * jnp.stack([before.elapsed, knot.elapsed])
+        is_unknown = (number < count) & jnp.isfinite(knot.elapsed)
+        is_unknown &= knot.elapsed > before.elapsed
+        memory = jax.lax.cond(is_unknown, lambda: moved(before, span)[2], lambda: before.memory)
+        memory = jnp.where(number < count, memory, knot.memory)
+        return replace(knot, memory=memory), memory
+
+    _, memories = jax.lax.scan(following, start, order)
+    return replace(knots, memory=memories[jnp.argsort(order)])
 
 
 def _moved(
@@ -163,13 +195,14 @@ def _moved(
     knot: _Knots, ts: Array, params: Params, tolerance: Tolerance | None, times: Array,
 ) -> Trajectory:  # fmt: skip
     """The motion from a knot over a part of a run in which no event changes it."""
-    q, v = knot.q, knot.v
+    q, v, memory = knot.q, knot.v, knot.memory
     scheme = replace(scheme, system=event_set.system(scheme.system))
     params = event_set.params(params, knot.active)
     scheme = replace(scheme, system=with_spans(scheme.system, times))
     at_start = interval_at(times, ts[0], ts[0], ts[-1])
-    scheme = scheme.at(q, v, ts[0], within(at_start, params))
-    inputs = RolloutInputs(q, v, ts, params, tolerance, times)
+    start_params = with_outputs(scheme.system, within(at_start, params), memory)
+    scheme = scheme.at(q, v, ts[0], start_params)
+    inputs = RolloutInputs(q, v, ts, params, tolerance, times, memory)
     if isinstance(scheme.steps, FixedSteps):
         inputs = replace(inputs, times=jax.lax.stop_gradient(times))
         if inserted:
@@ -178,22 +211,25 @@ def _moved(
 
 
 def _knots(
-    event_set: EventSet, events: Events | None, ts: Array, q: Array, v: Array, sign: Array
-) -> _Knots:
+    event_set: EventSet, events: Events | None, ts: Array, states: tuple[Array, Array, Array],
+    sign: Array,
+) -> _Knots:  # fmt: skip
     active = jnp.zeros((len(ts), 0), bool)
     if events is not None and events.active:
         # By name, since JAX sorts the keys of a dictionary.
         active = jnp.stack([events.active[name] for name in event_set.names], axis=-1)
-    saves = _Knots(sign * (ts - ts[0]), q, v, active)
+    saves = _Knots(sign * (ts - ts[0]), *states, active)
     if events is None or not event_set.has_transitions:
         return saves
-    after = _after_transitions(event_set, events, ts[0], active[0], sign)
+    memory = jnp.zeros_like(states[2][0])
+    after = _after_transitions(event_set, events, ts[0], memory, active[0], sign)
     return jax.tree.map(lambda x, y: jnp.concatenate([x, y]), after, saves)
 
 
 def _after_transitions(
-    event_set: EventSet, events: Events, first: Array, first_active: Array, sign: Array
-) -> _Knots:
+    event_set: EventSet, events: Events, first: Array, memory: Array, first_active: Array,
+    sign: Array,
+) -> _Knots:  # fmt: skip
     """The states after the transitions that are kept, in their order; the rest at infinity."""
     records = [
         (k, events[e.name]) for k, e in enumerate(event_set.events) if e.transition is not None
@@ -211,7 +247,8 @@ def _after_transitions(
 
     ordered = jnp.asarray(index)[order], elapsed[order], outcome[order]
     _, active = jax.lax.scan(switched, first_active, ordered)
-    return _Knots(ordered[1], q[order], v[order], active)
+    memory = jnp.broadcast_to(memory, (len(order), memory.size))
+    return _Knots(ordered[1], q[order], v[order], memory, active)
 
 
 def _known_until(event_set: EventSet, events: Events, first: Array, sign: Array) -> Array:
@@ -229,26 +266,28 @@ _NEAR = 4.0  # units of round-off of the largest time
 
 
 def with_samples(
-    system: System, rows: tuple[Array, Array, Float[Array, " T"]], ends: tuple[Array, Array],
-    params: Params, times: Float[AnyArray, " K"], events: Events | None,
-    intervals: AnyInterval = ALL_TIME,
-) -> Float[Array, " T k"]:  # fmt: skip
-    """v of the rows q, v and t of a run between its `ends`, with what controllers compute then.
+    system: System, rows: tuple[Array, Array, Array, Float[Array, " T"]],
+    ends: tuple[Array, Array], params: Params, times: Float[AnyArray, " K"],
+    events: Events | None, intervals: AnyInterval = ALL_TIME,
+) -> Float[Array, " T c"]:  # fmt: skip
+    """The memory of the rows q, v, memory and t of a run between its `ends`, after controllers.
 
     Nothing is computed at the last time, or after a terminal event. `intervals` are those that
     follow the rows, where they are known.
     """
-    q, v, t = rows
+    q, v, memory, t = rows
     if system.sampling is None or not times.size:
-        return v
+        return memory
     # Times that are computed in two ways differ by round-off.
     near = _NEAR * jnp.finfo(t.dtype).eps * jnp.maximum(jnp.abs(ends[0]), jnp.abs(ends[1]))
     intervals = intervals or interval_at(times, t + near, *ends)
 
-    def sampled(q: Array, v: Array, t: Array, interval: AnyInterval, params: Params) -> Array:
-        return after_samples(system, q, v, t, within(interval, params))
+    def sampled(
+        memory: Array, q: Array, v: Array, t: Array, interval: AnyInterval, params: Params
+    ) -> Array:
+        return after_samples(system, memory, q, v, t, within(interval, params))
 
-    each = q, v, t, intervals
+    each = memory, q, v, t, intervals
     at_time = batched_closure(sampled, *jax.tree.map(lambda x: x[0], each), params)
-    new_v: Array = jax.vmap(at_time, (0, 0, 0, 0, None))(*each, params)
-    return new_v if events is None else jnp.where((t <= events.t_end)[:, None], new_v, v)
+    after: Array = jax.vmap(at_time, (0, 0, 0, 0, 0, None))(*each, params)
+    return after if events is None else jnp.where((t <= events.t_end)[:, None], after, memory)

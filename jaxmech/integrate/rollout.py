@@ -27,6 +27,7 @@ from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import NO_TIMES, AnyInterval, StepSegments, segments, within
 from jaxmech.integrate.step import StepState, step
+from jaxmech.integrate.switches import with_outputs
 from jaxmech.integrate.trajectory import SavedStates, Trajectory, at_saves
 from jaxmech.state import Projection
 from jaxmech.status import Status
@@ -51,6 +52,7 @@ class SegmentEvents(eqx.Module):
 class _RolloutState(eqx.Module):
     q: Array
     v: Array
+    memory: Array  # of controllers
     position_residual: Array
     velocity_residual: Array
     rank: Array
@@ -64,25 +66,30 @@ class _RolloutState(eqx.Module):
 _RARELY = 16  # steps from one estimate of the error to the next, in a long run
 _FEWEST = 16  # estimates in a shorter one, if it has three steps for each
 
-_End = tuple[Array, Array, SegmentEvents]
+_End = tuple[Array, Array, Array, SegmentEvents]
 
 
 def rollout(
-    scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, *, segment: int | None = None,
-    event_set: EventSet = NO_EVENTS, times: AnyInterval | AnyArray = NO_TIMES,
+    scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, memory: Array, *,
+    segment: int | None = None, event_set: EventSet = NO_EVENTS,
+    times: AnyInterval | AnyArray = NO_TIMES,
 ) -> tuple[Trajectory, _End]:  # fmt: skip
     """The trajectory from (q0, v0) saved at ts, and the data of its S segments.
 
-    These are q and v at their ends (S, n), and their events. A segment has `segment` steps, a
-    divisor of those per save, by default all. With events, the system of the scheme is that of
-    `event_set`. `times` (K,), at which a step ends, are among the ts; the system then has spans.
+    These are q, v and the memory at their ends (S, n), and their events. A segment has `segment`
+    steps, a divisor of those per save, by default all. With events, the system of the scheme is
+    that of `event_set`. `times` (K,), at which a step ends, are among the ts; the system then has
+    spans.
     """
     per_save = scheme.per_save
     steps = segment or per_save
     all_segments = segments(ts, per_save, steps, times)
     first_params = within(jax.tree.map(lambda x: x[0], all_segments.interval), params)
+    first_params = with_outputs(scheme.system, first_params, memory)
     estimates = _Estimates.of(scheme.method, per_save * (len(ts) - 1), steps, q0.dtype)
-    start, extents = _start(scheme, event_set, q0, v0, ts, first_params, estimates.same_steps)
+    start, extents = _start(
+        scheme, event_set, q0, v0, memory, ts, first_params, estimates.same_steps
+    )
     looks = Looks.of(event_set, per_save * (len(ts) - 1), q0, v0, ts[0], first_params)
     loop = _SegmentLoop(scheme, event_set, estimates, steps, params, extents, looks)
     speeds = _speeds(scheme, event_set, start, ts[0], first_params)
@@ -176,12 +183,13 @@ class _SegmentLoop:
         (state, errors, log), (segment, steps_left) = carry, x
         params = within(segment.interval, self.params)
         at_start, state = _begun_segment(self.event_set, self._begin(state, segment, params))
+        params = with_outputs(self.scheme.system, params, state.memory)
         state, log = self._make_steps(state, log, segment, steps_left, params)
         if not _checks_every_step(self.scheme, self.event_set):
             end = segment.t + (segment.done + self.steps) * segment.h
             state = _with_residuals(self.scheme, state, end, params)
         errors = self._with_error(errors, state, segment, steps_left, params)
-        ended = state.q, state.v, _ended(at_start, state)
+        ended = state.q, state.v, state.memory, _ended(at_start, state)
         saved = _saved(state).known(jnp.isnan(state.t_failed))
         return (state, errors, log), (saved, ended)
 
@@ -276,9 +284,8 @@ def _with_worst(before: _RolloutState, state: _RolloutState) -> _RolloutState:
 
 
 def _saved(state: _RolloutState) -> SavedStates:
-    return SavedStates(
-        state.q, state.v, state.position_residual, state.velocity_residual, state.events.active
-    )
+    residuals = state.position_residual, state.velocity_residual
+    return SavedStates(state.q, state.v, state.memory, *residuals, state.events.active)
 
 
 def _after_kink(
@@ -293,6 +300,7 @@ def _after_kink(
         return state
     t, events = segment.t, state.events
     interval = segment.interval.turning(state.status == Status.OK)
+    memory, params = scheme.sampled(state.memory, state.q, state.v, t, params, interval)
     opens, closes = event_set.jumps(
         scheme.system, state.q, t, params, events.active, extents, interval.turns
     )
@@ -304,6 +312,7 @@ def _after_kink(
         state,
         q=q,
         v=v,
+        memory=memory,
         events=replace(events, due=events.due | opens.any()),
         status=jnp.where(failed, code, state.status).astype(jnp.int32),
         t_failed=jnp.where(failed, jax.lax.stop_gradient(t), state.t_failed),
@@ -312,8 +321,8 @@ def _after_kink(
 
 
 def _start(
-    scheme: Scheme, event_set: EventSet, q: Array, v: Array, ts: Array, params: Params,
-    same_steps: bool,
+    scheme: Scheme, event_set: EventSet, q: Array, v: Array, memory: Array, ts: Array,
+    params: Params, same_steps: bool,
 ) -> tuple[_RolloutState, Float[Array, " n"]]:  # fmt: skip
     t = ts[0]
     ahead, ordered = jnp.sign(ts[-1] - t), jnp.isfinite(ts).all()
@@ -328,7 +337,8 @@ def _start(
     speeds = scheme.system.dynamics.speeds(q, v, t, active_params)
     corrections = Corrections.none(q, scheme.drive != Drive.NONE)
     state = _RolloutState(
-        q, v, *residuals(scheme, q, v, t, active_params), jnp.asarray(rows, jnp.int32), status,
+        q, v, memory, *residuals(scheme, q, v, t, active_params), jnp.asarray(rows, jnp.int32),
+        status,
         jnp.where(status == Status.OK, jnp.nan, jax.lax.stop_gradient(t)),
         Recent.none(q, speeds, same_steps), corrections, events,
     )  # fmt: skip

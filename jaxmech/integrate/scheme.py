@@ -16,7 +16,13 @@ from jaxmech.integrate.methods.runge_kutta import (
 )
 from jaxmech.integrate.spans import AnyInterval
 from jaxmech.integrate.steps import AbstractSteps, Adaptive, FixedSteps, method_and_steps
-from jaxmech.integrate.switches import after_samples, gap_count, with_shared_rows, without_last
+from jaxmech.integrate.switches import (
+    after_samples,
+    gap_count,
+    with_outputs,
+    with_shared_rows,
+    without_last,
+)
 from jaxmech.laws import (
     AbstractFormulation,
     Law,
@@ -200,21 +206,27 @@ class Scheme:
         change = self.system.dynamics.speeds(projected[0], dv, t, params)
         return jax.lax.stop_gradient((dq, h * change))
 
+    def sampled(
+        self, memory: Array, q: Array, v: Array, t: Array, params: Params, interval: AnyInterval
+    ) -> tuple[Array, Params]:
+        """What controllers keep during a step that begins here, and its parameters with that."""
+        if self.system.sampling is not None and interval:
+            after = partial(after_samples, self.system, memory, q, v, t, params)
+            before, is_due = memory, interval.turns
+            memory = jax.lax.cond(is_due, after, lambda: before)
+        return memory, with_outputs(self.system, params, memory)
+
     def after_kink(
         self, q: Array, v: Array, t: Array, params: Params, interval: AnyInterval
     ) -> tuple[Array, Array, Array]:
         """The state at which a step begins after a kink, and whether it could be reached.
 
-        Controllers compute there. A constraint whose speed jumps there makes the velocities jump,
-        by an impulse.
+        A constraint whose speed jumps there makes the velocities jump, by an impulse.
         """
         reached = jnp.asarray(True)
         if not interval:
             return q, v, reached
         turns = interval.turns
-        if self.system.sampling is not None:
-            before, sampled = v, partial(after_samples, self.system, q, v, t, params)
-            v = jax.lax.cond(turns, sampled, lambda: before)
 
         def speed(t: Array) -> Array:
             return self.system.dynamics.velocity_level(q, v, t, params)

@@ -35,14 +35,25 @@ def plain(params: Params) -> Params:
     return params
 
 
-def after_samples(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-    """v after the controllers that are due at a time, for parameters with spans or switches."""
+def after_samples(
+    system: System, memory: Array, q: Array, v: Array, t: Array, params: Params
+) -> Array:
+    """The memory after the controllers that are due, for parameters with spans or switches."""
     inner = t = jax.lax.stop_gradient(t)
     while isinstance(params, Switched | Timed):
         inner = inside(t, params.span) if isinstance(params, Timed) else inner
         params = params.params
-    new_v: Array = system.sampling(q, v, inner, params, inner - t)
-    return new_v
+    new_memory: Array = system.sampling(memory, q, v, inner, params, inner - t)
+    return new_memory
+
+
+def with_outputs(system: System, params: Params, memory: Array) -> Params:
+    """The parameters, maybe with spans or switches, with what controllers give out."""
+    if system.sampling is None:
+        return params
+    if isinstance(params, Switched | Timed):
+        return replace(params, params=with_outputs(system, params.params, memory))
+    return system.with_outputs(params, memory)
 
 
 @kept_by(KEPT)

@@ -9,6 +9,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.events.log import EventState
@@ -21,6 +22,7 @@ class SavedStates(eqx.Module):
     Attributes:
         q: coordinates.
         v: velocities; k is n unless there are quasi-velocities.
+        memory: what controllers keep.
         position_residual: largest |phi| there, or since the previous save where nothing else checks
             the steps.
         velocity_residual: largest |dphi/dt| and |psi| likewise.
@@ -29,22 +31,28 @@ class SavedStates(eqx.Module):
 
     q: Float[Array, "*T n"]
     v: Float[Array, "*T k"]
+    memory: Float[Array, "*T c"]
     position_residual: Float[Array, " *T"]
     velocity_residual: Float[Array, " *T"]
     active: Bool[Array, "*T C"]
 
     @property
+    def residuals(self) -> tuple[Array, Array]:
+        """Both largest residuals."""
+        return self.position_residual, self.velocity_residual
+
+    @property
     def packed(self) -> Float[Array, " w"]:
         """Those of one time as one row."""
-        residuals = jnp.stack([self.position_residual, self.velocity_residual])
-        return jnp.concatenate([self.q, self.v, residuals, self.active.astype(self.q.dtype)])
+        residuals = jnp.stack(self.residuals)
+        active = self.active.astype(self.q.dtype)
+        return jnp.concatenate([self.q, self.v, self.memory, residuals, active])
 
     def unpacked(self, rows: Float[Array, "T w"]) -> "SavedStates":
         """The saves of packed rows, whose sizes are those of this one."""
-        n = self.q.size
-        end = n + self.v.size
-        active = rows[:, end + 2 :] > 0
-        return SavedStates(rows[:, :n], rows[:, n:end], rows[:, end], rows[:, end + 1], active)
+        ends = np.cumsum([self.q.size, self.v.size, self.memory.size, 2])
+        q, v, memory, residuals, active = jnp.split(rows, ends.tolist(), axis=1)
+        return SavedStates(q, v, memory, residuals[:, 0], residuals[:, 1], active > 0)
 
     def where(self, flags: Bool[Array, " *T"], other: "SavedStates") -> "SavedStates":
         """The flagged ones, elsewhere the other one."""
@@ -56,17 +64,16 @@ class SavedStates(eqx.Module):
 
     def known(self, flags: Bool[Array, " *T"]) -> "SavedStates":
         """The flagged ones, NaN elsewhere except for the switches."""
-        numbers = self.q, self.v, self.position_residual, self.velocity_residual
-        q, v, position, velocity = (jnp.where(_beside(flags, x.ndim), x, jnp.nan) for x in numbers)
-        return SavedStates(q, v, position, velocity, self.active)
+        *numbers, active = self.q, self.v, self.memory, *self.residuals, self.active
+        known = (jnp.where(_beside(flags, x.ndim), x, jnp.nan) for x in numbers)
+        return SavedStates(*known, active)
 
     def selected(self, rows: Int[Array, " S"]) -> "SavedStates":
         """Some of them, the first one among them, with the largest residuals in between."""
-        residuals = self.position_residual, self.velocity_residual
         number = jnp.searchsorted(rows, jnp.arange(len(self.q)))  # of the row after each save
-        position, velocity = (jax.ops.segment_max(x, number, len(rows)) for x in residuals)
-        q, v, active = jax.tree.map(lambda x: x[rows], (self.q, self.v, self.active))
-        return SavedStates(q, v, position, velocity, active)
+        position, velocity = (jax.ops.segment_max(x, number, len(rows)) for x in self.residuals)
+        *state, active = (x[rows] for x in (self.q, self.v, self.memory, self.active))
+        return SavedStates(*state, position, velocity, active)
 
 
 def _beside(flags: Array, ndim: int) -> Array:

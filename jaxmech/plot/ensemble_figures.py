@@ -349,7 +349,8 @@ def draw_replay(trajectory: ReplayedTrajectory, folder: Path) -> list[Path]:
     if model is None or model.geometry is None or trajectory.last_good < 1:
         return files
     speed = 1.0 if 1.0 <= span <= _SECONDS else span / _SECONDS
-    motion = animate(model, (ts, values["q"]), trajectory.params, speed=speed, fps=_FPS)
+    states = ts, values["q"][:, : model.system.n]
+    motion = animate(model, states, trajectory.params, speed=speed, fps=_FPS)
     return [*files, motion.save(folder / "motion.gif", progress=False)]
 
 

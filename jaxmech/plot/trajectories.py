@@ -296,8 +296,9 @@ class Shown:
         """Times and a column, and where they are drawn as lines its jumps at events, (N, T + J)."""
         ts, values = [self.ts], [self.column(name)]
         events = self.sol.events
-        if self.event is None and events is not None and len(ts[0]) <= MOST_LINES:
-            entries = columns(self.sol.coordinates, self.sol.velocities)
+        entries = columns(self.sol.coordinates, self.sol.velocities)
+        jumps = self.event is None and name in entries  # no controller acts at an event
+        if jumps and events is not None and len(ts[0]) <= MOST_LINES:
             for record in map(events.__getitem__, events):
                 if record.q_after is not None and record.v_after is not None:
                     for q, v in ((record.q, record.v), (record.q_after, record.v_after)):
@@ -316,11 +317,12 @@ class Shown:
         sol = self.sol
         coordinates = shown_coordinates(sol.coordinates)
         states = tuple(x for x in sol.names if f"{INTEGRALS}{x}" in sol.coordinates)
-        rates = tuple(x for x in sol.names if x not in {*coordinates, *states})
-        sampled = [x.removesuffix(".sample") for x in states if x.endswith(".sample")]
+        rates = tuple(x for x in sol.names if x not in {*coordinates, *states, *sol.memory_names})
+        sampled = [x.removesuffix(".sample") for x in sol.memory_names if x.endswith(".sample")]
         own = tuple(f"{x}.{what}" for x in sampled for what in ("sample", "pending["))
-        states = tuple(x for x in states if not x.startswith(own))  # not what controllers count
-        for kind, some in (("coordinates", coordinates), ("rates", rates), ("states", states)):
+        kept = tuple(x for x in sol.memory_names if not x.startswith(own))  # not what they count
+        kinds = ("coordinates", coordinates), ("rates", rates), ("states", states)
+        for kind, some in (*kinds, ("controllers", kept)):
             labels = [with_unit(name, sol.unit(name)) for name in some]
             sizes = [float(np.sqrt(np.nanmean(self.column(name) ** 2))) for name in some]
             for group in sensor_groups(sizes, labels):

@@ -25,6 +25,7 @@ from jaxmech.integrate import (
     resolved,
     shortened,
     step_times,
+    with_outputs,
     with_spans,
     within,
 )
@@ -217,7 +218,13 @@ def _prepared(
     if np.shape(value) != () or not np.isfinite(value):
         raise ValueError(f"Argument `loss` must return a finite scalar, but returns {value}.")
     first = solution.q[0], solution.v[0], solution.ts[0]
-    base = _Base(q0, v0, solution.ts, params, consistent_change(run.system, *first, params))
+    base = _Base(
+        q0,
+        v0,
+        solution.ts,
+        params,
+        consistent_change(run.system, *first, run.system.with_outputs(params)),
+    )
     if isinstance(run.scheme.steps, Adaptive):
         record, q, v, times = _recorded(run, base, _numbers(base)[0])
         apart = solution.q - q, solution.v - v
@@ -243,7 +250,7 @@ def _start(run: _Motion, base: _Base, x: Array) -> tuple[Array, Array, Params]:
     if base.change is not None:
         dq, dv = base.change
         q, v = q + x[-1] * dq, v + x[-1] * dv
-    return *onto(run.system, q, v, t, params), params
+    return *onto(run.system, q, v, t, run.system.with_outputs(params)), params
 
 
 def _solved(
@@ -255,29 +262,26 @@ def _solved(
     return run.loss(sol.q, sol.v, sol.ts, params), sol.status == Status.OK
 
 
-def _timed(run: _Motion, q: Array, v: Array, ts: Array, params: Params) -> tuple[Scheme, Array]:
+def _timed(
+    run: _Motion, q: Array, v: Array, ts: Array, params: Params
+) -> tuple[Scheme, Array, Array]:
     steps = run.scheme.steps
     times = step_times(run.system, steps.step_times(q.dtype), ts, params, ts)
     timed = replace(run.scheme, system=with_spans(run.system, times), steps=steps.without_times())
+    memory = run.system.memory_at(ts, params)
     params = within(interval_at(times, ts[0], ts[0], ts[-1]), params)
-    return timed.at(q, v, ts[0], params), times
+    at_start = with_outputs(run.system, params, memory)
+    return timed.at(q, v, ts[0], at_start), times, memory
 
 
 @jit_of("run")
 def _recorded(run: _Motion, base: _Base, x: Array) -> tuple[StepRecord, Array, Array, Array]:
     """The steps of the motion, q and v in these steps alone, and times at which a step ends."""
     q, v, params = _start(run, base, x)
-    scheme, times = _timed(run, q, v, base.ts, params)
-    record = recorded(
-        scheme,
-        q,
-        v,
-        base.ts,
-        params,
-        run.scheme.adaptive.tolerance(q.dtype),
-        times,
-    )
-    q, v, _ = replayed(scheme, record, q, v, base.ts, params, times, times)
+    scheme, times, memory = _timed(run, q, v, base.ts, params)
+    start = q, v, base.ts, params, memory
+    record = recorded(scheme, *start, run.scheme.adaptive.tolerance(q.dtype), times)
+    q, v, _ = replayed(scheme, record, *start, times, times)
     return record, q, v, times
 
 
@@ -308,9 +312,9 @@ def _losses(run: _Motion, base: _Base, points: Array) -> Array:
             loss, good = _solved(run, base, x, ReverseMode())
         else:  # in the steps of the motion where the derivatives are taken
             q, v, params = _start(run, base, x)
-            scheme, times = _timed(run, q, v, base.ts, params)
-            recorded = base.times
-            q, v, good = replayed(scheme, base.record, q, v, base.ts, params, times, recorded)
+            scheme, times, memory = _timed(run, q, v, base.ts, params)
+            inputs = q, v, base.ts, params, memory
+            q, v, good = replayed(scheme, base.record, *inputs, times, base.times)
             loss = run.loss(q + base.apart[0], v + base.apart[1], base.ts, params)
         return jnp.where(good, loss, jnp.nan)
 
@@ -332,4 +336,5 @@ def _refined(run: _Motion, base: _Base, solution: Solution) -> tuple[Scheme, Sol
         policies = run.scheme.policies
     start = solution.q[0], solution.v[0]
     states = simulate(run.system, *start, fine, base.params, throw=False, **policies)
-    return run.scheme.at(states.q[0], states.v[0], states.ts[0], base.params), states
+    params = run.system.with_outputs(base.params)
+    return run.scheme.at(states.q[0], states.v[0], states.ts[0], params), states

@@ -98,10 +98,14 @@ def _bad(
             "the projection": lambda *state: after_step(*state)[:2],
             "the law of motion": lambda *state: scheme.law(*state)[1].qdd,
         }
-    return {
-        name: jax.vmap(partial(bad_slopes, fn), (0, 0, 0, None))(q, v, ts, params)[1]
-        for name, fn in functions.items()
-    }
+
+    def slopes(fn: Callable[..., Any]) -> Array:
+        def value(q: Array, v: Array, t: Array, params: Params) -> Any:
+            return fn(q, v, t, scheme.system.with_outputs(params))
+
+        return jax.vmap(partial(bad_slopes, value), (0, 0, 0, None))(q, v, ts, params)[1]
+
+    return {name: slopes(fn) for name, fn in functions.items()}
 
 
 def functions_of(system: System) -> dict[str, Callable[..., Any]]:

@@ -93,8 +93,9 @@ def observe(
     is_brief = is_known((solution, params)) and len(solution.ts) < _BRIEF
     with unoptimized() if is_brief else nullcontext():
         observation = _observe(
-            system, formulation, solution.q, solution.v, solution.ts, switches, params
-        )
+            system, formulation, solution.q, solution.v, solution.memory, solution.ts, switches,
+            params,
+        )  # fmt: skip
     if not other_params and is_known((solution, params, observation)):
         _warn_of_other_params(system, formulation, solution, switches, params, observation)
     return gaps.joined(observation)
@@ -102,18 +103,19 @@ def observe(
 
 @jit_of("system", "formulation", is_frame=True)
 def _observe(
-    system: System, formulation: AbstractFormulation, q: Array, v: Array, ts: Array,
-    active: Array | None, params: Params,
+    system: System, formulation: AbstractFormulation, q: Array, v: Array, memory: Array,
+    ts: Array, active: Array | None, params: Params,
 ) -> Observation:  # fmt: skip
     def observed_state(
-        q: Array, v: Array, t: Array, active: Array | None, params: Params
+        q: Array, v: Array, memory: Array, t: Array, active: Array | None, params: Params
     ) -> Observation:
+        params = system.with_outputs(params, memory)
         state_params = params if active is None else Switched(params, active)
         return observed_at(system, formulation, q, v, t, state_params)
 
-    first = None if active is None else active[0]
-    observed = batched_closure(observed_state, q[0], v[0], ts[0], first, params)
-    return jax.vmap(observed, (0, 0, 0, 0, None))(q, v, ts, active, params)
+    rows = q, v, memory, ts, active
+    observed = batched_closure(observed_state, *jax.tree.map(lambda x: x[0], rows), params)
+    return jax.vmap(observed, (0, 0, 0, 0, 0, None))(*rows, params)
 
 
 def _warn_of_other_params(
@@ -121,10 +123,11 @@ def _warn_of_other_params(
     params: Params, observation: Observation,
 ) -> None:  # fmt: skip
     """Warn if the parameters are not those of the simulation, or cannot be."""
-    start = solution.q[0], solution.v[0], solution.ts[0]
+    start, memory = (solution.q[0], solution.v[0], solution.ts[0]), solution.memory
     q, v, t, params = system.arguments(*start, params)
 
     def switched(k: int, params: Params) -> Params:
+        params = system.with_outputs(params, memory[k])
         return params if active is None else Switched(params, active[k])
 
     names = differing(solution.digests or {}, digests_of(params))

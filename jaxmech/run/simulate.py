@@ -43,6 +43,7 @@ from jaxmech.integrate import (
     step_times,
     with_gaps,
     with_number,
+    with_outputs,
     with_samples,
     with_spans,
     within,
@@ -114,6 +115,7 @@ def simulate(
     derivative: AbstractDerivative = ReverseMode(),
     events: Event | Sequence[Event] = (),
     inactive: str | Sequence[str] = (),
+    memory: Any = None,
     throw: bool = True,
 ) -> Solution:
     """Simulate the motion of a constrained system from a consistent state.
@@ -145,6 +147,8 @@ def simulate(
             `Solution.events`. After a terminal event the trajectory stands still: all later saves
             hold the state at the event, and the status is `STOPPED`.
         inactive: names of constraints that are off until a `Transition` switches them on.
+        memory: what the controllers of a `controlled` system keep at ts[0], to continue a run:
+            `Solution.memory` at its last time.
         throw: whether a failure raises a `SimulationError`; under `jit` and `vmap` it is only
             recorded in `status`.
 
@@ -172,6 +176,8 @@ def simulate(
     scheme = Scheme.of(system, method, steps, projection, formulation)
     require_kind("derivative", derivative, AbstractDerivative, "ReverseMode()")
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
+    if memory is not None and system.sampling is None:
+        raise ValueError("Argument `memory` must be None for a system without controllers.")
     stated, ts = ts, as_times(ts, q0.dtype)
     saves = np.asarray(stated, ts.dtype) if is_known(stated) else ts  # known also under `jit`
     event_set = with_gaps(event_set_of(system, events, inactive), system, q0, ts, params)
@@ -185,8 +191,7 @@ def simulate(
     is_grid_known = inserted and isinstance(steps, FixedSteps) and is_known((saves, times))
     grid = StepGrid.known(saves, times, inserted) if is_grid_known else NO_GRID
     times = jnp.asarray(times)
-    if system.sampling is not None:
-        v0 = system.sampling.start(v0, ts, params)
+    memory = system.memory_at(ts, params, memory)
     steps = steps.without_times()
     switched, switched_params = _with_switches(system, event_set, params)
     declared = () if events else system.declared  # events may read parameters of their own
@@ -197,8 +202,9 @@ def simulate(
 
     def run(scheme: Scheme) -> Solution:
         return _simulate(
-            scheme, derivative, event_set, inserted, q0, v0, ts, params, tolerance, times, grid
-        )
+            scheme, derivative, event_set, inserted, q0, v0, ts, params, tolerance, times, grid,
+            memory,
+        )  # fmt: skip
 
     scheme = replace(scheme, steps=steps)
     solution = run(scheme)
@@ -294,16 +300,17 @@ def _with_switches(system: System, event_set: EventSet, params: Params) -> tuple
 def _simulate(
     scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet, inserted: int,
     q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance | None,
-    times: Array, grid: StepGrid,
+    times: Array, grid: StepGrid, memory: Array,
 ) -> Solution:  # fmt: skip
-    system, start = scheme.system, (q0, v0, ts[0], params)
+    system = scheme.system
     first: AnyInterval = jax.tree.map(lambda x: x[0], grid.intervals)
     first = first or interval_at(times, ts[0], ts[0], ts[-1])
     switched, switched_params = _with_switches(
-        with_spans(system, times), event_set, within(first, params)
-    )
+        with_spans(system, times), event_set,
+        with_outputs(system, within(first, params), memory),
+    )  # fmt: skip
     scheme = replace(scheme, system=switched).at(q0, v0, ts[0], switched_params)
-    inputs = RolloutInputs(q0, v0, ts, params, tolerance, times)
+    inputs = RolloutInputs(q0, v0, ts, params, tolerance, times, memory)
     if isinstance(scheme.steps, FixedSteps):
         if inserted and not grid.rows.size:
             grid = StepGrid.of(ts, times[times.size - inserted :])
@@ -317,12 +324,14 @@ def _simulate(
             event_set, system, trajectory.events, trajectory.occurrences, saves.active,
             ts[-1], trajectory.t_failed,
         )  # fmt: skip
-    rows = saves.q, saves.v, ts
-    v = with_samples(system, rows, (ts[0], ts[-1]), params, times, found, grid.at_saves)
-    saves = replace(saves, v=v)
+    rows = saves.q, saves.v, saves.memory, ts
+    after = with_samples(system, rows, (ts[0], ts[-1]), params, times, found, grid.at_saves)
+    saves = replace(saves, memory=after)
+    start = q0, v0, ts[0], with_outputs(system, params, memory)
     # XLA would compile its operations one by one.
-    energy_at = batched_closure(partial(_energy, system), *start)
-    energy = jax.vmap(energy_at, (0, 0, 0, None))(saves.q, saves.v, ts, params)
+    energy_at = batched_closure(partial(_energy, system), q0, v0, memory, ts[0], params)
+    rows = saves.q, saves.v, saves.memory, ts
+    energy = jax.vmap(energy_at, (0, 0, 0, 0, None))(*rows, params)
     counts = trajectory.counts
     if isinstance(scheme.steps, FixedSteps):
         counts = StepCounts.of_fixed(scheme.method, scheme.per_save, inputs.ts, trajectory.t_failed)
@@ -341,6 +350,7 @@ def _solution(
         ts=ts,
         q=saves.q,
         v=saves.v,
+        memory=saves.memory,
         status=trajectory.status,
         t_failed=trajectory.t_failed,
         energy=energy,
@@ -358,11 +368,12 @@ def _solution(
         velocities=tuple(system.velocity_names),
         units=system.units,
         events=found,
+        memory_names=() if system.sampling is None else system.sampling.names,
     )
 
 
-def _energy(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-    return system.dynamics.energy(q, v, t, params)
+def _energy(system: System, q: Array, v: Array, memory: Array, t: Array, params: Params) -> Array:
+    return system.dynamics.energy(q, v, t, with_outputs(system, params, memory))
 
 
 def _explanation(system: System, solution: Solution, params: Params, event_set: EventSet) -> str:

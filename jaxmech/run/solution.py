@@ -38,7 +38,7 @@ _MISSED = (
 _ELSEWHERE = {"t": "ts", "time": "ts", "times": "ts", "y": "q", "ys": "q", "x": "q"}
 
 
-_NUMBERS = 16  # fields of a solution that are arrays
+_NUMBERS = 17  # fields of a solution that are arrays
 
 
 class Solution(eqx.Module):
@@ -49,6 +49,8 @@ class Solution(eqx.Module):
         q: coordinates, shape (T, n); NaN after a failure.
         v: velocities, shape (T, n), with the states of first order last, or (T, k) with k
             quasi-velocities, in the order of `System.velocity_names`; NaN after a failure.
+        memory: what the controllers of a `controlled` system keep, shape (T, c): their outputs and
+            memories, and the numbers of their samples; NaN after a failure.
         status: the outcome, a `Status` as int32.
         t_failed: time [s] of the last good state before a failure; NaN without a failure.
         energy: v . dL/dv - L at the save times [J], shape (T,).
@@ -80,6 +82,7 @@ class Solution(eqx.Module):
         digests: a digest of the value of each parameter, by name, with which `observe` and
             `animate` check that they are given the parameters of the simulation.
         run: what the motion was computed from, for `at`.
+        memory_names: names of the entries of the memory.
 
     Example:
         >>> import jax.numpy as jnp
@@ -97,6 +100,7 @@ class Solution(eqx.Module):
     ts: Float[Array, " T"]
     q: Float[Array, " T n"]
     v: Float[Array, " T k"]
+    memory: Float[Array, " T c"]
     status: Int[Array, ""]
     t_failed: Float[Array, ""]
     energy: Float[Array, " T"]
@@ -116,6 +120,7 @@ class Solution(eqx.Module):
     events: Events | None = None
     digests: Digests | None = None
     run: Run | None = None
+    memory_names: tuple[str, ...] = eqx.field(static=True, default=())
 
     def __getattr__(self, name: str) -> Any:
         """Raise an AttributeError that suggests a name; for names that do not exist."""
@@ -135,11 +140,11 @@ class Solution(eqx.Module):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that `sol[name]` knows: coordinates, their rates, states of first order."""
-        return tuple(columns(self.coordinates, self.velocities))
+        """The names that `sol[name]` knows: coordinates, rates, states, memory of controllers."""
+        return tuple(columns(self.coordinates, self.velocities, self.memory_names))
 
     def __getitem__(self, name: str) -> Array:
-        """A column of q or v by its name, shape (T,).
+        """A column of q, v or the memory by its name, shape (T,).
 
         Args:
             name: one of `names`, such as `"crank"` for a coordinate, `"crank.rate"` for its rate.
@@ -153,8 +158,9 @@ class Solution(eqx.Module):
                 f"`sol[name]` takes the name of a column, but {name!r} is none; one trajectory of "
                 f"a batch is `jax.tree.map(lambda x: x[{name}], sol)`."
             )
-        entries = columns(self.coordinates, self.velocities)
-        return Named(entries, {"q": self.q, "v": self.v}, "the solution")[name]
+        entries = columns(self.coordinates, self.velocities, self.memory_names)
+        arrays = {"q": self.q, "v": self.v, "memory": self.memory}
+        return Named(entries, arrays, "the solution")[name]
 
     def at(self, t: Any) -> States:
         """The states at any times of the run: dense output.
@@ -186,12 +192,13 @@ class Solution(eqx.Module):
                 f"{MOST_NUMBERS:,} numbers are not kept; save the times with `ts`, or simulate one "
                 "trajectory alone."
             )
-        saves = self.ts, self.q, self.v
+        saves = self.ts, self.q, self.v, self.memory
         at = states_at
         for _ in range(self.status.ndim):
             at = jax.vmap(at, (0, 0, 0, 0, None))
-        states = at(self.run, saves, self.t_failed, self.events, t)
-        return States(*states, self.coordinates, self.velocities, self.units)
+        t, q, v, memory = at(self.run, saves, self.t_failed, self.events, t)
+        names = self.coordinates, self.velocities, self.units, self.memory_names
+        return States(t, q, v, memory, *names)
 
     def unit(self, name: str) -> str:
         """The unit of a column, such as `"rad/s"`; empty if the `System` states none."""

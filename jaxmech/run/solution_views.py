@@ -25,27 +25,32 @@ class States(eqx.Module):
         t: the times [s], of any shape.
         q: coordinates, with a last axis n.
         v: velocities, with a last axis like that of the v of the `Solution`.
+        memory: what controllers keep, with a last axis like that of the memory of the `Solution`.
         coordinates: names of the coordinates.
         velocities: names of the entries of v.
         units: the units given to the `System`, as pairs of a name and a unit.
+        memory_names: names of the entries of the memory.
     """
 
     t: Float[Array, " *T"]
     q: Float[Array, " *T n"]
     v: Float[Array, " *T k"]
+    memory: Float[Array, " *T c"]
     coordinates: tuple[str, ...] = eqx.field(static=True)
     velocities: tuple[str, ...] = eqx.field(static=True)
     units: Units = eqx.field(static=True, default=())
+    memory_names: tuple[str, ...] = eqx.field(static=True, default=())
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names that `states[name]` knows, as those of a `Solution`."""
-        return tuple(columns(self.coordinates, self.velocities))
+        return tuple(columns(self.coordinates, self.velocities, self.memory_names))
 
     def __getitem__(self, name: str) -> Array:
-        """A column of q or v by its name, in the shape of the times."""
-        indices = columns(self.coordinates, self.velocities)
-        return Named(indices, {"q": self.q, "v": self.v}, "the states")[name]
+        """A column of q, v or the memory by its name, in the shape of the times."""
+        indices = columns(self.coordinates, self.velocities, self.memory_names)
+        arrays = {"q": self.q, "v": self.v, "memory": self.memory}
+        return Named(indices, arrays, "the states")[name]
 
     def unit(self, name: str) -> str:
         """The unit of a column, such as `"rad/s"`; empty if the `System` states none."""

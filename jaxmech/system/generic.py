@@ -84,7 +84,8 @@ def function_values(system: System, q: Array, v: Array, t: Array, params: Params
     values += [c.value(q, t, params) for c in system.invariants]
     for inequality in system.unilateral:
         values += inequality.values(q, speeds, t, params)
-    values += [] if system.sampling is None else [system.sampled(q, v, t, params)]
+    if system.sampling is not None:
+        values.append(system.sampling(system.memory_at(t[None], params), q, v, t, params))
     return [*values, dynamics.applied_force(q, v, t, params)]
 
 
@@ -95,7 +96,8 @@ def conserves_energy(system: System, q: Array, v: Array, t: Array, params: Param
     Non-ideal constraints are assumed to do work. If conservation is not detected, the energy drift
     is not reported.
     """
-    if system.force is not None or system.nonideal is not None or system.states:
+    works = system.force, system.nonideal, system.sampling
+    if any(x is not None for x in works) or system.states:
         return False
     if system.velocities:
         return conserves_energy(system.plain, q, jnp.zeros_like(q), t, params)

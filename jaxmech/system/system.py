@@ -1,12 +1,12 @@
 """`System`: a Lagrangian, a force and named constraints, and the equations of motion at a state."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from jaxmech.system.constraints import (
     AbstractConstraint,
@@ -366,9 +366,19 @@ class System:
         q, v, t, params = self.arguments(q, v, t, params)
         return self.dynamics.at(q, v, t, params)
 
-    def sampled(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """v after the controllers have computed that are due at a time."""
-        return v if self.sampling is None else self.sampling(q, v, t, params)
+    def with_outputs(self, params: Params, memory: Array | None = None) -> Params:
+        """The parameters with what controllers give out, as in a memory or as before a run."""
+        is_plain = params is None or isinstance(params, Mapping)
+        if self.sampling is None or (memory is None and not is_plain):
+            return params  # or those of a run, within spans or with switches
+        return self.sampling.with_outputs(params, memory)
+
+    def memory_at(self, ts: Array, params: Params, memory: Any = None) -> Float[Array, " c"]:
+        """What controllers keep when a run begins, or continues with a memory."""
+        if self.sampling is None:
+            return jnp.zeros(0, ts.dtype)
+        begun: Array = self.sampling.start(ts, params, memory)
+        return begun
 
     def of_run(self, params: Params) -> "System":
         """The system for a run with these parameters, some of which may be traced."""
@@ -376,20 +386,11 @@ class System:
             return self
         return replace(self, sampling=sampling)
 
-    @property
-    def held(self) -> int:
-        """The number of the last states, which are those of controllers."""
-        return 0 if self.sampling is None else self.sampling.size
-
     def with_longest_run(self, duration: float) -> "System":
         """The system for runs of at most this duration [s], whose times may be traced."""
         if self.sampling is None:
             return self
         return replace(self, sampling=replace(self.sampling, longest_run=duration))
-
-    def completed(self, q: Any, v: Any) -> tuple[Any, Any]:
-        """A state with the states of the controllers, where it is without them."""
-        return (q, v) if self.sampling is None else self.sampling.completed(q, v)
 
     def with_singular_mass(self, singular_mass: SingularMass) -> "System":
         """A copy of the system that states whether its mass matrix lacks full rank."""
@@ -412,7 +413,6 @@ class System:
         self, q: Any, v: Any, t: Any, params: Params, names: tuple[str, str] = ("q", "v")
     ) -> tuple[Array, Array, Array, Params]:
         """Convert to (q, v, t, params) in the floating-point type of q and v, and check shapes."""
-        q, v = self.completed(q, v)
         each = f", and then one for each of {', '.join(self.states)}" if self.states else ""
         needs = f"one number per coordinate{each}", f"one number per coordinate{each}", ""
         if self.velocities:
@@ -427,7 +427,8 @@ class System:
         )
         floats = [x.dtype for x in (q, v) if jnp.issubdtype(x.dtype, jnp.floating)]
         dtype = jnp.result_type(*floats) if floats else jnp.result_type(float)
-        return q.astype(dtype), v.astype(dtype), t.astype(dtype), as_dtype(params, dtype)
+        params = as_dtype(self.with_outputs(params), dtype)
+        return q.astype(dtype), v.astype(dtype), t.astype(dtype), params
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -173,13 +173,15 @@ class UnknownNameError(KeyError):
     """A coordinate, rate or state is read that does not exist."""
 
 
-def columns(coordinates: Sequence[str], velocities: Sequence[str]) -> dict[str, tuple[str, int]]:
+def columns(
+    coordinates: Sequence[str], velocities: Sequence[str], memory: Sequence[str] = ()
+) -> dict[str, tuple[str, int]]:
     """The name of each column, with its array and its index there."""
     known = {name: ("q", k) for k, name in enumerate(shown_coordinates(coordinates))}
     rates = {
         f"{name}{RATE}" if name in known else name: ("v", k) for k, name in enumerate(velocities)
     }
-    return known | rates
+    return known | rates | {name: ("memory", k) for k, name in enumerate(memory)}
 
 
 def shown_coordinates(coordinates: Sequence[str]) -> tuple[str, ...]:
@@ -189,11 +191,11 @@ def shown_coordinates(coordinates: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Named(Mapping[str, Array]):
-    """The columns of q and v by name; an array is sliced when its name is read.
+    """The columns of q, v and memory by name; an array is sliced when its name is read.
 
     Attributes:
         entries: the array and the index of each name.
-        arrays: q and v, shapes (..., n) and (..., k).
+        arrays: q (..., n), v (..., k) and the memory of controllers (..., c).
         source: words for the state in messages.
     """
 

@@ -121,7 +121,8 @@ def test_a_study_names_its_controllers(tmp_path: Path) -> None:
     for k, lag in enumerate(lags):
         params = {"g": 9.81, "kp": 40.0, "lag": lag}
         sol = simulate(loop, [0.3], [0.0], [0.0, 0.5, 1.0], params, steps=FixedSteps(2))
-        np.testing.assert_allclose(results["v"][k], sol.v, rtol=1e-9)
+        stored = np.concatenate([sol.v, sol.memory], axis=1)  # as in the names of the coordinates
+        np.testing.assert_allclose(results["v"][k], stored, rtol=1e-9)
         np.testing.assert_allclose(results["effort"][k], abs(sol["torque"]) / 10.0, rtol=1e-9)
         np.testing.assert_allclose(results["q"][k, :, 1], sol["torque"], rtol=1e-9)
         times = [float(results[f"{name}_times"][k, 0]) for name in ("weak", "small")]

@@ -134,7 +134,8 @@ def _animation(trajectory: ReplayedTrajectory) -> Animation | None:
     if model is None or model.geometry is None or trajectory.last_good < 1:
         return None
     speed = max(float(ts[-1] - ts[0]) / _SECONDS, 1.0)
-    return animate(model, (ts, trajectory.values["q"]), trajectory.params, speed=speed, fps=_FPS)
+    q = trajectory.values["q"][:, : model.system.n]
+    return animate(model, (ts, q), trajectory.params, speed=speed, fps=_FPS)
 
 
 def _share_limits(motions: Sequence[Animation]) -> None:

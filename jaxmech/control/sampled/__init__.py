@@ -1,10 +1,9 @@
-"""Controllers with a sample time: a `controller`, all of a system, and a `controlled` system.
+"""Controllers with a sample time: a `controller`, and the `closed_loop` of a system with some.
 
-What a controller remembers and what it gives out are states of first order whose rate is zero. A
-`controller_set` changes them at the sample times, at which steps end, and `reading` lets the
-functions of the system read outputs by name.
+What they remember and give out is the memory of a run, beside q and v. It changes at the sample
+times, at which steps end; the functions of the system find the outputs among their parameters.
 """
 
-from jaxmech.control.sampled.controlled import controlled as controlled
+from jaxmech.control.sampled.closed_loop import MEMORY as MEMORY
+from jaxmech.control.sampled.closed_loop import controlled as controlled
 from jaxmech.control.sampled.controller import Controller as Controller
-from jaxmech.control.sampled.reading import WholeState as WholeState

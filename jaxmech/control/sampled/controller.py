@@ -28,7 +28,7 @@ class Numbers:
         if not is_known(tree):
             raise TypeError(
                 f"Argument `{argument}` must hold known numbers, but a part of it is traced; give "
-                "traced values in v0, where the states of the controllers are last."
+                "traced values in the `memory` of `simulate`."
             )
         leaves, names = [], []
         for path, x in jax.tree.leaves_with_path(tree):
@@ -59,7 +59,7 @@ class Numbers:
             part = x[first : first + leaf.size].reshape(leaf.shape)
             first += leaf.size
             if leaf.dtype.kind != "f":
-                part = part > 0.5 if leaf.dtype.kind == "b" else jnp.round(part).astype(leaf.dtype)
+                part = part > 0.5 if leaf.dtype.kind == "b" else part.round().astype(leaf.dtype)
             parts.append(part)
         return jax.tree.unflatten(self.structure, parts)
 
@@ -107,7 +107,7 @@ class Controller:
             encoder, round in `measure`. A rounded output does not depend on small changes, so its
             derivatives are zero: leave the quantum out where a derivative is taken.
         measure: `measure(q, v, t, params)`, what `update` is given as `measured`; by default q and
-            v, those of the system without its controllers. v are the velocities of a `Solution`.
+            v. v are the velocities of a `Solution`.
         phase: one of the sample times [s].
         longest_delay: the longest delay [s] where it is a parameter; by default one period.
         shortest_period: the shortest period [s] where it is a parameter, for which a run has room.
@@ -149,33 +149,22 @@ class Controller:
                 f"{self.name!r}; `update` has none of its own."
             )
         object.__setattr__(self, "name", name)
-        self._require_times()
+        if isinstance(self.period, str) != (self.shortest_period is not None):
+            raise ValueError(
+                "Argument `shortest_period` must go with the name of a parameter as `period`, and "
+                "with none other: samples need room."
+            )
+        if self.longest_delay is not None and not isinstance(self.delay, str):
+            raise ValueError("Argument `longest_delay` must be left out where `delay` is a number.")
+        for argument in ("period", "shortest_period", "quantum", "phase", "delay", "longest_delay"):
+            value = getattr(self, argument)
+            if value is not None and not (isinstance(value, str) and argument in _NAMED):
+                object.__setattr__(self, argument, _number(argument, value))
         if isinstance(self.output, list | tuple):
             object.__setattr__(self, "output", np.asarray(self.output))
-        for argument in ("memory", "output"):
-            Numbers.of(argument, getattr(self, argument))
         if not self.outputs.size:
             raise ValueError("Argument `output` must hold a number, but holds none.")
-
-    def _require_times(self) -> None:
-        """Convert times and the quantum to numbers, or raise for wrong ones."""
-        is_named = isinstance(self.period, str)
-        if is_named != (self.shortest_period is not None):
-            need = "given where `period` is the name of a parameter: samples need room"
-            need = need if is_named else "left out where `period` is a number"
-            raise ValueError(f"Argument `shortest_period` must be {need}.")
-        needed = ("shortest_period",) if is_named else ("period",)
-        for argument in (*needed, "quantum", "longest_delay"):
-            value = getattr(self, argument)
-            if value is not None or argument in needed:
-                object.__setattr__(self, argument, _number(argument, value, at_least=None))
-        object.__setattr__(self, "phase", _number("phase", self.phase))
-        if not isinstance(self.delay, str):
-            object.__setattr__(self, "delay", _number("delay", self.delay, at_least=0.0))
-            if self.longest_delay is not None:
-                raise ValueError(
-                    "Argument `longest_delay` must be left out where `delay` is a number."
-                )
+        Numbers.of("memory", self.memory)
 
     def __repr__(self) -> str:
         late = f", delay={self.delay!r}" if self.delay else ""
@@ -200,11 +189,6 @@ class Controller:
         return Numbers.of("memory", self.memory)
 
     @property
-    def has_named_period(self) -> bool:
-        """Whether the period is a parameter."""
-        return isinstance(self.period, str)
-
-    @property
     def most_delay(self) -> float:
         """The longest delay [s]."""
         if not isinstance(self.delay, str):
@@ -219,8 +203,8 @@ class Controller:
         return math.floor(self.most_delay / self.least_period * (1 + 1e-9)) + 1
 
     @property
-    def state_names(self) -> list[str]:
-        """The names of its states: output, memory, number of the last sample, later outputs."""
+    def memory_names(self) -> list[str]:
+        """The names of its numbers: output, memory, number of the last sample, later outputs."""
 
         def named(name: str, numbers: Numbers) -> list[str]:
             return [name + ("." * (part[:1] not in ("", "["))) + part for part in numbers.names]
@@ -256,23 +240,21 @@ class Controller:
         return output, following
 
 
-_HINTS = {
-    name: f"; a traced {name} is given by the name of a parameter" for name in ("delay", "period")
-}
+_NAMED = ("period", "delay")  # which may be names of parameters
 
 
-def _number(argument: str, value: Any, at_least: float | None = -math.inf) -> float:
-    """A known and finite number that is not below a bound; None for one that is positive."""
-    need = "positive" if at_least is None else f"{at_least:g} or more"
+def _number(argument: str, value: Any) -> float:
+    """A known and finite number: of any sign for a phase, not negative for a delay, positive."""
     try:
         number = float(value)
     except (TypeError, ValueError, jax.errors.ConcretizationTypeError) as error:
-        hint = _HINTS.get(argument, "")
+        hint = f"; a traced {argument} is given by the name of a parameter"
         raise TypeError(
-            f"Argument `{argument}` must be a known number, but is {value!r}{hint}."
+            f"Argument `{argument}` must be a known number, but is {value!r}"
+            f"{hint if argument in _NAMED else ''}."
         ) from error
-    if not math.isfinite(number):
-        raise ValueError(f"Argument `{argument}` must be finite, but is {number:g}.")
-    if number <= 0 if at_least is None else number < at_least:
+    is_allowed = {"phase": True, "delay": number >= 0}.get(argument, number > 0)
+    if not (math.isfinite(number) and is_allowed):
+        need = {"phase": "finite", "delay": "0 or more"}.get(argument, "positive")
         raise ValueError(f"Argument `{argument}` must be {need}, but is {number:g}.")
     return number

@@ -244,7 +244,8 @@ def with_steps(study: Study, subject: Subject, sampler: Sampler) -> Study:
     shared = parts[0][1]
     with errors_as_problems():
         q, v, params = program.states(varying, shared, len(rows))
-        first_params = as_dtype(jax.tree.map(lambda x: x[0], params), program.dtype)
+        first_params = jax.tree.map(lambda x: x[0], params)
+        first_params = as_dtype(program.system.with_outputs(first_params), program.dtype)
         saves = jnp.asarray(program.ts)
         event_set = with_gaps(program.event_set, program.system, q[0], saves, first_params)
         system = event_set.system(program.system)

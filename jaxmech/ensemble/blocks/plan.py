@@ -122,6 +122,9 @@ def _state_reads(study: Study, subject: Subject) -> Callable[..., Any] | None:
     event_set = study_events(study, system)
 
     def reads(q: Array, v: Array, t: Array, params: Any) -> Any:
+        if system.sampling is not None:  # as in a run
+            memory = system.memory_at(t[None], params)
+            params = system.with_outputs(params, memory)
         gaps = Gaps.of(system, q, t, params)
         reactions = observed_at(gaps.system(system), study.formulation, q, v, t, params)
         reactions, events = gaps.joined(reactions), event_set.events
@@ -129,7 +132,7 @@ def _state_reads(study: Study, subject: Subject) -> Callable[..., Any] | None:
         factors = [x.restitution for x in transitions if callable(x.restitution)]
         return (
             [Observed(event.fn).at(q, v, t, params, reactions) for event in events],
-            [x.of(system).at(q, v, t, params, reactions) for x in study.observe.values()],
+            [x.at(q, v, t, params, reactions) for x in study.observe.values()],
             [x.fn(q, v, t, params) for x in transitions if x.fn],
             [factor(params) for factor in factors],
         )

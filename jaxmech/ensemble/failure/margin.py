@@ -94,12 +94,15 @@ class Margin:
         excess, side = self._excess, self.side
 
         # In native code the derivative of `jnp.max` is right, by XLA it is lost at some states.
-        first = sol.q[0], sol.v[0], sol.ts[0]
-        differ = (True, True, False)
-        at = batched_closure(lambda q, v, t: side * excess(q, v, t, params), *first, differ=differ)
+        rows, differ = (sol.q, sol.v, sol.memory, sol.ts), (True, True, True, False)
+
+        def beyond(q: Array, v: Array, memory: Array, t: Array) -> Array:
+            return side * excess(q, v, t, self.member.system.with_outputs(params, memory))
+
+        at = batched_closure(beyond, *(x[0] for x in rows), differ=differ)
         if self.when == "end":
-            return -at(sol.q[-1], sol.v[-1], sol.ts[-1])
-        values = jax.vmap(at)(sol.q, sol.v, sol.ts)
+            return -at(*(x[-1] for x in rows))
+        values = jax.vmap(at)(*rows)
         if self.event is not None and self.event.direction == 0:
             start = jnp.where(values[0] > 0, -1.0, 1.0)
             values = start * values
@@ -109,7 +112,7 @@ class Margin:
         if sol.run is None:  # the parameters are too many to be kept for dense output
             return -side * largest
         peak = sol.at(jax.lax.stop_gradient(_peak(sol.ts, values)))
-        between = at(peak.q, peak.v, peak.t)
+        between = at(peak.q, peak.v, peak.memory, peak.t)
         return -side * jnp.where(between > largest, between, largest)
 
     @cached_property
@@ -129,7 +132,7 @@ class Margin:
         else:
             assert failure.threshold is not None
             fn, level = _quantity(failure, names, study), failure.threshold
-        quantity = Observed(fn).of(system)
+        quantity = Observed(fn)
 
         def excess(q: Array, v: Array, t: Array, params: Any) -> Array:
             reactions = None
@@ -189,7 +192,7 @@ def _largest(values: Array) -> Array:
 
 
 def _times(at: Callable[..., Array], sign: Array) -> Callable[..., Array]:
-    return lambda q, v, t: sign * at(q, v, t)
+    return lambda *state: sign * at(*state)
 
 
 def _peak(ts: Array, values: Array) -> Array:

@@ -57,11 +57,10 @@ def params_of(subject: Subject, inputs: Tree) -> dict[str, Any]:
 def guess(subject: Subject, inputs: Tree, dtype: Any) -> tuple[Array, Array]:
     """The state of the model, with the drawn values in place."""
     system, model = subject.system, subject.model
-    q, v = (jnp.zeros(n - system.held, dtype) for n in (system.n, system.n_velocities))
+    q, v = jnp.zeros(system.n, dtype), jnp.zeros(system.n_velocities, dtype)
     if model:
         state = model.state(inputs["start"], params_of(subject, inputs))
         q, v = (jnp.asarray(x, dtype) for x in state)
-    q, v = system.completed(q, v)
     for name, value in inputs["coordinates"].items():
         q = q.at[system.coordinates.index(name)].set(value)
     for name, value in inputs["velocities"].items():
@@ -86,18 +85,25 @@ def inputs_of(
 
 
 def quantity_entries(system: System) -> dict[str, tuple[str, int]]:
-    """Coordinates and those entries of v that are not their rates: an array and an index each."""
-    entries = columns(system.coordinates, system.velocity_names)
-    named = {*shown_coordinates(system.coordinates), *system.velocities, *system.states}
+    """The names in q, those in v that are no rates, and those of controllers: array and index."""
+    kept = memory_names(system)
+    entries = columns(system.coordinates, system.velocity_names, kept)
+    named = {*shown_coordinates(system.coordinates), *system.velocities, *system.states, *kept}
     return {name: entry for name, entry in entries.items() if name in named}
+
+
+def memory_names(system: System) -> tuple[str, ...]:
+    """The names of what controllers keep, which the stored q and v end with."""
+    return () if system.sampling is None else system.sampling.names
 
 
 def name_arrays(system: System) -> Iterable[StoredArray]:
     """The names of coordinates and states, and of quasi-velocities, with their units."""
-    names = (*shown_coordinates(system.coordinates), *system.states)
+    kept = memory_names(system)
+    names = (*shown_coordinates(system.coordinates), *system.states, *kept)
     yield _name_array(system, "coordinate", names, COORDINATE_UNITS)
     if system.velocities:
-        yield _name_array(system, VELOCITY, system.velocity_names, VELOCITY_UNITS)
+        yield _name_array(system, VELOCITY, (*system.velocity_names, *kept), VELOCITY_UNITS)
 
 
 def _name_array(system: System, dim: str, names: Sequence[str], key: str) -> StoredArray:

@@ -95,8 +95,11 @@ def counted_times(
     return SAVED_ONLY if quantity.keep in _OVER_TIME[statistic.below is None] else None
 
 
-def event_quantities(events: Events, ts: Array) -> dict[str, Array]:
-    """The quantities derived from the events of one trajectory, by name."""
+def event_quantities(events: Events, ts: Array, kept: int) -> dict[str, Array]:
+    """The quantities derived from the events of one trajectory, by name.
+
+    What controllers keep, so many numbers, is not recorded at events: NaN.
+    """
     missed = sum((events[name].missed for name in events), jnp.zeros_like(events.stopped_by))
     values = {"stopped_by": events.stopped_by, "t_end": events.t_end, "missed_events": missed}
     for name in events:
@@ -105,8 +108,8 @@ def event_quantities(events: Events, ts: Array) -> dict[str, Array]:
             f"{name}_count": record.count,
             f"{name}_time": record.t[0],
             f"{name}_times": record.t,
-            f"{name}_q": record.q,
-            f"{name}_v": record.v,
+            f"{name}_q": jnp.pad(record.q, ((0, 0), (0, kept)), constant_values=jnp.nan),
+            f"{name}_v": jnp.pad(record.v, ((0, 0), (0, kept)), constant_values=jnp.nan),
             f"{name}_passed": record.t[0] <= ts,
         }
     return values

@@ -21,7 +21,7 @@ from jaxtyping import Array
 
 from jaxmech.config import LoadedObject, TextOrTable, find, named_copy
 from jaxmech.config.errors import Key, Problem, StudyError, out_of_range, refuse, refuse_all
-from jaxmech.control import WholeState
+from jaxmech.control import MEMORY
 from jaxmech.ensemble.statistics.protocol import Reduction
 from jaxmech.integrate import Event, Transition
 from jaxmech.system import System
@@ -84,24 +84,22 @@ class Observed(TextOrTable):
         assert callable(self.function)
         return composed(jnp.abs, self.function) if self.keep == "largest" else self.function
 
-    def of(self, system: System) -> "Observed":
-        """The quantity at whole states of a system, of which its function reads outputs by name."""
-        if system.sampling is None:
-            return self
-        return replace(self, function=system.sampling.reading(self.function))
-
     def at(self, q: Array, v: Array, t: Array, params: Any, reactions: Any) -> Array:
         """Evaluate the quantity at one state."""
         assert callable(self.function)
         arguments = (reactions,) if self.needs_reactions else ()
         return jnp.asarray(self.function(q, v, t, params, *arguments))
 
-    def along(self, q: Array, v: Array, ts: Array, params: Any, reactions: Any) -> Array:
-        """The quantity of one trajectory, shape (T, ...) or (...)."""
-        q, v, ts, reactions = jax.tree.map(lambda x: x[:: self.every], (q, v, ts, reactions))
-        values = jax.vmap(lambda q, v, t, reactions: self.at(q, v, t, params, reactions))(
-            q, v, ts, reactions
-        )
+    def along(
+        self, system: System, states: tuple[Array, Array, Array, Array], params: Any, reactions: Any
+    ) -> Array:
+        """The quantity along one trajectory of q, v, memory and ts, shape (T, ...) or (...)."""
+
+        def at_save(q: Array, v: Array, memory: Array, t: Array, reactions: Any) -> Array:
+            return self.at(q, v, t, system.with_outputs(params, memory), reactions)
+
+        rows = jax.tree.map(lambda x: x[:: self.every], (*states, reactions))
+        values = jax.vmap(at_save)(*rows)
         if self.keep == "all":
             return values
         return _KEPT[self.keep](values)
@@ -164,7 +162,9 @@ class StudyEvent(TextOrTable):
         quantity, level = self.of, self.level
         if quantity is not None and quantity in entries:
             array, k = entries[quantity]
-            return WholeState(lambda q, v, t, p: (q if array == "q" else v)[k] - level)
+            if array == "memory":
+                return lambda q, v, t, p: p[MEMORY][k] - level
+            return lambda q, v, t, p: (q if array == "q" else v)[k] - level
         fn = self.function if quantity is None else observe[quantity].size
         assert callable(fn)
         return composed(lambda value: value - level, fn) if quantity or level else fn

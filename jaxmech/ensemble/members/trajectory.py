@@ -120,6 +120,7 @@ class StudyTrajectory:
 
     def switched(self, params: Any) -> tuple[System, Any]:
         """The system and its parameters, with the constraints that are on at the start."""
+        params = self.system.with_outputs(params)
         return self.event_set.system(self.system), self.event_set.params(
             params, self.event_set.active()
         )
@@ -190,23 +191,33 @@ class StudyTrajectory:
             "worst_velocity_residual": jnp.nanmax(sol.velocity_residual),
         }
         values |= {name: getattr(sol, name) for name in SERIES if name not in _DERIVED}
-        values["q"] = named_values(sol.q, sol.v, self.system.dynamics.n_states)
-        values["rates"] = jax.vmap(self._rates, (0, 0, 0, None))(sol.q, sol.v, sol.ts, params)
+        named = named_values(sol.q, sol.v, self.system.dynamics.n_states)
+        values["q"], values["v"] = (
+            jnp.concatenate([x, sol.memory], axis=1) for x in (named, sol.v)
+        )
+        rates = jax.vmap(self._rates, (0, 0, 0, None))(sol.q, sol.v, sol.ts, params)
+        values["rates"] = self._held(rates, sol)
         values |= {
-            name: (sol.q if array == "q" else sol.v)[:, k]
+            name: getattr(sol, array)[:, k]
             for name, (array, k) in quantity_entries(self.system).items()
         }
         if sol.events is not None:
-            values |= event_quantities(sol.events, sol.ts)
+            values |= event_quantities(sol.events, sol.ts, sol.memory.shape[1])
         reactions = None
         if self._needs_reactions:
             reactions = observe(self.system, sol, params, formulation=self.study.formulation)
-            values |= {"qdd": reactions.qdd, "constraint_force": reactions.constraint_force}
+            values["qdd"] = self._held(reactions.qdd, sol)
+            values["constraint_force"] = self._held(reactions.constraint_force, sol)
             multipliers = reactions.multipliers.items()
             values |= {multipliers_name(name): x for name, x in multipliers}
         for name, quantity in self.study.observe.items():
-            values[name] = quantity.of(self.system).along(sol.q, sol.v, sol.ts, params, reactions)
+            states = sol.q, sol.v, sol.memory, sol.ts
+            values[name] = quantity.along(self.system, states, params, reactions)
         return values
+
+    def _held(self, rates: Array, sol: Solution) -> Array:
+        """Rates, and those of what controllers keep, which are zero."""
+        return jnp.concatenate([rates, jnp.zeros_like(sol.memory)], axis=1)
 
     def _rates(self, q: Array, v: Array, t: Array, params: Any) -> Array:
         return self.system.dynamics.speeds(*self.system.arguments(q, v, t, params))

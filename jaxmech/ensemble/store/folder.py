@@ -108,17 +108,19 @@ def function_digests(
 
 
 def _observed(study: Study, subject: Subject, params: Any, dtype: Any) -> dict[str, str]:
-    q, t = np.zeros((2, subject.system.n), dtype), np.zeros(2, dtype)
-    v = np.zeros((2, subject.system.n_velocities), dtype)
+    system, t = subject.system, np.zeros(2, dtype)
+    kept = 0 if system.sampling is None else len(system.sampling.names)
+    q, v, memory = (np.zeros((2, size), dtype) for size in (system.n, system.n_velocities, kept))
     digests = {}
     for name, quantity in study.observe.items():
         if quantity.needs_reactions:
             digests[f"observe {name}"] = _of_file(quantity.function)
         else:
-            observed = quantity.of(subject.system)
             digests[f"observe {name}"] = digest(
-                lambda q, v, t, p, observed=observed: observed.along(q, v, t, p, None),
-                q, v, t, params,
+                lambda q, v, m, t, p, quantity=quantity: quantity.along(
+                    system, (q, v, m, t), p, None
+                ),
+                q, v, memory, t, params,
             )  # fmt: skip
     for name, event in study.events.items():
         for suffix, fn in (("", event.function), (" jump", event.jump)):

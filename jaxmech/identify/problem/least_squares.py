@@ -121,12 +121,16 @@ def run_segment(
     """Simulate one segment, whose data have no axis S."""
     s = one.segments
     params = with_inputs(problem.layout.params(z, one.leaves), s.inputs)
+    params = problem.system.with_outputs(params)
     q0, v0 = jnp.split(jnp.concatenate([s.q0, s.v0]) + one.along @ u, [s.q0.size])
-    start = begin(problem.system, problem.start, q0, v0, s.ts[0], params)
-    q, v = problem.system.completed(*start)
+    q, v = begin(problem.system, problem.start, q0, v0, s.ts[0], params)
     ways = problem.scheme.policies | {"derivative": derivative, "throw": False}
     sol = simulate(problem.system, q, v, s.ts, params, **ways)
-    predicted = jax.vmap(lambda q, v, t: problem.observe(q, v, t, params))(sol.q, sol.v, s.ts)
+
+    def sensors(q: Array, v: Array, memory: Array, t: Array) -> Array:
+        return problem.observe(q, v, t, problem.system.with_outputs(params, memory))
+
+    predicted = jax.vmap(sensors)(sol.q, sol.v, sol.memory, s.ts)
     difference = predicted - s.observed
     if s.periods is not None:
         difference = followed(difference, s.weights, s.periods)
@@ -241,7 +245,8 @@ def initial_state(
 ) -> InitialState:
     """The state for start variables (k,) and their velocities (l,)."""
     system = problem.system
-    q, v = system.completed(*begin(system, problem.start, q0, v0, t, params))
+    params = system.with_outputs(params)
+    q, v = begin(system, problem.start, q0, v0, t, params)
     shapes = (system.n,), (system.n_velocities,)
     if (q.shape, v.shape) != shapes:
         required = " and ".join(dict.fromkeys(map(str, shapes)))
@@ -285,6 +290,7 @@ def consistent_start(
                     f"{kind} {', '.join(names)}, but has shape {x.shape}; {hint}{remedy}"
                 )
     params, t = with_inputs(params, recording.inputs), jnp.asarray(recording.ts[0])
+    params = system.with_outputs(params)
     state = initial_state(problem, jnp.asarray(q0), jnp.asarray(v0), t, params)
     q, v = state.q, state.v
     sensors = recording.observed.shape[1]
@@ -337,16 +343,14 @@ def free_directions(
     """The directions of the start variables and their velocities, (S, k + l, i).
 
     The integrals of states of first order keep their starts, which no one measures, in segments
-    with which a recording begins (`first`, flags (S,)), and have to join in others. So do the
-    states of controllers.
+    with which a recording begins (`first`, flags (S,)), and have to join in others.
     """
     if problem.start is not None:
         return np.tile(np.eye(s.start_size), (len(s.q0), 1, 1))
     from scipy.linalg import block_diag, null_space  # slow to import, and seldom needed
 
     n = problem.system.dynamics.mechanical
-    free_v = problem.system.n_velocities - problem.system.held
-    levels = [(state.A_position[:, :n], state.A_velocity[:, :free_v]) for state in states]
+    levels = [(state.A_position[:, :n], state.A_velocity) for state in states]
     bases = [tuple(null_space(A, rcond=1e-8) for A in pair) for pair in levels]
     if len({(of_q.shape, of_v.shape) for of_q, of_v in bases}) > 1:
         raise ValueError(
@@ -355,7 +359,6 @@ def free_directions(
             'state of independent variables, or hold exact starts by `initial_states="fixed"`.'
         )
     integrals = np.eye(problem.system.n - n)[:, : 0 if first.all() else None]
-    held = np.zeros((problem.system.held, 0))
-    directions = np.stack([block_diag(of_q, integrals, of_v, held) for of_q, of_v in bases])
+    directions = np.stack([block_diag(of_q, integrals, of_v) for of_q, of_v in bases])
     directions[first, n : problem.system.n] = 0.0
     return directions

@@ -46,12 +46,10 @@ class DefaultSensors:
     """The default of `observe`: the coordinates, and the states of first order."""
 
     states: int
-    held: int = 0  # the last states, of controllers
 
     def __call__(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The values at a state, shape (n,)."""
-        values = named_values(q, v, self.states)
-        return values[: values.size - self.held]
+        return named_values(q, v, self.states)
 
 
 def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple[Task, Point]:
@@ -59,7 +57,7 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple
     given = require_same_sensors(named(recordings, "recordings"))
     for one in given:
         _require_units(subject, one)
-    given, subject = _with_controllers(given, subject, settings)
+    subject = _with_controllers(given, subject, settings)
     found, problem = _problem(subject, given[0], settings)
     horizon, scheme = settings.horizon, problem.scheme
     params = jax.tree.unflatten(found.layout.structure, found.leaves)
@@ -133,7 +131,7 @@ def _problem(
         prior=subject.prior,
         bodies=bodies_of(system),
     )
-    observe = subject.observe or DefaultSensors(system.dynamics.n_states, system.held)
+    observe = subject.observe or DefaultSensors(system.dynamics.n_states)
     policies = settings.method, settings.steps, settings.projection, settings.formulation
     scheme = Scheme.of(system, *policies)
     return found, FitProblem(scheme, observe, subject.start, found.layout)
@@ -141,23 +139,18 @@ def _problem(
 
 def _with_controllers(
     given: tuple[Recording, ...], subject: Identifiable, settings: Settings
-) -> tuple[tuple[Recording, ...], Identifiable]:
-    """Recordings with the states of controllers, and the system for runs as long as they are."""
+) -> Identifiable:
+    """The subject with a system for runs as long as the recordings."""
     system = subject.system
     if system.sampling is None:
-        return given, subject
+        return subject
     if settings.horizon is not None:
         raise ValueError(
             "Argument `initial_states` must not be Shooting(...) for a system with controllers: "
             "what they remember is not known in the middle of a recording."
         )
     longest = max(float(np.ptp(one.ts)) for one in given)
-    if subject.start is None:
-        starts = [map(np.asarray, system.completed(one.q0, one.v0)) for one in given]
-        given = tuple(
-            replace(one, q0=q0, v0=v0) for one, (q0, v0) in zip(given, starts, strict=True)
-        )
-    return given, replace(subject, system=system.with_longest_run(longest))
+    return replace(subject, system=system.with_longest_run(longest))
 
 
 def _require_enough(task: Task, settings: Settings, subject: Identifiable) -> None:
@@ -202,7 +195,7 @@ def _require_inputs_are_read(
     q, v, t = state.q, state.v, jnp.asarray(recording.ts[0])
 
     def read(inputs: Any) -> Any:
-        motion_params = with_inputs(params, inputs)
+        motion_params = problem.system.with_outputs(with_inputs(params, inputs))
         results = [function_values(problem.system, q, v, t, motion_params)]
         results.append(problem.observe(q, v, t, motion_params))
         if problem.start is not None:

@@ -46,6 +46,7 @@ from jaxmech.integrate.spans import (
     within,
 )
 from jaxmech.integrate.steps import Tolerance
+from jaxmech.integrate.switches import with_outputs
 from jaxmech.integrate.trajectory import SavedStates, StepCounts, Trajectory
 from jaxmech.status import Status, succeeded
 from jaxmech.system import Drive, Params
@@ -59,8 +60,9 @@ _STUCK = 1e-9  # fraction of the run: a shorter step from one event to the next 
 
 
 def adaptive_rollout(
-    scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance,
-    *, segment: int, event_set: EventSet = NO_EVENTS, times: AnyArray = NO_TIMES,
+    scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, memory: Array,
+    tolerance: Tolerance, *, segment: int, event_set: EventSet = NO_EVENTS,
+    times: AnyArray = NO_TIMES,
 ) -> tuple[Trajectory, StepRecord]:  # fmt: skip
     """The trajectory from (q0, v0) saved at ts, and its moves in segments.
 
@@ -76,18 +78,19 @@ def adaptive_rollout(
     at_start = (elapsed <= 0).sum().astype(jnp.int32)
     first = interval_at(t0 + sign * times, t0, t0, t0 + sign * elapsed[-1], ends)
     ordered = (elapsed[1:] >= elapsed[:-1]).all()  # not with a NaN
+    first_params = with_outputs(scheme.system, within(first, params), memory)
     start_params, events, status, extents = begin_run(
-        scheme, event_set, q0, v0, t0, sign, within(first, params), ordered
+        scheme, event_set, q0, v0, t0, sign, first_params, ordered
     )
     run = RunSetting(
         scheme, tolerance, t0, sign, elapsed, elapsed[-1], at_start, params, segment, event_set,
         times, ends, extents,
     )  # fmt: skip
-    initial = _start(run, q0, v0, start_params, events, status)
+    initial = _start(run, q0, v0, memory, start_params, events, status)
     state, rows = jax.lax.while_loop(
         lambda carry: _goes_on(run, carry[0]) & (carry[0].status == Status.OK),
         partial(_advanced, run),
-        (initial, run.rows(q0, v0)),
+        (initial, run.rows(q0, v0, memory)),
     )
     move_count = state.counts.accepted + state.saved - run.at_start + run.observed_before(state)
     return _trajectory(run, initial, state, rows), rows.moves.record(move_count, state.saved)
@@ -112,13 +115,14 @@ def _saves(run: RunSetting, initial: RunState, state: RunState, rows: RunRows) -
     # A save counts once its step is accepted, so after a failure all later ones are NaN.
     is_known = row_numbers < jnp.where(jnp.isnan(initial.t_failed), state.saved, 1)
     residuals = initial.audit.position, initial.audit.velocity
-    first = SavedStates(initial.start.q, initial.start.v, *residuals, initial.events.active)
+    start, active = initial.start, initial.events.active
+    first = SavedStates(start.q, start.v, initial.memory, *residuals, active)
     saves = first.where(row_numbers < run.at_start, first.unpacked(rows.saves))
     if run.event_set:
         # After a terminal event the trajectory stands still; another may occur at the last time.
         is_later = (row_numbers >= state.saved) & succeeded(state.status)
         q, v, zero = state.start.q, state.start.v, jnp.zeros((), state.start.q.dtype)
-        last = SavedStates(q, v, zero, zero, state.events.active)
+        last = SavedStates(q, v, state.memory, zero, zero, state.events.active)
         saves = last.where(is_later, saves)
         is_known |= is_later
     return saves.known(is_known)
@@ -138,8 +142,9 @@ def _integration_error(run: RunSetting, state: RunState) -> Float[Array, ""]:
 
 
 def _start(
-    run: RunSetting, q: Array, v: Array, params: Params, events: EventState, status: Array
-) -> RunState:
+    run: RunSetting, q: Array, v: Array, memory: Array, params: Params, events: EventState,
+    status: Array,
+) -> RunState:  # fmt: skip
     """The state before the first attempt; the status is that of the beginning of the run."""
     scheme, t = run.scheme, run.t0
     first = evaluated_state(scheme, q, v, t, params)
@@ -152,6 +157,7 @@ def _start(
     return RunState(
         elapsed=zero,
         start=first,
+        memory=memory,
         size=first_step(scheme, run.tolerance, first, t, run.sign * run.span, params),
         error=jnp.full_like(t, LEAST_ERROR),
         is_repeat=jnp.asarray(False),
@@ -172,7 +178,9 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     """The run after one attempted step."""
     state, rows = carry
     first, (run, interval) = run.packed(state), run.at(state.elapsed)
-    t = run.time(state.elapsed)
+    t, before = run.time(state.elapsed), state.start
+    memory, params = run.scheme.sampled(state.memory, before.q, before.v, t, run.params, interval)
+    run = replace(run, params=params)
     begin, state = _after_kink(run, state, t, interval)
     run = replace(run, params=run.event_set.params(run.params, state.events.active))
     proposed, stop, is_last = _size(run, state)
@@ -202,12 +210,12 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
         evaluations=state.counts.evaluations + run.scheme.pair.evaluations,
         longest=jnp.maximum(state.counts.longest, jnp.where(accepted, size, 0.0)),
     )
-    moved = _accepted(run, state, tried, elapsed, proposed)
+    moved = replace(_accepted(run, state, tried, elapsed, proposed), memory=memory)
     error = jnp.where(tried.status == Status.OK, tried.error, jnp.inf)
     shorter = size * shrunk(run.scheme.pair, error)
     stays = replace(state, size=shorter, is_repeat=jnp.asarray(True))
     if run.event_set:
-        unmoved = replace(state, counts=counts)
+        unmoved = replace(state, counts=counts, memory=memory)
         moved = jax.tree.map(partial(jnp.where, state.events.due), unmoved, moved)
         # About one turn in a step, and no longer step where there is one already.
         no_longer = jnp.minimum(moved.size, proposed)
@@ -217,7 +225,9 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     next_state = replace(next_state, counts=counts, events=state.events)
 
     rows = replace(rows, log=log)
-    next_state, rows = save_reached(run, replace(state, start=begin), next_state, step, rows, first)
+    next_state, rows = save_reached(
+        run, replace(state, start=begin, memory=memory), next_state, step, rows, first
+    )
     next_state, moves = after_events(run, state, next_state, step, event, rows.moves, first)
 
     is_repeated = next_state.is_repeat & (next_state.size < run.shortest)

@@ -69,6 +69,7 @@ class RunState(eqx.Module):
 
     elapsed: Float[Array, ""]  # time since the start, not negative
     start: EvaluatedState
+    memory: Array  # of controllers
     size: Float[Array, ""]  # of the next attempt
     error: Float[Array, ""]  # of the last step, for the controller
     is_repeat: Bool[Array, ""]  # whether the last attempt was rejected
@@ -135,15 +136,15 @@ class RunSetting:
         """The number of shifts of time in a state, by which events and times may move: 1 or 0."""
         return int(bool(self.event_set) or self.times.size > 0)
 
-    def rows(self, q: Array, v: Array) -> RunRows:
+    def rows(self, q: Array, v: Array, memory: Array) -> RunRows:
         """Make empty rows."""
         times, active = len(self.elapsed), self.event_set.active()
         columns = 3 + self.event_set.words if self.event_set else 1
         zero = jnp.zeros((), q.dtype)
-        saves = empty_rows(times, SavedStates(q, v, zero, zero, active).packed)
+        saves = empty_rows(times, SavedStates(q, v, memory, zero, zero, active).packed)
         # Events that change nothing are moves of their own, as far as they are kept.
         max_moves = self.scheme.adaptive.max_steps + times - 1 + self.event_set.rows[-1]
-        state = jnp.zeros(q.size + v.size + self.shifts + active.size, q.dtype)
+        state = jnp.zeros(q.size + v.size + memory.size + self.shifts + active.size, q.dtype)
         moves = MoveRows.empty(max_moves, self.segment, state, columns)
         return RunRows(saves, moves, self.event_set.log(q, v))
 
@@ -193,7 +194,7 @@ class RunSetting:
         return jnp.minimum(state.events.counts, capacities).sum()
 
     def packed(self, state: RunState) -> Array:
-        """q and v; with events or times also a shift of time, which is zero, and the switches."""
+        """q, v, memory; with events or times also a shift of time, zero, and the switches."""
         q, v, events = state.start.q, state.start.v, state.events
         shift = jnp.zeros(self.shifts, q.dtype)
-        return jnp.concatenate([q, v, shift, events.active.astype(q.dtype)])
+        return jnp.concatenate([q, v, state.memory, shift, events.active.astype(q.dtype)])

@@ -72,7 +72,8 @@ def _save(
     position, velocity = residuals(run.scheme, q, v, t, run.params)
     position = jnp.maximum(audit.position, position)
     velocity = jnp.maximum(audit.velocity, velocity)
-    return SavedStates(q, v, position, velocity, previous.events.active), reached
+    saved = SavedStates(q, v, previous.memory, position, velocity, previous.events.active)
+    return saved, reached
 
 
 def _nodes(run: RunSetting) -> tuple[float, ...]:

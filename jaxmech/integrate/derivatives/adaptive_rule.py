@@ -12,6 +12,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import AbstractRule, Arrays, Flags, empty_rows, with_row
@@ -73,11 +74,12 @@ class MovesRun(AbstractRun):
     ) -> SmoothResults:
         program = self.program
         traced, fixed = split_shared(x, changes)
-        zeros = jax.tree.map(jnp.zeros_like, (x.q0, x.v0))
-        d_q, d_v = completed((changes.q0, changes.v0), zeros)
+        first_state = x.q0, x.v0, x.memory
+        zeros = jax.tree.map(jnp.zeros_like, first_state)
+        d_first = completed((changes.q0, changes.v0, changes.memory), zeros)
         zero, event_set = jnp.zeros_like(x.ts[0]), program.event_set
         offset = no_offset(event_set, x)
-        states = PieceState(x.q0, x.v0, offset), PieceState(d_q, d_v, offset)
+        states = PieceState(*first_state, offset), PieceState(*d_first, offset)
         start = _Pushed(*states, residuals.active[0], zero)
         push = _Push(StepReplay.of(program, x), residuals.record, traced, fixed, changes)
         end, saves, starts, log = along(push, start)
@@ -86,7 +88,7 @@ class MovesRun(AbstractRun):
             is_reached = reached_saves(residuals)[:, None]
             saves = jnp.where(is_reached, saves, end.tangent()[None, : saves.shape[1]])
         first = x.ts == x.ts[0]
-        saves = jnp.where(first[:, None], jnp.concatenate([d_q, d_v])[None], saves)
+        saves = jnp.where(first[:, None], jnp.concatenate(d_first)[None], saves)
         if changes.ts is not None:
             # A save is a state of the motion, so a later save time moves it by (v, qdd).
             shift = jnp.where(first, 0.0, changes.ts - changes.ts[0])
@@ -95,9 +97,8 @@ class MovesRun(AbstractRun):
         starts = jnp.pad(starts, ((0, 0), (0, residuals.record.starts.shape[1] - starts.shape[1])))
         is_segment = residuals.record.segment * jnp.arange(len(starts)) < residuals.record.count
         starts = jnp.where(is_segment[:, None], starts, 0.0)
-        n = x.q0.size
         at_saves = jnp.where(residuals.known[:, None], saves, 0.0)
-        return SmoothResults(saves[:, :n], saves[:, n:], log, (starts, at_saves))
+        return SmoothResults(*_parts(x, saves), log, (starts, at_saves))
 
     def cotangents(
         self, x: RolloutInputs, residuals: KeptRun, needed: RolloutInputs, cotangents: SmoothResults
@@ -105,7 +106,9 @@ class MovesRun(AbstractRun):
         """Run the segments again, from the last to the first, and pull the cotangents back."""
         program = self.program
         given_starts, at_saves = cotangents.states
-        pairs = (cotangents.q, x.q0), (cotangents.v, x.v0)
+        pairs = (
+            (cotangents.q, x.q0), (cotangents.v, x.v0), (cotangents.memory, x.memory),
+        )  # fmt: skip
         saves = jnp.concatenate(
             [completed(ct, jnp.zeros((len(x.ts), start.size), start.dtype)) for ct, start in pairs],
             axis=1,
@@ -113,14 +116,15 @@ class MovesRun(AbstractRun):
         if at_saves is not None:
             saves = saves + jnp.where(residuals.known[:, None], at_saves, 0.0)
         shared, fixed = split_shared(x, needed)
-        moves, record, n = StepReplay.of(program, x), residuals.record, x.q0.size
+        moves, record = StepReplay.of(program, x), residuals.record
         pull = _Pull(moves, record, saves, cotangents.occurrences, fixed)
         # A segment without moves has no state: the initial one stands in for it, at which all
         # functions can be evaluated. Of a single trajectory native code computes what depends on
         # `x.q0`; with events that would take minutes to compile for second derivatives.
         first = record.starts[0, :-1]
         if not program.event_set:
-            first = PieceState(x.q0, x.v0, no_offset(program.event_set, x)).packed()
+            offset = no_offset(program.event_set, x)
+            first = PieceState(x.q0, x.v0, x.memory, offset).packed()
 
         def pull_segment(carry: Any, segment: Any) -> tuple[Any, None]:
             number, wrt_start = segment
@@ -138,19 +142,26 @@ class MovesRun(AbstractRun):
             pull_segment, last, (numbers, given_starts), reverse=True
         )
         at_start = jnp.where((x.ts == x.ts[0])[:, None], saves, 0.0).sum(0)
+        start_q, start_v, start_memory = _parts(x, at_start)
         wrt_params, wrt_traced = wrt_shared
         return RolloutInputs(
-            wrt.q + at_start[:n] if needed.q0 else None,
-            wrt.v + at_start[n:] if needed.v0 else None,
+            wrt.q + start_q if needed.q0 else None,
+            wrt.v + start_v if needed.v0 else None,
             None if wrt_t0 is None else _wrt_times(program, x, residuals, saves, wrt_t0),
             wrt_params,
             times=wrt_times,
+            memory=wrt.memory + start_memory if needed.memory else None,
             traced=wrt_traced,
         )
 
     def rule(self, structure: Any, outs: Any) -> AbstractRule:
         """The derivatives, with loops of two kinds in forward mode."""
         return _MoveRule(self, structure, outs)
+
+
+def _parts(x: RolloutInputs, states: Array) -> list[Array]:
+    """q, v and memory of packed states."""
+    return jnp.split(states, np.cumsum([x.q0.size, x.v0.size]).tolist(), axis=-1)
 
 
 class _MoveRule(RunRule):
@@ -207,7 +218,7 @@ class _Push:
             lambda x, y: jnp.where(goes_on, x, y), (new, d_new), (start.state, start.d_state)
         )
         active, begin = moves.switched(start.active, move), moves.elapsed(move)
-        d_save = jnp.concatenate([d_new.q, d_new.v])
+        d_save = jnp.concatenate([d_new.q, d_new.v, d_new.memory])
         return _Pushed(state, d_state, active, begin), move, d_save, d_row
 
 
@@ -230,7 +241,8 @@ def _along_moves(push: _Push, start: _Pushed) -> _Tangents:
             log = with_row(log, move.row, d_row, move.which >= 0)
         return number + 1, next_pushed, saves, starts, log
 
-    saves = empty_rows(len(push.moves.ts), jnp.concatenate([start.state.q, start.state.v]))
+    state = start.state.q, start.state.v, start.state.memory
+    saves = empty_rows(len(push.moves.ts), jnp.concatenate(state))
     starts = empty_rows(len(record.starts), start.tangent(), sparse=True)
     log = event_set.log(start.state.q, start.state.v)
     carry = jnp.zeros((), jnp.int32), start, saves, starts, log
@@ -342,10 +354,10 @@ class _Pull:
     def _along(
         self, move: Move, state: PieceState, active: Array, shared: Any, cotangents: Any
     ) -> Any:
-        (wrt_state, *wrt), is_save, n = cotangents, move.save > 0, state.q.size
+        (wrt_state, *wrt), is_save = cotangents, move.save > 0
         goes_on = self.moves.goes_on(move)
         row = self._wrt_save(move)
-        at_save = PieceState(row[:n], row[n:], jnp.zeros_like(state.offset))
+        at_save = self.moves.start(jnp.pad(row, (0, state.offset.size + active.size)))[0]
         wrt_new = jax.tree.map(
             lambda x, y: jnp.where(is_save, x, jnp.where(goes_on, y, 0.0)), at_save, wrt_state
         )

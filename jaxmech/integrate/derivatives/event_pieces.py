@@ -31,6 +31,7 @@ class PieceState(eqx.Module):
 
     q: Array  # (n,)
     v: Array  # (k,), where k is n unless there are quasi-velocities
+    memory: Array  # of controllers, (c,)
     offset: Array  # time since the step began, or by which the motion is late, (1,) or (0,)
 
     @property
@@ -40,7 +41,7 @@ class PieceState(eqx.Module):
 
     def packed(self) -> Array:
         """All in one array."""
-        return jnp.concatenate([self.q, self.v, self.offset])
+        return jnp.concatenate([self.q, self.v, self.memory, self.offset])
 
 
 class EventPiece(eqx.Module):
@@ -57,12 +58,13 @@ class EventPiece(eqx.Module):
 
     def start(
         self, scheme: Scheme, event_set: EventSet, state: PieceState, params: Params
-    ) -> tuple[StepState, Params]:
-        """The state and the parameters with which the piece begins."""
+    ) -> tuple[StepState, Array, Params]:
+        """The state, the memory and the parameters, without switches, as the piece begins."""
         t, params = self.t + state.delay, within(self.interval, params)
+        memory, params = scheme.sampled(state.memory, state.q, state.v, t, params, self.interval)
         active_params = event_set.params(params, self.active)
         q, v, _ = scheme.after_kink(state.q, state.v, t, active_params, self.interval)
-        return StepState(q, v, t), active_params
+        return StepState(q, v, t), memory, params
 
 
 Kind = Callable[..., Any]  # from a state, a piece, its size h and the shared inputs of all steps
@@ -98,10 +100,11 @@ def to_step_end(
     params: Params,
 ) -> PieceState:
     """The state at the end of the step, NaN if it is not finite unless the motion is over."""
-    start, active_params = piece.start(scheme, event_set, state, params)
+    start, memory, params = piece.start(scheme, event_set, state, params)
+    active_params = event_set.params(params, piece.active)
     q, v = _part(scheme, start, h - state.delay, h, active_params)
     q, v = checked_states(q, v, is_over)
-    return PieceState(q, v, piece.late)
+    return PieceState(q, v, memory, piece.late)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -189,15 +192,15 @@ def to_event(
     params: Params,
 ) -> tuple[PieceState, Array]:
     """The state from which the motion continues after an event, and the row of the event."""
-    start, active_params = piece.start(scheme, event_set, state, params)
-    params = within(piece.interval, params)
+    start, memory, params = piece.start(scheme, event_set, state, params)
+    active_params = event_set.params(params, piece.active)
 
     def motion(size: Array) -> tuple[Array, Array, Array]:
         return *_part(scheme, start, size, h, active_params), start.t + size
 
     size, next_state, row = at_event(scheme, event_set, motion, piece.size, piece, params)
     next_state = checked_states(*next_state, jnp.asarray(False))
-    ended = PieceState(*next_state, state.offset + size)
+    ended = PieceState(*next_state, memory, state.offset + size)
     interrupts = event_set.interrupts(piece.which)
-    unchanged = PieceState(start.q, start.v, state.offset)
+    unchanged = PieceState(start.q, start.v, memory, state.offset)
     return jax.tree.map(lambda x, y: jnp.where(interrupts, x, y), ended, unchanged), row

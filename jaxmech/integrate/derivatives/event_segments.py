@@ -47,7 +47,7 @@ def event_trajectory(
     """The rollout in segments of some steps, with events, as an operation with its derivatives."""
 
     def forward(x: RolloutInputs) -> tuple[Trajectory, KeptSegments]:
-        inputs = x.q0, x.v0, x.ts, x.params
+        inputs = x.q0, x.v0, x.ts, x.params, x.memory
         return kept_segments(
             rollout(scheme, *inputs, segment=steps, event_set=event_set, times=x.times)
         )
@@ -59,7 +59,7 @@ def event_trajectory(
         zero, zero, zero_count, zero_count, event_set.active(), outcome, zero[None],
         first_segment.interval,
     )  # fmt: skip
-    example = PieceState(x.q0, x.v0, zero[None]), piece, zero
+    example = PieceState(x.q0, x.v0, x.memory, zero[None]), piece, zero
     kinds: list[Part] = [partial(kind, scheme, event_set) for kind in (to_event, to_step_end)]
     examples = [example, (*example, jnp.asarray(False))]
     x, run, (event, plain) = with_traced(forward, x, kinds, examples)
@@ -89,7 +89,9 @@ class EventSegments(AbstractSegments):
         self, segment: SegmentData, state: list[Array], timed: Times, shared: Any
     ) -> tuple[list[Array], Array]:
         """Make the steps; also the rows of the events, in their order, shape (K, w)."""
-        empty_rows = jnp.zeros((_capacity(segment), self.event_set.width(*state)), state[0].dtype)
+        empty_rows = jnp.zeros(
+            (_capacity(segment), self.event_set.width(*state[:2])), state[0].dtype
+        )
 
         def make_step(carry: Any, number: Array) -> tuple[Any, None]:
             position, rows = self._after_events(segment, number, timed, shared, *carry)
@@ -97,7 +99,7 @@ class EventSegments(AbstractSegments):
 
         start = _begin(segment, state), empty_rows
         ((end, _), rows), _ = jax.lax.scan(make_step, start, self._numbers())
-        return [end.q, end.v], rows
+        return [end.q, end.v, end.memory], rows
 
     def pull_back(
         self, segment: SegmentData, state: list[Array], timed: Times, shared: Any, fixed: Any,
@@ -129,12 +131,12 @@ class EventSegments(AbstractSegments):
             )
             return jax.lax.cond(_has_event(segment, number), through, lambda: wrt_all)
 
-        last = PieceState(cotangents[0], cotangents[1], jnp.zeros_like(timed[0])[None])
+        last = PieceState(*cotangents, jnp.zeros_like(timed[0])[None])
         end = last, *jax.tree.map(jnp.zeros_like, (timed, shared))
         wrt, wrt_timed, wrt_shared = pulled_through(
             make_step, pull_step, _begin(segment, state), self._numbers(), end
         )
-        return [wrt.q, wrt.v], wrt_timed, wrt_shared
+        return [wrt.q, wrt.v, wrt.memory], wrt_timed, wrt_shared
 
     def _pull_events(
         self, segment: SegmentData, number: Array, timed: Times, parts: tuple[Any, Any],
@@ -241,7 +243,7 @@ class EventSegments(AbstractSegments):
 
 def _begin(segment: SegmentData, state: list[Array]) -> _Position:
     events = segment.events
-    first = PieceState(state[0], state[1], jnp.zeros_like(state[0][:1]))
+    first = PieceState(*state, jnp.zeros_like(state[0][:1]))
     return first, _Along(jnp.zeros((), jnp.int32), events.active, events.is_moving)
 
 

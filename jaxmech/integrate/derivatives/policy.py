@@ -89,4 +89,4 @@ class ForwardMode(AbstractDerivative):
         """The rollout as plain JAX operations; with a tolerance or events, in both modes."""
         if event_set or isinstance(scheme.steps, Adaptive):
             return ReverseMode().trajectory(scheme, x, event_set)
-        return rollout(scheme, x.q0, x.v0, x.ts, x.params, times=x.times)[0]
+        return rollout(scheme, x.q0, x.v0, x.ts, x.params, x.memory, times=x.times)[0]

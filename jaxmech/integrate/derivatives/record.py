@@ -43,8 +43,8 @@ class StepRecord(eqx.Module):
     # ends the move and the row in which it is kept, both counted from 1, and what it decides about
     # gaps.
     moves: Float[Array, "E c"]
-    # q, v; with events or times also the shift of time, which is zero, and the switches; last the
-    # time since the start, not negative
+    # q, v, memory; with events or times also the shift of time, which is zero, and the switches;
+    # last the time since the start, not negative
     starts: Float[Array, "S w"]
     count: Int[Array, ""]  # number of moves
     saved: Int[Array, ""]  # first save that was not reached: an event may end a run

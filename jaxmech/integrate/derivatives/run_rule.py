@@ -29,6 +29,7 @@ class RolloutInputs(eqx.Module):
     params: Params
     tolerance: Any = None  # of adaptive steps, held fixed in derivatives
     times: Any = None  # at which a step ends (K,); with fixed steps, where they are saves, held
+    memory: Any = None  # of controllers, (c,); c is zero without them
     traced: Sequence[Any] = ()  # values that the system and the events close over
 
     @property
@@ -42,6 +43,7 @@ class SmoothResults(eqx.Module):
 
     q: Any  # at the save times, (T, n)
     v: Any  # at the save times, (T, n)
+    memory: Any  # at the save times, (T, c)
     occurrences: Any  # rows of the events, (R, w)
     states: Any  # states that the derivatives need, for derivatives of derivatives
 
@@ -71,7 +73,7 @@ class AbstractRun(abc.ABC):
         def run(*leaves: Array) -> tuple[Trajectory, Any]:
             return self.run(jax.tree.unflatten(structure, leaves))
 
-        differ = tuple(leaf is x.q0 or leaf is x.v0 for leaf in leaves)
+        differ = tuple(any(leaf is y for y in (x.q0, x.v0, x.memory)) for leaf in leaves)
         operation, outs = operation_of(run, leaves, partial(self.rule, structure), differ)
         return jax.tree.unflatten(outs, bind(operation, *leaves))[0]
 
@@ -88,7 +90,9 @@ class RunRule(AbstractRule):
     def __init__(self, program: Any, structure: Any, outs: Any) -> None:
         trajectory, residuals = jax.tree.unflatten(outs, range(outs.num_leaves))
         saves = trajectory.saves
-        smooth = SmoothResults(saves.q, saves.v, trajectory.occurrences, residuals.smooth)
+        smooth = SmoothResults(
+            saves.q, saves.v, saves.memory, trajectory.occurrences, residuals.smooth
+        )
         self.program = program
         self.residuals = tuple(jax.tree.leaves(residuals))
         self.smooth = tuple(jax.tree.leaves(smooth))
@@ -107,8 +111,9 @@ class RunRule(AbstractRule):
         (x, kept_data), next_tangents = self._trees(args, residuals), iter(tangents)
         padded = [next(next_tangents) if flag else None for flag in needed]
         results = push(x, kept_data, jax.tree.unflatten(self._inputs, padded))
-        q, v = (jnp.where(kept_data.known[:, None], d, jnp.nan) for d in (results.q, results.v))
-        return jax.tree.leaves(replace(results, q=q, v=v))
+        saves = results.q, results.v, results.memory
+        q, v, memory = (jnp.where(kept_data.known[:, None], d, jnp.nan) for d in saves)
+        return jax.tree.leaves(replace(results, q=q, v=v, memory=memory))
 
     def vjp(
         self, args: Arrays, residuals: Arrays, needed: Flags, cotangents: Sequence[Array | None]
@@ -117,8 +122,9 @@ class RunRule(AbstractRule):
         x, kept_data = self._trees(args, residuals)
         flags: RolloutInputs = jax.tree.unflatten(self._inputs, needed)
         result_cotangents: SmoothResults = jax.tree.unflatten(self._smooth, cotangents)
-        is_known, saves = kept_data.known[:, None], (result_cotangents.q, result_cotangents.v)
-        q, v = (ct if ct is None else jnp.where(is_known, ct, 0.0) for ct in saves)
+        saves = result_cotangents.q, result_cotangents.v, result_cotangents.memory
+        is_known = kept_data.known[:, None]
+        q, v, memory = (ct if ct is None else jnp.where(is_known, ct, 0.0) for ct in saves)
         # Before the loops of the run, with which they would be compiled otherwise.
         unknown = [((ct != 0) & ~is_known).any() for ct in saves if ct is not None]
         depends_on_nan = jnp.stack([*unknown, jnp.asarray(False)]).any()
@@ -130,7 +136,7 @@ class RunRule(AbstractRule):
         # all cotangents are zero, it is 0 and not 0 times NaN.
         answer, is_found = jnp.where(depends_on_nan, jnp.nan, 0.0), nonzero & ~depends_on_nan
         input_cotangents = self.program.cotangents(
-            x, kept_data, flags, replace(result_cotangents, q=q, v=v)
+            x, kept_data, flags, replace(result_cotangents, q=q, v=v, memory=memory)
         )
         input_cotangents = jax.tree.map(
             lambda x: jnp.where(is_found, x, answer.astype(x.dtype)), input_cotangents

@@ -42,7 +42,7 @@ Times = tuple[Array, Array]  # the save time before a segment, and its step size
 class KeptSegments(eqx.Module):
     """The data of the forward run that its derivatives need."""
 
-    smooth: tuple[Array, Array]  # q and v at the ends of the S segments, (S, n)
+    smooth: tuple[Array, Array, Array]  # q, v and memory at the ends of the S segments, (S, n)
     events: SegmentEvents  # of each segment
     known: Bool[Array, " T"]  # whether the state was good at each save time
     t_failed: Float[Array, ""]  # as in `Trajectory`
@@ -81,7 +81,7 @@ class AbstractSegments(AbstractRun):
     def advance(
         self, data: SegmentData, state: list[Array], timed: Times, shared: Any
     ) -> tuple[list[Array], Any]:
-        """Compute q and v after a segment, and the rows of its events in their order, (K, w)."""
+        """q, v and memory after a segment, and the rows of its events in their order, (K, w)."""
 
     @abc.abstractmethod
     def pull_back(
@@ -99,8 +99,8 @@ class AbstractSegments(AbstractRun):
         timed, d_timed = (all_segments.t, all_segments.h), (None, None)
         if changes.ts is not None:
             timed, d_timed = jax.jvp(self._times, (x.ts,), (changes.ts,))
-        zeros = jax.tree.map(jnp.zeros_like, [x.q0, x.v0])
-        d_start = completed([changes.q0, changes.v0], zeros)
+        zeros = jax.tree.map(jnp.zeros_like, [x.q0, x.v0, x.memory])
+        d_start = completed([changes.q0, changes.v0, changes.memory], zeros)
 
         # Only tangents are carried: the states at the starts of segments are known from the
         # forward run.
@@ -121,8 +121,7 @@ class AbstractSegments(AbstractRun):
 
         by_segment = _starts(x, residuals), timed, all_segments, residuals.events, d_timed
         _, (d_ends, d_rows) = jax.lax.scan(push_segment, d_start, by_segment)
-        d_q, d_v = self._saves(d_start, d_ends)
-        return SmoothResults(d_q, d_v, self._log(residuals, d_rows), d_ends)
+        return SmoothResults(*self._saves(d_start, d_ends), self._log(residuals, d_rows), d_ends)
 
     def cotangents(
         self,
@@ -135,10 +134,12 @@ class AbstractSegments(AbstractRun):
         shared, fixed = split_shared(x, needed)
         timed, pull_times = jax.vjp(self._times, x.ts)
         all_segments, rows = self._segments(x), self._rows(residuals, x, cotangents.occurrences)
-        first, ends = [x.q0, x.v0], list(residuals.smooth)
+        first, ends = [x.q0, x.v0, x.memory], list(residuals.smooth)
         saves, pull_saves = jax.vjp(self._saves, first, ends)
         zeros = jax.tree.map(jnp.zeros_like, (saves, ends))
-        at_start, at_ends = pull_saves(completed([cotangents.q, cotangents.v], zeros[0]))
+        at_start, at_ends = pull_saves(
+            completed([cotangents.q, cotangents.v, cotangents.memory], zeros[0])
+        )
         added = jax.tree.map(jnp.add, at_ends, completed(list(cotangents.states), zeros[1]))
 
         def pull_segment(carry: Any, inputs: Any) -> tuple[Any, Times]:
@@ -164,13 +165,14 @@ class AbstractSegments(AbstractRun):
         (wrt_start, wrt_shared), wrt_timed = jax.lax.scan(
             pull_segment, start, by_segment, reverse=True
         )
-        wrt_q, wrt_v = jax.tree.map(jnp.add, wrt_start, at_start)
+        wrt_q, wrt_v, wrt_memory = jax.tree.map(jnp.add, wrt_start, at_start)
         wrt_params, wrt_traced = wrt_shared
         return RolloutInputs(
             wrt_q if needed.q0 else None,
             wrt_v if needed.v0 else None,
             pull_times(wrt_timed)[0] if needed.ts else None,
             wrt_params,
+            memory=wrt_memory if needed.memory else None,
             traced=wrt_traced,
         )
 
@@ -208,7 +210,7 @@ def _has_nonzero(tree: Any) -> Bool[Array, ""]:
 
 
 def _starts(x: RolloutInputs, residuals: KeptSegments) -> list[Array]:
-    pairs = zip((x.q0, x.v0), residuals.smooth, strict=True)
+    pairs = zip((x.q0, x.v0, x.memory), residuals.smooth, strict=True)
     return [jnp.concatenate([first[None], rows[:-1]]) for first, rows in pairs]
 
 
@@ -220,20 +222,20 @@ def _log_rows(events: SegmentEvents) -> Int[Array, " S K"]:
 
 
 def kept_segments(
-    result: tuple[Trajectory, tuple[Array, Array, SegmentEvents]],
+    result: tuple[Trajectory, tuple[Array, Array, Array, SegmentEvents]],
 ) -> tuple[Trajectory, KeptSegments]:
     """The trajectory, and the data that its derivatives need."""
-    trajectory, (q, v, events) = result
+    trajectory, (*smooth, events) = result
     is_known = ~jnp.isnan(trajectory.saves.q[:, 0])
     counts = trajectory.events.counts
-    return trajectory, KeptSegments((q, v), events, is_known, trajectory.t_failed, counts)
+    return trajectory, KeptSegments(tuple(smooth), events, is_known, trajectory.t_failed, counts)
 
 
 @dataclass(frozen=True)
 class PlainSegments(AbstractSegments):
     """A run without events; `step` has closed-over values as arguments."""
 
-    step: Callable[..., tuple[Array, Array]]
+    step: Callable[..., tuple[Array, Array, Array]]
 
     def advance(
         self, data: SegmentData, state: list[Array], timed: Times, shared: Any
@@ -247,7 +249,7 @@ class PlainSegments(AbstractSegments):
             return self._step(data, state, number, timed, shared), None
 
         end, _ = jax.lax.scan(make_step, state, self._numbers(data))
-        return end, self.event_set.log(*state)
+        return end, self.event_set.log(*state[:2])
 
     def pull_back(
         self, data: SegmentData, state: list[Array], timed: Times, shared: Any, fixed: Any,
@@ -284,34 +286,36 @@ class PlainSegments(AbstractSegments):
 
 
 def _bare_step(
-    scheme: Scheme, q: Array, v: Array, number: Array, segment: StepSegments, t_failed: Array,
-    params: Params,
-) -> tuple[Array, Array]:  # fmt: skip
-    """q and v after a step of a segment, without the audit; nothing moves after `t_failed`.
+    scheme: Scheme, q: Array, v: Array, memory: Array, number: Array, segment: StepSegments,
+    t_failed: Array, params: Params,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """q, v and memory after a step of a segment, without the audit; nothing moves after `t_failed`.
 
     `number` is the number of the step in the segment.
     """
     params = within(segment.interval, params)
     t = segment.t + (segment.done + number) * segment.h
     interval = segment.interval.turning((number == 0) & ~(t_failed <= t))
+    memory, params = scheme.sampled(memory, q, v, t, params, interval)
     q, v, _ = scheme.after_kink(q, v, t, params, interval)
     # Half a step is beyond round-off of t, and dividing by h serves runs backwards in time too.
     failed = (t_failed - t) / segment.h < 0.5  # false for NaN
     end, _ = step(scheme, StepState(q, v, t), segment.h, params)
     moved = checked_states(end.q, end.v, failed)
-    return jnp.where(failed, q, moved[0]), jnp.where(failed, v, moved[1])
+    return jnp.where(failed, q, moved[0]), jnp.where(failed, v, moved[1]), memory
 
 
 def plain_trajectory(scheme: Scheme, steps: int, x: RolloutInputs) -> Trajectory:
     """The rollout in segments of some steps, as an operation with its derivatives."""
 
     def forward(x: RolloutInputs) -> tuple[Trajectory, KeptSegments]:
-        inputs = x.q0, x.v0, x.ts, x.params
+        inputs = x.q0, x.v0, x.ts, x.params, x.memory
         run = rollout(scheme.undifferentiated(), *inputs, segment=steps, times=x.times)
         return kept_segments(run)
 
     first_segment = segments(x.ts, steps, steps, x.times)
     first_segment = jax.tree.map(lambda rows: rows[0], first_segment)
-    example = x.q0, x.v0, jnp.zeros_like(first_segment.done), first_segment, x.ts[0]
+    number = jnp.zeros_like(first_segment.done)
+    example = x.q0, x.v0, x.memory, number, first_segment, x.ts[0]
     x, run, (step,) = with_traced(forward, x, [partial(_bare_step, scheme)], [example])
     return PlainSegments(run, scheme.per_save, steps, NO_EVENTS, step).trajectory(x)

@@ -32,6 +32,7 @@ from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import AnyInterval, interval_at, sorted_ends, within
 from jaxmech.integrate.step import StepInfo, step
 from jaxmech.integrate.steps import Tolerance
+from jaxmech.integrate.switches import with_outputs
 from jaxmech.integrate.trajectory import Trajectory
 from jaxmech.system import Params
 
@@ -42,7 +43,7 @@ class KeptRun(eqx.Module):
     """The data of the forward run that its derivatives need."""
 
     record: StepRecord
-    states: Float[Array, " T n2"]  # q and v at the save times
+    states: Float[Array, " T n2"]  # q, v and memory at the save times
     known: Bool[Array, " T"]  # which saves were reached, or follow a terminal event
     active: Bool[Array, " T C"]  # constraints that are on there
     counts: Int[Array, " E"]  # of the events
@@ -68,15 +69,16 @@ def move_program(
     scheme: Scheme, event_set: EventSet, segment: int, x: RolloutInputs
 ) -> tuple[RolloutInputs, Callable[..., tuple[Trajectory, KeptRun]], MoveProgram]:
     """The inputs with all closed-over values, the run and its move program."""
-    by_pair, n = scheme.with_one_step(), x.q0.size
+    by_pair, system = scheme.with_one_step(), scheme.system
+    ends = np.cumsum([x.q0.size, x.v0.size]).tolist()
 
     def forward(x: RolloutInputs) -> tuple[Trajectory, KeptRun]:
-        inputs = x.q0, x.v0, x.ts, x.params, x.tolerance
+        inputs = x.q0, x.v0, x.ts, x.params, x.memory, x.tolerance
         trajectory, record = adaptive_rollout(
             scheme, *inputs, segment=segment, event_set=event_set, times=x.times
         )
         saves = trajectory.saves
-        states = jnp.concatenate([saves.q, saves.v], axis=1)
+        states = jnp.concatenate([saves.q, saves.v, saves.memory], axis=1)
         is_known = ~jnp.isnan(states[:, 0])
         states = jnp.where(is_known[:, None], states, 0.0)
         kept = KeptRun(record, states, is_known, saves.active, trajectory.events.counts)
@@ -85,17 +87,19 @@ def move_program(
     def rates(
         state: Array, t: Array, active: Array, interval: AnyInterval, params: Params
     ) -> Array:
-        q, v = jnp.split(state, [n])
-        active_params = event_set.params(within(interval, params), active)
+        q, v, memory = jnp.split(state, ends)
+        held = with_outputs(system, within(interval, params), memory)
+        active_params = event_set.params(held, active)
         _, law = scheme.law(q, v, t, active_params)
-        return jnp.concatenate([scheme.system.dynamics.speeds(q, v, t, active_params), law.qdd])
+        speeds = system.dynamics.speeds(q, v, t, active_params)
+        return jnp.concatenate([speeds, law.qdd, jnp.zeros_like(memory)])
 
     zero, zero_count = jnp.zeros_like(x.ts[0]), jnp.zeros((), jnp.int32)
-    active, state = event_set.active(), jnp.concatenate([x.q0, x.v0])
+    active, state = event_set.active(), jnp.concatenate([x.q0, x.v0, x.memory])
     interval, offset = interval_at(x.times, zero, zero, zero), no_offset(event_set, x)
     outcome = jnp.zeros(event_set.words, x.q0.dtype)
     piece = EventPiece(zero, zero, zero_count, zero_count, active, outcome, offset, interval)
-    from_start = PieceState(x.q0, x.v0, offset), piece, zero
+    from_start = PieceState(x.q0, x.v0, x.memory, offset), piece, zero
     plain, at_save = partial(_plain, by_pair, event_set), (state, zero, active, interval)
     if not event_set:
         x, run, functions = with_traced(forward, x, [plain, rates], [from_start, at_save])
@@ -115,10 +119,10 @@ def repeat_step(
     params: Params,
 ) -> tuple[PieceState, StepInfo]:  # fmt: skip
     """The state after a recorded step that is made again, and the checks of the step."""
-    start, active_params = piece.start(by_pair, event_set, state, params)
-    end, info = step(by_pair, start, h, active_params)
+    start, memory, params = piece.start(by_pair, event_set, state, params)
+    end, info = step(by_pair, start, h, event_set.params(params, piece.active))
     q, v = checked_states(end.q, end.v, jnp.asarray(False))
-    return PieceState(q, v, piece.late), info
+    return PieceState(q, v, memory, piece.late), info
 
 
 def _plain(
@@ -132,13 +136,13 @@ def _event(
     by_pair: Scheme, event_set: EventSet, state: PieceState, piece: EventPiece, h: Array,
     params: Params
 ) -> tuple[PieceState, Array]:  # fmt: skip
-    params = within(piece.interval, params)
+    params = with_outputs(by_pair.system, within(piece.interval, params), state.memory)
     t, active_params = piece.t + state.delay + h, event_set.params(params, piece.active)
     # As at a save, the derivative by the time of an event is that of the motion: that of the step
     # by its size is the same to within the tolerance, but would be a second step to differentiate.
     motion = along_motion(by_pair, state.q, state.v, t, active_params)
     delay, next_state, row = at_event(by_pair, event_set, motion, jnp.zeros_like(h), piece, params)
-    return PieceState(*next_state, state.offset + delay), row
+    return PieceState(*next_state, state.memory, state.offset + delay), row
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,7 @@ class StepReplay:
     times: Array  # at which a step ends (K,)
     held: Array  # the same in the run that was recorded
     none: Array  # the row of no event
-    sizes: tuple[int, int]  # of q and v
+    sizes: tuple[int, int, int]  # of q, v and memory
     ends: Array  # the times that were held, by `sorted_ends`
 
     @staticmethod
@@ -159,14 +163,14 @@ class StepReplay:
         event_set = program.event_set
         empty_row = jnp.zeros(event_set.width(x.q0, x.v0), x.q0.dtype)
         held = jax.lax.stop_gradient(x.times)
-        sizes = x.q0.size, x.v0.size
+        sizes = x.q0.size, x.v0.size, x.memory.size
         return StepReplay(program, x.ts, x.times, held, empty_row, sizes, _ends(x.ts, held))
 
     def start(self, row: Array) -> tuple[PieceState, Array]:
         """A state and its switches, from those before a segment as they are recorded."""
-        n, k = self.sizes
         end = len(row) - len(self.program.event_set.names)
-        return PieceState(row[:n], row[n : n + k], row[n + k : end]), row[end:] > 0.5
+        state = jnp.split(row, [*np.cumsum(self.sizes).tolist(), end])
+        return PieceState(*state[:4]), state[4] > 0.5
 
     def at(
         self, state: PieceState, primal_times: Given, active: Array, move: Move
@@ -293,17 +297,22 @@ def _ends(ts: Array, times: Array) -> Array:
 
 
 def recorded_moves(
-    scheme: Scheme, state: tuple[Array, Array], ts: Array, times: Array, recorded_times: Array
+    scheme: Scheme,
+    state: tuple[Array, Array, Array],
+    ts: Array,
+    times: Array,
+    recorded_times: Array,
 ) -> tuple[StepReplay, Scheme]:
     """The moves of a run without events, and the scheme of one of their steps."""
     by_pair = scheme.with_one_step()
     program = MoveProgram(partial(_plain, by_pair, NO_EVENTS))
-    sizes, ends = (state[0].size, state[1].size), _ends(ts, recorded_times)
+    q, v, memory = (x.size for x in state)
+    sizes, ends = (q, v, memory), _ends(ts, recorded_times)
     return StepReplay(program, ts, times, recorded_times, jnp.zeros(0), sizes, ends), by_pair
 
 
 def rates_at_saves(program: MoveProgram, x: RolloutInputs, residuals: KeptRun) -> Array:
-    """Speeds and accelerations at the saves, shape (T, 2 n); zero after a terminal event."""
+    """Rates of q, v and memory at the saves, shape (T, 2 n + c); zero after a terminal event."""
     assert program.rates is not None
     rates_of = program.rates
 
@@ -311,7 +320,7 @@ def rates_at_saves(program: MoveProgram, x: RolloutInputs, residuals: KeptRun) -
         state, t, active, interval = save
         return None, rates_of(state, t, active, interval, x.shared)
 
-    first = jnp.concatenate([x.q0, x.v0])
+    first = jnp.concatenate([x.q0, x.v0, x.memory])
     states = jnp.where(residuals.known[:, None], residuals.states, first[None])
     intervals = interval_at(x.times, x.ts, x.ts[0], x.ts[-1])
     _, rates = jax.lax.scan(rate_at, None, (states, x.ts, residuals.active, intervals))
@@ -326,11 +335,11 @@ def reached_saves(residuals: KeptRun) -> Bool[Array, " T"]:
 
 
 def recorded(
-    scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance,
-    times: Array,
+    scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, memory: Array,
+    tolerance: Tolerance, times: Array,
 ) -> StepRecord:  # fmt: skip
     """Record the steps of a run."""
-    inputs = q0, v0, ts, params, tolerance
+    inputs = q0, v0, ts, params, memory, tolerance
     return adaptive_rollout(scheme, *inputs, segment=SEGMENT, times=times)[1]
 
 
@@ -344,13 +353,13 @@ def shortened(record: StepRecord) -> StepRecord:
 
 def replayed(
     scheme: Scheme, record: StepRecord, q0: Array, v0: Array, ts: Array, params: Params,
-    times: Array, recorded_times: Array,
+    memory: Array, times: Array, recorded_times: Array,
 ) -> tuple[Array, Array, Bool[Array, ""]]:  # fmt: skip
     """q and v at the save times, shape (T, n), and whether all steps could be made.
 
     A step that ended at one of the `recorded_times` (K,) ends at that of `times`.
     """
-    moves, by_pair = recorded_moves(scheme, (q0, v0), ts, times, recorded_times)
+    moves, by_pair = recorded_moves(scheme, (q0, v0, memory), ts, times, recorded_times)
     offset, n = jnp.zeros(min(times.size, 1), ts.dtype), q0.size
 
     def make_move(carry: Any) -> Any:
@@ -366,7 +375,7 @@ def replayed(
     start = (
         jnp.zeros((), jnp.int32),
         jnp.zeros_like(ts[0]),
-        PieceState(q0, v0, offset),
+        PieceState(q0, v0, memory, offset),
         jnp.asarray(True),
     )
     *_, good, saves = jax.lax.while_loop(

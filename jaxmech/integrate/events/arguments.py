@@ -45,8 +45,6 @@ def event_set_of(system: System, events: Any, inactive: Any) -> EventSet:
         if event.transition is not None:
             subject = f"The transition of event {event.name!r}"
             _require_constraints(system, subject, event.transition.switches)
-    if system.sampling is not None:
-        named_events = tuple(map(system.sampling.event, named_events))
     return EventSet(named_events, names_off)
 
 

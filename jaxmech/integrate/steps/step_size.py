@@ -25,6 +25,7 @@ from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import EvenSteps, interval_at, with_spans, within
 from jaxmech.integrate.step import StepState, step
+from jaxmech.integrate.switches import plain, with_outputs
 from jaxmech.system import Drive, extents_at, largest, spread
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.probing import outside_traces
@@ -203,6 +204,7 @@ class _TrialState(eqx.Module):
 
     q: Array
     v: Array
+    memory: Array  # of controllers
     errors: list[Array]  # sums of those of q and of its rate
     low: Array
     high: Array
@@ -213,11 +215,12 @@ class _TrialState(eqx.Module):
     good: Array
 
     @staticmethod
-    def of(q: Array, v: Array, speeds: Array) -> "_TrialState":
+    def of(q: Array, v: Array, memory: Array, speeds: Array) -> "_TrialState":
         """Before the first step."""
         zero, turns = jnp.zeros_like(q), jnp.zeros((), jnp.int32)
         return _TrialState(
-            q, v, [zero, zero], q, q, jnp.abs(speeds), zero.sum(), turns, jnp.zeros((), int),
+            q, v, memory, [zero, zero], q, q, jnp.abs(speeds), zero.sum(), turns,
+            jnp.zeros((), int),
             jnp.asarray(True),
         )  # fmt: skip
 
@@ -233,28 +236,18 @@ class _TrialLoop:
     params: Any
     has_rates: Any  # of the functions of events: fixed steps know no accelerations at their ends
 
-    @staticmethod
-    def of(
-        scheme: Scheme, event_set: EventSet, grid: EvenSteps, q: Array, v: Array, ts: Array,
-        params: Any,
-    ) -> "_TrialLoop":  # fmt: skip
-        """The steps of a run from a state."""
-        has_rates = None
-        if event_set:
-            positions = event_set.of_positions(q, v, ts[0], event_set.plain(params))
-            has_rates = event_set.flags(positions)
-        return _TrialLoop(scheme, event_set, grid, ts[1] - ts[0], params, has_rates)
-
     def step(self, k: Array, walk: _TrialState) -> _TrialState:
         """The state after a step, or before one that fails."""
         scheme, (t, h, interval) = self.scheme, self.grid.step(k)
         params = within(interval, self.params)
+        memory, params = scheme.sampled(walk.memory, walk.q, walk.v, t, params, interval)
         q, v, _ = scheme.after_kink(walk.q, walk.v, t, params, interval)
         new_q, new_v, step_errors, went_well = _doubled(scheme, q, v, t, h, params)
         speeds = scheme.system.dynamics.speeds(new_q, new_v, t + h, params)
         moved = _TrialState(
             new_q,
             new_v,
+            memory,
             [x + y for x, y in zip(walk.errors, step_errors, strict=True)],
             jnp.minimum(walk.low, new_q),
             jnp.maximum(walk.high, new_q),
@@ -294,21 +287,28 @@ def _trial(
     )
     scheme = replace(scheme, system=with_spans(scheme.system, first_times))
     at_start = interval_at(first_times, first[0], first[0], first[1])
-    scheme = scheme.at(first_q, first_v, first[0], within(at_start, first_params))
+    memory = scheme.system.memory_at(first, plain(first_params))
+    first_params = with_outputs(scheme.system, within(at_start, first_params), memory)
+    scheme = scheme.at(first_q, first_v, first[0], first_params)
 
     def try_member(
         q: Array, v: Array, ts: Array, params: Any, times: Array, tried: Array
     ) -> _Found:
         grid, states = EvenSteps.of(ts, times, steps), scheme.system.dynamics.n_states
-        loop = _TrialLoop.of(scheme, event_set, grid, q, v, ts, params)
+        memory = scheme.system.memory_at(ts, plain(params))
+        start_params = with_outputs(scheme.system, within(at_start, params), memory)
+        has_rates = None
+        if event_set:
+            positions = event_set.of_positions(q, v, ts[0], event_set.plain(start_params))
+            has_rates = event_set.flags(positions)
+        loop = _TrialLoop(scheme, event_set, grid, ts[1] - ts[0], params, has_rates)
 
         def step_or_rest(k: Array, walk: _TrialState) -> _TrialState:
             goes_on = walk.good & grid.is_within(k, tried)
             return jax.lax.cond(goes_on, lambda: loop.step(k, walk), lambda: walk)
 
-        start_params = within(at_start, params)
         speeds = scheme.system.dynamics.speeds(q, v, ts[0], start_params)
-        start = _TrialState.of(q, v, speeds)
+        start = _TrialState.of(q, v, memory, speeds)
         # Native code compiles a loop of known length in half the time, and skips the steps in which
         # all lanes rest.
         count = grid.most(_TRIED if why_not() is None else tried)
