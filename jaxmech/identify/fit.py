@@ -67,7 +67,8 @@ def fit(
             called "arm.length". The name of a body of a mechanism stands for its mass, its centre
             and its inertia, which are then kept physically consistent.
         bounds: bounds by name: (low, high), with None for no bound on that side, or
-            `PhysicalInertia()`.
+            `PhysicalInertia()`. By default limits of dry friction are not negative, and
+            restitutions from 0 to 1, if they start so.
         prior: priors by name, (mean, standard deviation); needs recordings with weights.
         validation: recordings that are not fitted, for judging the result. They do not influence
             the fit, except with the `patience` of `Descent`.

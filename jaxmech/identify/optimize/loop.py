@@ -105,22 +105,28 @@ def starting_points(task: Task, y: np.ndarray, policy: MultiStart) -> list[np.nd
     return [ys[k] for k in good]
 
 
-_SPREADS = (0.2, 0.05)  # of starting points across kinks, in turns
-_TURNS = 6
+# Of starting points across kinks, in turns: their spread, and whether they are around the start of
+# the fit, since a parameter that has gone to its bound has no points around it.
+_CLOUDS = ((0.5, True), (0.2, False), (0.05, False))
+_TURNS = 9
 _LESS = 1e-3  # share by which a loss must fall to be that of another minimum
 
 
 def across_kinks(solved: Solved, policy: TrustRegion, is_noise: Callable[[Solved], bool]) -> Solved:
-    """The best of further minima around one whose residuals are not noise.
+    """The best of further minima beside one whose residuals are not noise.
 
     The loss of a motion with impacts or dry friction has a kink wherever the order of its events
     changes, and ridges between minima that no step along a gradient crosses.
     """
     task, starts, evaluations, first = solved.task, 0, solved.evaluations, solved.history[-1]
     vain = turn = 0
-    while turn < _TURNS and vain < len(_SPREADS) and not is_noise(solved):
-        around = MultiStart(spread=_SPREADS[turn % len(_SPREADS)], refine=8, seed=turn)
-        points = starting_points(task, solved.at.y, around)[1:]
+    while turn < _TURNS and vain < len(_CLOUDS) and not is_noise(solved):
+        spread, at_start = _CLOUDS[turn % len(_CLOUDS)]
+        middle = solved.at.y.copy()
+        if at_start:
+            middle[: task.problem.layout.size] = 0.0
+        around = MultiStart(spread=spread, refine=8, seed=turn)
+        points = starting_points(task, middle, around)[0 if at_start else 1 :]
         ends = [solve(task, evaluated(task, y), policy) for y in points]
         starts, evaluations = starts + len(ends), evaluations + sum(x.evaluations for x in ends)
         best = min(ends, key=lambda one: one.history[-1], default=solved)

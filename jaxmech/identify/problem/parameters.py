@@ -125,6 +125,7 @@ class Parameters(NamedTuple):
 def parameters(
     params0: Params, *, free: Sequence[str] | None = None, bounds: Mapping[str, Any] | None = None,
     prior: Mapping[str, Any] | None = None, bodies: Mapping[str, BodyNames] | None = None,
+    default_bounds: Mapping[str, Any] | None = None,
 ) -> Parameters:  # fmt: skip
     """Validate the parameters to fit; `free` may name some of the bodies of a mechanism."""
     bounds, prior = bounds or {}, prior or {}
@@ -157,7 +158,7 @@ def parameters(
     fitted: list[FreeLeaf] = []
     for k in chosen:
         if k not in together:
-            fitted.append(_single(names[k], k, starts[k], bounds))
+            fitted.append(_single(names[k], k, starts[k], {**(default_bounds or {}), **bounds}))
         elif k == min(together[k][1]):
             body, indices = together[k]
             fitted.append(_body(others[body], indices, names, starts, bounds))

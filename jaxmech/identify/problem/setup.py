@@ -19,6 +19,7 @@ from jaxmech.identify.data.segments import SegmentOrigin, Segments, Shooting, se
 from jaxmech.identify.data.velocity_estimates import states_of_samples
 from jaxmech.identify.identifiable import Identifiable, Settings
 from jaxmech.identify.problem.body_inertia import bodies_of
+from jaxmech.identify.problem.contact_bounds import contact_bounds
 from jaxmech.identify.problem.least_squares import (
     Conditions,
     Data,
@@ -130,6 +131,7 @@ def _problem(
         bounds=subject.bounds,
         prior=subject.prior,
         bodies=bodies_of(system),
+        default_bounds=contact_bounds(system, shared),
     )
     observe = subject.observe or DefaultSensors(system.dynamics.n_states)
     policies = settings.method, settings.steps, settings.projection, settings.formulation

@@ -1,0 +1,55 @@
+"""Bounds that follow from the laws of contact: limits of friction and restitutions."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmech.identify.problem.transforms import Bounds
+from jaxmech.system import DryFriction, Params, System
+from jaxmech.utils.trees import leaf_names
+
+
+def contact_bounds(system: System, params: Params) -> dict[str, Bounds]:
+    """The bounds of numbers below which a friction would push, or beyond which a rebound gains.
+
+    A limit of dry friction is not negative, and a restitution is from 0 to 1. A number that decides
+    one of them by its sign, or by whether it is above 1, keeps to that side, if it starts there.
+    """
+    laws = list(_laws(system))
+    names, (leaves, structure) = leaf_names(params), jax.tree.flatten(params)
+    bounds: dict[str, Bounds] = {}
+
+    def largest_fault(law: Callable[[Any], Any], high: float, index: int, value: float) -> float:
+        changed = [np.full(np.shape(x), value) if k == index else x for k, x in enumerate(leaves)]
+        values = np.ravel(np.asarray(law(jax.tree.unflatten(structure, changed)), float))
+        return float(max((-values).max(), (values - high).max()))
+
+    for k, name in enumerate(names):
+        start = np.asarray(leaves[k])
+        if not np.issubdtype(start.dtype, np.floating):
+            continue
+        low = any(
+            largest_fault(law, high, k, -1.0) > 0 >= largest_fault(law, high, k, 0.0)
+            for law, high in laws
+        )
+        one = any(
+            largest_fault(law, high, k, 1.01) > 0 >= largest_fault(law, high, k, 1.0)
+            for law, high in laws
+            if high == 1.0
+        )
+        bound = Bounds(0.0 if low else -np.inf, 1.0 if one else np.inf)
+        if (low or one) and not bound.excludes(start):
+            bounds[name] = bound
+    return bounds
+
+
+def _laws(system: System) -> Iterator[tuple[Callable[[Any], Any], float]]:
+    """The limits and restitutions that are functions of the parameters, and their largest value."""
+    for inequality in system.unilateral:
+        if isinstance(inequality, DryFriction):
+            functions, high = (inequality.static, inequality.kinetic), np.inf
+        else:
+            functions, high = (inequality.restitution,), 1.0
+        yield from ((fn, high) for fn in functions if callable(fn))
