@@ -126,17 +126,51 @@ class Identifiability:
 
         To first order (the delta method), and as if all residuals were independent.
         """
-        return _determined(self.directions, self.noise, np.asarray(gradient, float))
+        g, found = np.asarray(gradient, float), self.directions
+        if not found.notices(g):
+            return False, np.inf
+        return True, float(self.noise * np.sqrt(np.sum((g @ found.kept) ** 2 / found.eigenvalues)))
 
     def __repr__(self) -> str:
+        undetermined = self.undetermined
+        lines = [("not determined", ", ".join(undetermined) or "none")]
+        alone = [x for x in self.exact if np.count_nonzero(x.changes) == 1]
+        if len(alone) > 1:  # those of single parameters in one line
+            idle = [name for x in alone for name in compress(x.names, x.changes)]
+            lines.append(("no effect", f"{', '.join(idle)}: no residual depends on them"))
+        rest = [x for x in self.exact if len(alone) < 2 or x not in alone]
+        lines += [("no effect", str(x)) for x in rest] + [("weak", str(x)) for x in self.weak]
+        if self.exact:
+            gains = [self.if_fixed(name) for name in undetermined]
+            for gain in gains:
+                if gain.determined:
+                    stay = f", {len(gain.undetermined)} stay open" if gain.undetermined else ""
+                    known = f"{gain.name}: determines {', '.join(gain.determined)} too{stay}"
+                    lines.append(("fixing", known))
+            if vain := [gain.name for gain in gains if not gain.determined]:
+                stay = f", {len(gains) - 1} stay open" if len(gains) > 1 else ""
+                verb = "determine" if vain[1:] else "determines"
+                lines.append(("fixing", f"{', '.join(vain)}: {verb} nothing else{stay}"))
+        elif self.weak:
+            scales = self.directions.scales
+            worst = percent(np.max(self.standard_errors / scales))
+            for gain in map(self.if_fixed, self.names):
+                best = percent(np.max(gain.standard_errors / scales))
+                text = f"{gain.name}: largest standard error {best} instead of {worst}"
+                lines.append(("fixing", text))
+        fix = self.to_fix
+        if len(fix) == 1:
+            one = "one of " if undetermined[1:] else ""
+            prior = f"prior={{{fix[0]!r}: (mean, sd)}}"
+            advice = f"fix {one}{', '.join(undetermined)}, or give it a prior: {prior}"
+        elif fix:
+            advice = f"{len(fix)} numbers must come from elsewhere: fix for instance "
+            advice += f"{', '.join(fix)}, or give them priors"
+        else:
+            advice = "recordings with more motion, less noise, or a prior on one parameter of each"
+        lines += [("remedy", advice)] if fix or self.weak else []
         head = f"Identifiability: {len(self.names)} parameters, rank {self.rank}"
-        lines = [("not determined", ", ".join(self.undetermined) or "none")]
-        lines += [("no effect", line) for line in _without_effect(self.exact)]
-        lines += [("weak", str(direction)) for direction in self.weak]
-        lines += [("fixing", line) for line in _gains(self)]
-        lines += [("remedy", line) for line in _remedies(self)]
-        head += f", condition {self.condition:.2g}"
-        return "\n".join([head, *titled_lines(lines, 16)])
+        return "\n".join([f"{head}, condition {self.condition:.2g}", *titled_lines(lines, 16)])
 
 
 def identifiability(
@@ -181,59 +215,6 @@ def _readable(z: HostArray) -> HostArray:
     return z / np.abs(z[z != 0]).min() if _is_simple(z) else z
 
 
-def _determined(directions: Directions, noise: float, gradient: HostArray) -> tuple[bool, float]:
-    if not directions.notices(gradient):
-        return False, np.inf
-    part = gradient @ directions.kept
-    return True, float(noise * np.sqrt(np.sum(part**2 / directions.eigenvalues)))
-
-
-def _without_effect(exact: Sequence[Direction]) -> Iterator[str]:
-    """The changes that leave the residuals as they are, those of single parameters in one line."""
-    alone = [x for x in exact if np.count_nonzero(x.changes) == 1]
-    if len(alone) > 1:
-        names = [name for x in alone for name in compress(x.names, x.changes)]
-        yield f"{', '.join(names)}: no residual depends on them"
-    for direction in exact:
-        if len(alone) < 2 or direction not in alone:
-            yield str(direction)
-
-
-def _gains(result: Identifiability) -> Iterator[str]:
-    """Describe the effect of fixing each parameter; for weak directions, on the largest error."""
-    if result.exact:
-        gains = [result.if_fixed(name) for name in result.undetermined]
-        for gain in gains:
-            if gain.determined:
-                stay = f", {len(gain.undetermined)} stay open" if gain.undetermined else ""
-                yield f"{gain.name}: determines {', '.join(gain.determined)} too{stay}"
-        vain = [gain.name for gain in gains if not gain.determined]
-        if vain:
-            left = len(gains) - 1
-            stay = f", {left} stay open" if left else ""
-            verb = "determine" if vain[1:] else "determines"
-            yield f"{', '.join(vain)}: {verb} nothing else{stay}"
-    elif result.weak:
-        scales = result.directions.scales
-        worst = percent(np.max(result.standard_errors / scales))
-        for gain in map(result.if_fixed, result.names):
-            best = percent(np.max(gain.standard_errors / scales))
-            yield f"{gain.name}: largest standard error {best} instead of {worst}"
-
-
-def _remedies(result: Identifiability) -> Iterator[str]:
-    fix = result.to_fix
-    if len(fix) == 1:
-        names = ", ".join(result.undetermined)
-        advice = f"fix one of {names}" if result.undetermined[1:] else f"fix {names}"
-        yield f"{advice}, or give it a prior: prior={{{fix[0]!r}: (mean, sd)}}"
-    elif fix:
-        advice = f"{len(fix)} numbers must come from elsewhere: fix for instance {', '.join(fix)}"
-        yield f"{advice}, or give them priors"
-    elif result.weak:
-        yield "recordings with more motion, less noise, or a prior on one parameter of each"
-
-
 _NEGLIGIBLE = 1e-9  # share of a null vector up to which a component counts as round-off
 _MOST = 5000  # subsets to be tried
 
@@ -261,7 +242,12 @@ def _circuits(null_space: HostArray) -> HostArray:
         vectors = [_tidy(z) for z in (basis @ np.linalg.inv(basis[pivots])).T]
     # few parameters first, then simple ratios, then the first parameters
     vectors.sort(key=lambda z: (np.count_nonzero(z), not _is_simple(z), (z == 0).tolist()))
-    return np.transpose(_independent(vectors, r))
+    chosen: list[HostArray] = []
+    for z in vectors:
+        unit = np.stack([x / np.linalg.norm(x) for x in (*chosen, z)])
+        if len(chosen) < r and np.linalg.matrix_rank(unit, tol=1e-6) == len(unit):
+            chosen.append(z)
+    return np.transpose(chosen)
 
 
 def _is_simple(z: HostArray) -> bool:
@@ -275,21 +261,3 @@ def _tidy(z: HostArray, negligible: float = _NEGLIGIBLE) -> HostArray:
     z = np.where(np.abs(z) > negligible * np.abs(z).max(), z, 0.0)
     z = z / np.abs(z).max()
     return z * np.sign(z[np.flatnonzero(z)[0]])
-
-
-def _independent(candidates: Sequence[HostArray], count: int) -> list[HostArray]:
-    """The first `count` that have a share of 1e-6 beyond the span of those before."""
-    chosen: list[HostArray] = []
-    span: list[HostArray] = []
-    for z in candidates if count else ():
-        unit = z / np.linalg.norm(z)
-        rows = np.reshape(span, (-1, unit.size))
-        residue = unit - rows.T @ (rows @ unit)
-        # twice is enough for orthogonality to round-off
-        residue = residue - rows.T @ (rows @ residue)
-        if (length := np.linalg.norm(residue)) > 1e-6:
-            chosen.append(z)
-            span.append(residue / length)
-        if len(chosen) == count:
-            break
-    return chosen
