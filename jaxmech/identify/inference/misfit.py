@@ -86,8 +86,11 @@ def outliers(
     for sensor in range(residuals[0].shape[1]):
         values = np.concatenate([r[:, sensor] for r in residuals])
         values = values[np.isfinite(values)]
-        if errors and _is_exact([x[:, sensor] for x in errors], recordings, sensor):
-            continue
+        if errors:
+            observed = np.concatenate([one.observed[:, sensor] for one in recordings])
+            left = np.nanstd(np.concatenate([x[:, sensor] for x in errors]))
+            if left <= EXACT * np.nanstd(observed):
+                continue
         size = NORMAL * float(np.median(np.abs(values))) if len(values) >= _FEWEST else 0.0
         if not size > 0:
             continue
@@ -99,11 +102,6 @@ def outliers(
             ]
     samples.sort(key=lambda sample: -abs(sample.sigmas))
     return Outliers(tuple(samples), count, limit)
-
-
-def _is_exact(errors: Sequence[HostArray], recordings: Sequence[Recording], sensor: int) -> bool:
-    observed = np.concatenate([recording.observed[:, sensor] for recording in recordings])
-    return bool(np.nanstd(np.concatenate(errors)) <= EXACT * np.nanstd(observed))
 
 
 _FALSE_ALARM = 1e-3  # probability with which exact initial states are suspected
@@ -176,22 +174,27 @@ def correlated(task: Task, at: Point, residuals: Sequence[HostArray]) -> Autocor
 
 
 def misfit(task: Task, at: Point, residuals: Sequence[HostArray], unknowns: int) -> str:
-    """A warning about the residuals of a fit, or an empty text if they look like noise."""
-    # They must be independent of one another, whether their noise is stated or estimated. In units
-    # of a stated noise their sum of squares has a chi-square distribution, too.
+    """A warning about the residuals of a fit, or an empty text if they look like noise.
+
+    They must be independent of one another, whether their noise is stated or estimated. In units of
+    a stated noise their sum of squares has a chi-square distribution, too.
+    """
     alike = correlated(task, at, residuals)
+    related = ""
+    if alike is not None:
+        related = (
+            f"neighbours in time are correlated ({alike.neighbours:.2f}, p of Ljung and Box "
+            f"{probability(alike.chance)})"
+        )
     local = _LOCAL if task.problem.system.unilateral else ""
     if task.weighted:
-        squares, count = _squares(task, at, residuals)
-        if task.loss is not None:  # of which a median knows as much as 0.37 of the samples
-            squares, count = _MEDIAN * squares, round(_MEDIAN * (count - unknowns)) + unknowns
-        if message := _compare_with_stated(squares, count - unknowns, alike):
+        squares, degrees = _chi_square(task, at, residuals, unknowns)
+        if message := _against_stated(squares, degrees, related):
             return message + local
     if alike is None:
         return ""
-    left = share(task, at)
     return (
-        f"Misfit: the residuals, {percent(left)} of the motion, are not noise: {_alike(alike)}"
+        f"Misfit: the residuals, {percent(share(task, at))} of the motion, are not noise: {related}"
         f". {_CAUSE} Intervals that assume independent residuals are too short.{local}"
     )
 
@@ -214,7 +217,29 @@ def probability(p: float) -> str:
     return f"= {p:.1g}" if p > 1e-15 else "< 1e-15"
 
 
-def _compare_with_stated(squares: float, degrees: int, correlated: Autocorrelation | None) -> str:
+def _chi_square(
+    task: Task, at: Point, residuals: Sequence[HostArray], unknowns: int
+) -> tuple[float, int]:
+    """The squared residuals of all measurements and priors, and their degrees of freedom.
+
+    With a robust loss those that normal noise of the same median would have.
+    """
+    data, conditions = task.data, task.conditions
+    count = sum(one.count for one in task.origin.recordings) - unknowns
+    count += int((np.asarray(conditions.prior_weight) > 0).sum())
+    if data.along.size:
+        held = (np.asarray(conditions.start_weight) > 0)[:, :, None] * np.asarray(data.along)
+        count += int(np.linalg.matrix_rank(held).sum())
+    r = np.concatenate([one[np.isfinite(one)] for one in residuals])
+    squares, others = float((r**2).sum()), float((outer(task, at, conditions) ** 2).sum())
+    if task.loss is None:
+        return squares + others, count
+    squares = r.size * (NORMAL * float(np.median(np.abs(r)))) ** 2
+    # of which a median knows as much as 0.37 of the samples
+    return _MEDIAN * (squares + others), round(_MEDIAN * count)
+
+
+def _against_stated(squares: float, degrees: int, related: str) -> str:
     """The warning of a two-sided chi-square test, or an empty text."""
     from scipy.special import chdtr, chdtrc  # slow to import, and seldom needed
 
@@ -225,17 +250,17 @@ def _compare_with_stated(squares: float, degrees: int, correlated: Autocorrelati
     measured = f"chi-square is {squares:.4g} with {degrees} degrees of freedom"
     if over < _RARE and factor > _FACTOR:
         cause = "They look like noise, but more of it than the weights state."
-        if correlated:
-            cause = f"They are not noise: {_alike(correlated)}. {_CAUSE}"
+        if related:
+            cause = f"They are not noise: {related}. {_CAUSE}"
         return (
             f"Misfit: the residuals are {factor:.3g} times the stated noise ({measured}, "
             f"p {probability(over)}). {cause} The intervals are too short by that factor at least."
         )
     if under < _RARE and factor < 1 / _FACTOR:
         effect = "The intervals are too wide."
-        if correlated:  # which shortens intervals, by more or less than they are too wide
+        if related:  # which shortens intervals, by more or less than they are too wide
             effect = (
-                f"And they are not independent: {_alike(correlated)}. Intervals that assume so "
+                f"And they are not independent: {related}. Intervals that assume so "
                 "may be too short or too wide."
             )
         return (
@@ -243,29 +268,3 @@ def _compare_with_stated(squares: float, degrees: int, correlated: Autocorrelati
             f"({measured}, p {probability(under)}). {effect}"
         )
     return ""
-
-
-def _squares(task: Task, at: Point, residuals: Sequence[HostArray]) -> tuple[float, int]:
-    """The squared residuals of all measurements and priors, and their number.
-
-    With a robust loss those that normal noise of the same median would have.
-    """
-    data, conditions = task.data, task.conditions
-    others = outer(task, at, conditions)
-    count = sum(one.count for one in task.origin.recordings)
-    count += int((np.asarray(conditions.prior_weight) > 0).sum())
-    if data.along.size:
-        held = (np.asarray(conditions.start_weight) > 0)[:, :, None] * np.asarray(data.along)
-        count += int(np.linalg.matrix_rank(held).sum())
-    r = np.concatenate([one[np.isfinite(one)] for one in residuals])
-    squares = float((r**2).sum())
-    if task.loss is not None:
-        squares = r.size * (NORMAL * float(np.median(np.abs(r)))) ** 2
-    return squares + float((others**2).sum()), count
-
-
-def _alike(correlated: Autocorrelation) -> str:
-    return (
-        f"neighbours in time are correlated ({correlated.neighbours:.2f}, p of Ljung and Box "
-        f"{probability(correlated.chance)})"
-    )

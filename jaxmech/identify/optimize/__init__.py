@@ -1,5 +1,5 @@
 """Optimization of the free numbers: `trust_region` or `gradient_descent`, step by step.
 
-`condensed_steps` minimizes where segments must join. `loop` runs any of them from one or many
-starting points, with checkpoints from which it can be resumed.
+`condensed_steps` minimizes where segments must join. `loop` runs any of them in rounds, and from
+many starting points.
 """
