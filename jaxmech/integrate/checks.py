@@ -25,7 +25,15 @@ def begin_run(
     Time goes on in the direction of `ahead`; `times` is whether the save times are in order. The
     extents are those with all constraints switched on.
     """
-    events, of_gaps = event_set.start(scheme, q, v, t, params)
+    if event_set.gaps:
+        # As a loop that runs once it is native code as a whole, and not loop by loop, with XLA
+        # between them.
+        _, once = jax.lax.scan(
+            lambda carry, _: (carry, event_set.start(scheme, q, v, t, params)), None, None, length=1
+        )
+        events, of_gaps = jax.tree.map(lambda x: x[0], once)
+    else:
+        events, of_gaps = event_set.start(scheme, q, v, t, params)
     all_params = event_set.params(params, jnp.ones_like(events.active))
     in_place = event_set.params(params, events.active | event_set.of_gaps)
     extents, is_finite = finite_extents(scheme.system, q, v, t, all_params)

@@ -78,10 +78,24 @@ def _solved(
         C = force(jnp.zeros_like(eom.b), state)
         return replace(solve(eom.Q + C), nonideal_force=C)
     ideal = solve(eom.Q)
+    slopes = jax.jacfwd(lambda Q: solve(Q).multipliers)(eom.Q)
     # Friction needs a unique lambda: that of minimum norm, independent of the rows a law drops.
-    smallest = column_space_projector(eom.A)
-    K = smallest @ jax.jacfwd(lambda Q: solve(Q).multipliers)(eom.Q)
-    start = matvec(smallest, ideal.multipliers)
+    read = getattr(system.nonideal, "read", lambda count: None)(len(eom.b))
+    if read is None:
+        smallest = column_space_projector(eom.A)
+        K, start = smallest @ slopes, matvec(smallest, ideal.multipliers)
+    else:  # a few of them: the equation is one in those alone
+        pull = QR().factor(eom.A.T)
+        lambdas = jnp.concatenate([ideal.multipliers[:, None], slopes], axis=1)
+        lambdas = jax.vmap(lambda x: pull.min_norm_solve(matvec(eom.A.T, x))[0], 1, 1)(lambdas)
+        lambdas = jnp.stack([lambdas[k] for k in read])
+        start, K, whole = lambdas[:, 0], lambdas[:, 1:], force
+        zero = jnp.zeros((), start.dtype)
+
+        def force(multipliers: Array, state: State) -> Array:
+            parts = dict(zip(read, jnp.unstack(multipliers), strict=True))
+            return whole(jnp.stack([parts.get(k, zero) for k in range(len(eom.b))]), state)
+
     is_linear = getattr(system.nonideal, "is_linear", False)
     multipliers, converged = _fixed_point(force, start, K, state, is_linear)
     C = force(jnp.where(converged, multipliers, start), state)

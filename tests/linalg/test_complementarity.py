@@ -44,7 +44,7 @@ def problems(n: int) -> tuple[np.ndarray, np.ndarray]:
 def test_solutions_are_those_of_all_choices(n: int) -> None:
     cases = problems(n)
     result = jax.jit(jax.vmap(complementarity))(*cases)
-    for M, r, z, is_basic, solved in zip(*cases, *map(np.asarray, result), strict=True):
+    for M, r, z, is_basic, solved in zip(*cases, *map(np.asarray, result[:3]), strict=True):
         expected = solutions(M, r)
         assert solved == bool(expected)
         if not solved:
@@ -103,6 +103,29 @@ def test_inequalities_that_cannot_hold_together_have_no_solution() -> None:
     M = jnp.array([[1.0, -1.0], [-1.0, 1.0]])
     assert not complementarity(M, jnp.array([-1.0, -1.0])).solved
     assert complementarity(M, jnp.array([-1.0, 1.0])).solved
+
+
+def test_the_path_goes_on_to_another_solution_exactly_where_there_may_be_one() -> None:
+    beyond = jax.jit(jax.vmap(lambda M, r: complementarity(M, r, goes_on=True)))
+    for n in SIZES:  # w is unique
+        cases = problems(n)
+        plain, result = jax.vmap(complementarity)(*cases), beyond(*cases)
+        assert not np.asarray(result.others).any()
+        for first, second in zip(plain[:3], result, strict=False):
+            np.testing.assert_array_equal(first, second)
+    rng, returns = np.random.default_rng(1), 0
+    for _ in range(60):  # of any symmetry, each with the solution z = 0
+        M, r = rng.normal(size=(3, 3)), rng.uniform(0.1, 1.0, 3)
+        others = np.asarray(complementarity(M, r, goes_on=True).others)
+        if not others.any():
+            continue
+        z = np.zeros(3)
+        z[others] = np.linalg.solve(M[np.ix_(others, others)], -r[others])
+        assert z.min() >= 0
+        assert (M @ z + r).min() >= -1e-12
+        returns += 1
+    assert returns > 10
+    assert complementarity(-jnp.eye(1), jnp.ones(1), goes_on=True).others[0]
 
 
 def test_single_precision() -> None:

@@ -53,11 +53,16 @@ class Contacts(eqx.Module):
             return jnp.stack([g, rate, zero, still])
 
         pairs = zip(event_set.events, is_plain, strict=True)
-        rows = jnp.stack([evaluate(event) if plain else nan for event, plain in pairs])
+        rows = [evaluate(event) if plain else nan for event, plain in pairs]
         if opens is not None and opens.size:
-            first = len(event_set.own_events) + opens.size
-            of_gaps = jnp.where(opens[:, None], jnp.array([0.0, -1.0, 0.0, 0.0]), nan)
-            rows = rows.at[first : first + opens.size].set(of_gaps.astype(rows.dtype))
+            first, at_once = (
+                len(event_set.own_events) + opens.size,
+                jnp.array([0.0, -1.0, 0.0, 0.0]),
+            )
+            rows[first : first + opens.size] = [
+                jnp.where(opens_, at_once.astype(q.dtype), nan) for opens_ in opens
+            ]
+        rows = jnp.stack(rows)
         return Contacts(*jax.lax.stop_gradient(rows.T))
 
     def touching(self, signs: Int[Array, " E"]) -> Bool[Array, " E"]:

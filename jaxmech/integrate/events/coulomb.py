@@ -66,6 +66,7 @@ class ContactForces(NamedTuple):
     terms: Float[Array, " R"]  # of which they are sums
     pushes: Bool[Array, " C"]
     solved: Bool[Array, ""]
+    others: Bool[Array, " C"]  # those that push in another solution, if there is one
 
 
 def small(x: Array) -> float:
@@ -75,12 +76,13 @@ def small(x: Array) -> float:
 
 def coulomb_forces(
     W: Float[Array, "R R"], r: Float[Array, " R"], members: Bool[Array, " C"], law: Coulomb,
-    associated: bool = False,
+    associated: bool = False, goes_on: bool = False,
 ) -> ContactForces:  # fmt: skip
     """Forces of the gaps among `members` and of the frictions.
 
     The `associated` ones minimize 1/2 x^T W x + r^T x within the bounds: where the load can be
-    held without accelerations they hold it, and elsewhere gaps open as fast as slips demand.
+    held without accelerations they hold it, and elsewhere gaps open as fast as slips demand. If the
+    search `goes_on`, it looks for another solution.
     """
     count, box = len(members), law.box
     Wn, Wt = W[:, :count], W[:, count:]
@@ -105,13 +107,15 @@ def coulomb_forces(
     M = jnp.where(both, unit[:, None] * M * unit[None], (diagonals & ~both).astype(M.dtype))
     r = jnp.where(takes_part, unit * r, 0.0)
     largest = jnp.abs(r).max()
-    found = complementarity(M, jnp.where(takes_part, r, jnp.where(largest > 0, largest, 1.0)))
+    r = jnp.where(takes_part, r, jnp.where(largest > 0, largest, 1.0))
+    found = complementarity(M, r, goes_on=goes_on)
     pushes, sigma, _ = jnp.split(unit * found.z, [count, len(own)])
     pushes = jnp.where(members, pushes, 0.0)
     friction = jnp.where(box, sigma, 0.0) - law.force(pushes)
     forces = jnp.concatenate([pushes, friction])
     terms = jnp.concatenate([pushes, jnp.abs(friction) + jnp.abs(law.force(pushes))])
-    return ContactForces(forces, terms, found.is_basic[:count] & members, found.solved)
+    basic, others = (x[:count] & members for x in (found.is_basic, found.others))
+    return ContactForces(forces, terms, basic, found.solved, others)
 
 
 class Contact(NamedTuple):
@@ -131,6 +135,7 @@ class _Pass(NamedTuple):
     box: Bool[Array, " F"]
     direction: Float[Array, " F"]
     found: ContactForces
+    is_unique: Bool[Array, ""]
     goes_on: Bool[Array, ""]
     number: Int[Array, ""]
 
@@ -159,29 +164,31 @@ def contact(
         # What slips drops to its kinetic limit, and the others are asked again.
         less = jnp.where(leaves & (state.number == 0), slack, 0.0)
         pulled = r + less * jnp.concatenate([size[:count], jnp.zeros_like(size[count:])])
-        found = coulomb_forces(W, pulled, state.members, law_of(state, 1 - less))
+        found = coulomb_forces(
+            W, pulled, state.members, law_of(state, 1 - less), goes_on=bool(count and len(on))
+        )
         a = pulled + matvec(W, found.forces)
         zero = small(r) * (size + matvec(jnp.abs(W), found.terms))
         slips = state.box & (jnp.abs(a) > zero)[count:]
-        opens = (less > 0) & (a > zero)[:count]
+        opens = (a > zero)[:count]
         return _Pass(
-            state.members & ~opens, state.box & ~slips,
+            state.members & ~(opens & (less > 0)), state.box & ~slips,
             jnp.where(slips, jnp.sign(a[count:]), state.direction), found,
-            found.solved & (slips.any() | (less > 0)), state.number + 1,
+            ~(opens & found.others).any(), found.solved & (slips.any() | (less > 0)),
+            state.number + 1,
         )  # fmt: skip
 
-    none = ContactForces(
-        jnp.zeros_like(r), jnp.zeros_like(r), jnp.zeros_like(members), jnp.asarray(True)
-    )
+    no, yes = jnp.zeros_like(members), jnp.asarray(True)
+    none = ContactForces(jnp.zeros_like(r), jnp.zeros_like(r), no, yes, no)
     start = _Pass(
-        members, on & (direction == 0), direction, none, jnp.asarray(True),
-        jnp.zeros((), jnp.int32),
-    )  # fmt: skip
+        members, on & (direction == 0), direction, none, yes, yes, jnp.zeros((), jnp.int32)
+    )
     most = len(on) + 2
     end = jax.lax.while_loop(lambda x: x.goes_on & (x.number < most), a_pass, start)
-    law = law_of(end, 1.0)
-    pushes, forces = _sharing(W, r, size, end.members, law, end.found)
-    solved = end.found.solved & ~_has_alternative(W, r, size, end.members, law, end.found)
+    pushes, forces = end.found.pushes, end.found.forces
+    if count:
+        pushes, forces = _sharing(W, r, size, end.members, law_of(end, 1.0), end.found)
+    solved = end.found.solved & end.is_unique
     return Contact(forces, pushes, end.box, jnp.where(end.box, 0.0, end.direction), solved)
 
 
@@ -216,23 +223,6 @@ def _sharing(
     forces = jnp.where(is_valid, jnp.concatenate([pushes, friction]), found.forces)
     acts = jnp.concatenate([closed, jnp.ones_like(law.box)])
     return closed, jnp.where(acts, forces, 0.0)
-
-
-def _has_alternative(
-    W: Float[Array, "R R"], r: Float[Array, " R"], size: Float[Array, " R"],
-    rests: Bool[Array, " C"], law: Coulomb, found: ContactForces,
-) -> Bool[Array, ""]:  # fmt: skip
-    """Whether a gap that opens could as well push, as friction that slides pulls it shut then.
-
-    This is the paradox of Painlevé with two solutions; without any, `coulomb_forces` says so.
-    """
-    count = len(rests)
-    slides = jnp.where(law.box[:, None], 0.0, law.slope)
-    own = diagonal(W)[:count] - (W[:count, count:] * slides.T).sum(1)
-    zero = small(r) * (size + matvec(jnp.abs(W), found.terms))
-    opens = (r + matvec(W, found.forces) > zero)[:count]
-    could_push: Array = rests & ~found.pushes & opens & (own < 0)
-    return could_push.any()
 
 
 class Margin(NamedTuple):

@@ -269,6 +269,13 @@ class SlidingForce:
         """Whether the force is a linear function of the multipliers."""
         return self.ideal is None and all(f.rows is None for f in self.frictions)
 
+    def read(self, count: int) -> tuple[int, ...] | None:
+        """Which of so many multipliers the force depends on; None if on any."""
+        if self.ideal is not None:
+            return None
+        of_gaps = {count - self.count + f.gap for f in self.frictions if f.gap is not None}
+        return tuple(sorted(of_gaps.union(*(range(*f.rows) for f in self.frictions if f.rows))))
+
     def __call__(self, q: Array, v: Array, multipliers: Array, t: Array, params: Switched) -> Array:
         """The force on the coordinates, (n,)."""
         rubbing = Rubbing.at(self.frictions, params, multipliers[-self.count :], multipliers)

@@ -71,11 +71,11 @@ def _of_closed(
     slots = np.array(gaps.slots)
     closed = params.active[-len(slots) :]
     shared = replace(scheme, system=with_shared_rows(scheme.system, len(slots)))
-    rows = jnp.stack([closed[slots == slot].any() for slot in range(slots.max() + 1)])
-    pushes = _smallest(shared, q, v, t, params, rows)[slots]
-    before = np.array([np.flatnonzero(slots == slot)[0] for slot in slots])
-    is_first = (before == np.arange(len(slots))) | ~closed[before]
-    return jnp.where(closed & is_first, pushes, 0.0)
+    members = slots[None] == np.arange(slots.max() + 1)[:, None]
+    pushes = _smallest(shared, q, v, t, params, (members & closed[None]).any(1))
+    earlier = (slots[:, None] == slots[None]) & np.tri(len(slots), k=-1, dtype=bool)
+    is_first = closed & ~(earlier & closed[None]).any(1)
+    return jnp.where(is_first, jnp.stack([pushes[slot] for slot in gaps.slots]), 0.0)
 
 
 def _smallest(

@@ -43,31 +43,53 @@ class Events(eqx.Module):
     """The events of a `Solution` by name. Under `jax.vmap` every array gets a leading batch axis.
 
     Attributes:
-        records: the occurrences of each event.
+        occurrences: those of all events, R rows, one event after the other.
+        counts: number of occurrences of each event.
+        missed: number of those that were not located.
         stopped_by: index of the terminal event that ended the trajectory, in the order of the
             arguments; -1 if none did.
         t_end: time until which the trajectory moved [s].
-        active: whether each constraint that is switched was on at the saved times, by name, shape
-            (T,) each.
+        switches: whether each constraint that is switched was on at the saved times.
         names: names of the events, in the order of the arguments.
+        rows: the first row of each event, and the number R of rows.
+        has_transition: whether each event has a transition.
+        switched: names of the constraints that are switched.
     """
 
-    records: dict[str, EventRecord]
+    # The records are parts of a few arrays, since XLA would compile a copy for each of them.
+    occurrences: Occurrences
+    counts: Int[Array, " *B E"]
+    missed: Int[Array, " *B E"]
     stopped_by: Int[Array, " *B"]
     t_end: Float[Array, " *B"]
-    active: dict[str, Bool[Array, " *B T"]]
+    switches: Bool[Array, " *B T C"]
     names: tuple[str, ...] = eqx.field(static=True)
+    rows: tuple[int, ...] = eqx.field(static=True)
+    has_transition: tuple[bool, ...] = eqx.field(static=True)
+    switched: tuple[str, ...] = eqx.field(static=True)
 
     def __getitem__(self, name: str) -> EventRecord:
-        if name not in self.records:
+        if name not in self.names:
             raise KeyError(f"`{name}` {not_one_of(name, self.names, 'an event')}")
-        return self.records[name]
+        k, all_ = self.names.index(name), self.occurrences
+        mine = slice(self.rows[k], self.rows[k + 1])
+        after = (all_.q_after, all_.v_after) if self.has_transition[k] else (None, None)
+        q_after, v_after = (None if x is None else x[..., mine, :] for x in after)
+        return EventRecord(
+            self.counts[..., k], self.missed[..., k], all_.t[..., mine], all_.q[..., mine, :],
+            all_.v[..., mine, :], q_after, v_after, all_.outcome[..., mine, :],
+        )  # fmt: skip
+
+    @property
+    def active(self) -> dict[str, Bool[Array, " *B T"]]:
+        """Whether each constraint that is switched was on at the saved times, shape (T,) each."""
+        return {name: self.switches[..., k] for k, name in enumerate(self.switched)}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.records
+        return name in self.names
 
     @property
     def reason(self) -> str | None:
@@ -91,30 +113,19 @@ def events_of(
         source = jax.lax.stop_gradient(jnp.nan_to_num(rows[:, -1], nan=-1.0)).astype(own.dtype)
         rows = rows[jnp.where(source >= 0, source, own)]
     occurrences = Occurrences.unpacked(rows, system.n, system.n_velocities, event_set.words)
-    records, t_end = dict[str, EventRecord](), t_last
+    t_end = t_last
     for k, event in enumerate(event_set.events):
-        event_rows = slice(event_set.rows[k], event_set.rows[k + 1])
-        has_transition = event.transition is not None
-        records[event.name] = EventRecord(
-            count=state.counts[k],
-            missed=state.missed[k],
-            t=occurrences.t[event_rows],
-            q=occurrences.q[event_rows],
-            v=occurrences.v[event_rows],
-            q_after=occurrences.q_after[event_rows]
-            if has_transition and occurrences.q_after is not None
-            else None,
-            v_after=occurrences.v_after[event_rows]
-            if has_transition and occurrences.v_after is not None
-            else None,
-            outcome=occurrences.outcome[event_rows],
-        )
         if event.terminal:
             t_end = jnp.where(state.stopped_by == k, occurrences.t[event_set.rows[k]], t_end)
     return Events(
-        records=records,
+        occurrences=occurrences,
+        counts=state.counts,
+        missed=state.missed,
         stopped_by=state.stopped_by,
         t_end=jnp.where(jnp.isnan(t_failed), t_end, t_failed),
-        active={name: active[:, k] for k, name in enumerate(event_set.names)},
+        switches=active,
         names=tuple(event.name for event in event_set.events),
+        rows=event_set.rows,
+        has_transition=tuple(event.transition is not None for event in event_set.events),
+        switched=event_set.names,
     )
