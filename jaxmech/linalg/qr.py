@@ -40,8 +40,7 @@ class QRRowSpace(AbstractRowSpace):
 
         def forward(z: Array, row: tuple[Array, Array, Array]) -> tuple[Array, None]:
             j, R, inverse = row
-            new = (z[j] - (R * z).sum()) * inverse
-            return jax.lax.dynamic_update_slice(z, new[None], (j,)), None
+            return z.at[j].set((z[j] - (R * z).sum()) * inverse), None
 
         def backward(remaining: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
             j, R, inverse = row
@@ -88,8 +87,7 @@ def _orthogonalized(C: Array, thresholds: Array) -> QRRowSpace:
         inverse = jnp.where(keep, 1 / jnp.sqrt(jnp.where(keep, squared, 1.0)), 0.0)
         # By `jnp.where` XLA would compute the row twice, with unlike round-off, and rows that are
         # nearly dependent would lose their orthogonality.
-        U = jax.lax.dynamic_update_slice(U, (residual * inverse)[None], (j, jnp.zeros_like(j)))
-        return U, (along + again, inverse)
+        return U.at[j].set(residual * inverse), (along + again, inverse)
 
     if C.shape[0] == 0:
         return QRRowSpace(C, C @ C.T, scale, scale, jnp.zeros((), jnp.int32), scale > 0)

@@ -225,3 +225,32 @@ def test_a_start_with_a_velocity_into_a_stop_is_an_impact(e: float) -> None:
     assert sol.status == jm.Status.OK
     np.testing.assert_allclose(sol.events["stop closes"].t[0], 0.0, atol=0)
     np.testing.assert_allclose(sol.q[2:], 0.0, atol=1e-12)
+
+
+def test_two_contacts_that_slide_have_one_motion_none_or_several() -> None:
+    """Painlevé's paradox of both together: each alone would have one; by every choice of gaps."""
+    draws, count = np.random.default_rng(0), 400
+    C, r = draws.normal(size=(count, 4, 3)), draws.normal(size=(count, 4))
+    direction, mu, both = np.sign(draws.normal(size=(count, 2))), np.full(2, 2.0), jnp.ones(2, bool)
+
+    def solved(C: Any, r: Any, direction: Any) -> Any:
+        return contact(
+            C @ C.T, r, jnp.abs(r), both, jnp.eye(2), jnp.stack([mu, mu]), jnp.zeros(2), both,
+            direction, jnp.asarray(False),
+        ).solved  # fmt: skip
+
+    kinds = []
+    for rows, a, along, is_solved in zip(
+        C, r, direction, jax.vmap(solved)(C, r, direction), strict=True
+    ):
+        W = rows @ rows.T
+        B, motions = W[:2, :2] - W[:2, 2:] * (along * mu), 0
+        if (np.diag(B) <= 0).any():
+            continue
+        for on in np.array([[0, 0], [0, 1], [1, 0], [1, 1]], bool):
+            z = np.zeros(2)
+            z[on] = np.linalg.solve(B[np.ix_(on, on)], -a[:2][on])
+            motions += min(z.min(), (B @ z + a[:2]).min()) > -1e-9
+        assert is_solved == (motions == 1)
+        kinds.append(motions)
+    assert min(np.bincount(kinds)) >= 10
