@@ -56,6 +56,7 @@ CASES = [
     ("simulate(changed(lagrangian=lambda q, v, t, p: v @ v - q[2]))", IndexError, "lagrangian"),
     ("simulate(changed(lagrangian=lambda q, v, t, p: v))", ValueError, "lagrangian"),
     ("simulate(changed(lagrangian=lambda q, v, t, p: None))", ValueError, "lagrangian"),
+    ("jm.fit(system, jm.Recording(ts, [q] * 3, q, v), p, multistart=3)", TypeError, "multistart"),
     ("changed(force=0)", TypeError, "force"),
     ("simulate(changed(force=lambda q, v, t, p: v[0]))", ValueError, "force"),
     ("changed(nonideal=0)", TypeError, "nonideal"),

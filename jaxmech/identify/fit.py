@@ -1,5 +1,6 @@
 """`fit`: parameters of a system from recordings of its motion."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,9 @@ from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.result import Fit
 from jaxmech.state import Start
 from jaxmech.system import Params, Subject
+from jaxmech.utils.text import not_one_of
+
+RUN = {"method", "steps", "projection", "formulation", "progress"}  # further arguments of `fit`
 
 
 def fit(
@@ -121,6 +125,9 @@ def fit(
             )
     else:
         subject = Identifiable(system, params0, observe, start, free, bounds or {}, prior or {})
+    for name in run.keys() - RUN:
+        known = (*inspect.signature(fit).parameters.keys() - {"run"}, *RUN)
+        raise TypeError(f"Argument `{name}` {not_one_of(name, known, 'an argument of `fit`')}")
     progress = run.pop("progress", False)
     settings = Settings(optimizer, initial_states, loss=loss, **run)
     policy = settings.optimizer
