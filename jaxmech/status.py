@@ -27,6 +27,7 @@ class Status(IntEnum):
     CONTACT_UNSOLVED = 17
     TOO_MANY_CONTACTS = 18
     GAP_JUMPED = 19
+    CONTACT_VALUE = 20
 
     @property
     def message(self) -> str:
@@ -120,5 +121,9 @@ _MESSAGES = {
     Status.GAP_JUMPED: (
         "a gap jumps to a negative value there, so that bodies would overlap; let it close in a "
         "short time, or put a constraint in place by an event where its gap is not negative"
+    ),
+    Status.CONTACT_VALUE: (
+        "a restitution is not from 0 to 1, a limit of friction is negative, or the kinetic one is "
+        "above the static one; change the parameters, or the distributions that they are drawn from"
     ),
 }

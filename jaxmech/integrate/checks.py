@@ -46,6 +46,8 @@ def begin_run(
     is_apart = event_set.gaps_are_met(scheme.system, q, t, in_place, extents)
     status = jnp.where(is_apart, status, jnp.asarray(Status.INCONSISTENT, jnp.int32))
     status = jnp.where(status == Status.OK, of_gaps, status)
+    lawful = event_set.gaps.are_lawful(event_set.plain(params), q.dtype)
+    status = jnp.where(lawful, status, jnp.asarray(Status.CONTACT_VALUE, jnp.int32))
     bad = (status == Status.OK) & jnp.isnan(events.values).any()
     status = jnp.where(bad, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), status)
     return params, events, status, extents

@@ -152,9 +152,10 @@ def _required(fn: Callable[..., Any]) -> int:
 
 def require_not_negative(argument: str, name: str, value: Any) -> None:
     """Raise a ValueError if a limit of a friction is negative or not finite."""
-    if not (np.isfinite(value) & (np.asarray(value) >= 0)).all():
+    values = np.ravel(np.asarray(value, float))
+    for wrong in values[~(np.isfinite(values) & (values >= 0))][:1]:
         raise ValueError(
-            f"Argument `{argument}` of {name!r} must be finite and not negative, but is {value}."
+            f"Argument `{argument}` of {name!r} must be finite and not negative, but is {wrong:g}."
         )
 
 

@@ -222,6 +222,25 @@ class Gaps:
         pairs = zip(self.unilateral, self.sizes, strict=True)
         return jnp.concatenate([u.restitutions(size, params, dtype) for u, size in pairs])
 
+    def are_lawful(self, params: Params, dtype: Any) -> Bool[Array, ""]:
+        """Whether restitutions are from 0 to 1, and limits of friction not negative and in order.
+
+        Numbers are checked where they are stated, functions of `params`, the user's, by each run.
+        """
+        lawful = jnp.asarray(True)
+        for u, size in zip(self.unilateral, self.sizes, strict=True):
+            if callable(u.restitution):
+                e = u.restitutions(size, params, dtype)
+                lawful &= ((e >= 0) & (e <= 1)).all()
+        for friction in {f.of.name: f for f in self.frictions}.values():
+            if callable(friction.of.static) or callable(friction.of.kinetic):
+                static, kinetic = (
+                    friction.of.limits(argument, friction.size, params, dtype)
+                    for argument in ("static", "kinetic")
+                )
+                lawful &= ((kinetic >= 0) & (kinetic <= static)).all()
+        return lawful
+
     def rest_speeds(self, fastest: Float[Array, " C"]) -> Float[Array, " C"]:
         """The speeds of rebounds that do not take place, given the largest speeds of each gap."""
         stated = np.repeat(
