@@ -90,7 +90,10 @@ Load = tuple[AnyArray, AnyArray]  # force (d,) [N] and torque about the referenc
 
 @dataclass(frozen=True)
 class AbstractBody(abc.ABC):
-    """A body with a name and its own coordinates, which are called `name.x` and so on."""
+    """A body with a name and its own coordinates, which are called `name.x` and so on.
+
+    The ground has a frame alone, no energy and no forces.
+    """
 
     name: str
 
@@ -126,7 +129,6 @@ class AbstractBody(abc.ABC):
     def spin(self, q: Array, v: Array) -> AnyArray:
         """The spin along the axes of the body, from its coordinates and their rates."""
 
-    @abc.abstractmethod
     def kinetic(
         self, velocity: AnyArray, spin: AnyArray, read: Reader, frame: Frame | None = None
     ) -> AnyArray:
@@ -134,26 +136,27 @@ class AbstractBody(abc.ABC):
 
         With its frame the velocity is along the axes of the ground.
         """
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def inertia(self, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray]:
         """Mass (), static moment (d,) and inertia about the reference point, () or (3, 3)."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def moment(self, frame: Frame, read: Reader) -> AnyArray:
         """The mass times the position of the centre of mass [kg m], (d,)."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def generalized(self, q: Array, load: Load) -> Array:
         """The generalized force of a force at the reference point and a torque about it."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def load(self, q: Array, generalized: Array) -> Load:
         """The force and torque of a generalized force, the inverse of `generalized`."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def start(self, start: Start) -> tuple[Array, Array]:
         """The initial coordinates and velocities of the body."""
+        raise NotImplementedError
 
     def require(self, read: Reader) -> None:  # noqa: B027
         """Raise a ValueError for a known mass or inertia that nothing can have."""
@@ -210,33 +213,6 @@ class Ground(AbstractBody):
         """No spin."""
         return np.zeros(() if self.dimension == 2 else (3,), q.dtype)
 
-    def kinetic(
-        self, velocity: AnyArray, spin: AnyArray, read: Reader, frame: Frame | None = None
-    ) -> AnyArray:
-        """Zero kinetic energy."""
-        return jnp.zeros((), read.dtype)
-
-    def inertia(self, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray]:
-        """No mass, static moment and inertia."""
-        return _of_a_point(np.zeros((), read.dtype), self.dimension)
-
-    def moment(self, frame: Frame, read: Reader) -> AnyArray:
-        """A zero moment."""
-        return jnp.zeros(self.dimension, read.dtype)
-
-    def generalized(self, q: Array, load: Load) -> Array:
-        """An empty array, since the ground bears every load."""
-        return jnp.zeros(0, q.dtype)
-
-    def load(self, q: Array, generalized: Array) -> Load:
-        """Zero force and torque."""
-        at_rest = self.moving(q, q)
-        return at_rest.velocity, at_rest.spin
-
-    def start(self, start: Start) -> tuple[Array, Array]:
-        """Empty coordinates and velocities."""
-        return jnp.zeros(0), jnp.zeros(0)
-
 
 @dataclass(frozen=True)
 class PointMass(AbstractBody):
@@ -275,7 +251,8 @@ class PointMass(AbstractBody):
 
     def inertia(self, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray]:
         """The mass, without static moment and inertia."""
-        return _of_a_point(read.number(self.mass), self.dimension)
+        mass, shape = read.number(self.mass), () if self.dimension == 2 else (3, 3)
+        return mass, np.zeros(self.dimension, mass.dtype), np.zeros(shape, mass.dtype)
 
     def moment(self, frame: Frame, read: Reader) -> AnyArray:
         """The moment m r."""
@@ -303,11 +280,6 @@ class PointMass(AbstractBody):
     def require(self, read: Reader) -> None:
         """Raise for a negative mass."""
         require_sign(read.part, "mass", read.number(self.mass), zero=True)
-
-
-def _of_a_point(mass: AnyArray, dimension: int) -> tuple[AnyArray, AnyArray, AnyArray]:
-    static = np.zeros(dimension, mass.dtype)
-    return mass, static, np.zeros(() if dimension == 2 else (3, 3), mass.dtype)
 
 
 ground = Ground()

@@ -42,7 +42,9 @@ def outline(mechanism: Any) -> str:
     counts = f"coordinates {len(kinematics.coordinates)}"
     if velocities := mechanism.system.velocities:
         counts += f", velocities {len(velocities)}"
-    counts += f", constraint equations {_equations(mechanism)}"
+    system, params = mechanism.system, dict(mechanism.params)
+    q, v = jnp.zeros(system.n), jnp.zeros(system.n_velocities)
+    counts += f", constraint equations {sum(system.dynamics.sizes(q, v, jnp.zeros(()), params))}"
     lines = [f"Mechanism: {counts}", "ground"]
     lines += _branches(_children(kinematics, joints), "ground", "")
     constraints = [joint for joint in joints if joint.name not in tree]
@@ -50,13 +52,6 @@ def outline(mechanism: Any) -> str:
         if parts:
             lines += [f"{title}:", *(f"{_BLANK}{_called(part)}" for part in parts)]
     return "\n".join(lines)
-
-
-def _equations(mechanism: Any) -> int:
-    system, params = mechanism.system, dict(mechanism.params)
-    q, v = jnp.zeros(system.n), jnp.zeros(system.n_velocities)
-    sizes: tuple[int, ...] = system.dynamics.sizes(q, v, jnp.zeros(()), params)
-    return sum(sizes)
 
 
 def _children(
@@ -101,11 +96,7 @@ def _called(part: Any) -> str:
         return f"{part.part}: {', '.join(part.coordinates)}"
     if not hasattr(part, "bodies"):
         return repr(part) if isinstance(part, AbstractConstraint) else "a function"
-    return f"{part.part}: {' - '.join(_names(part.bodies))}"
-
-
-def _names(bodies: Iterable[AbstractBody]) -> list[str]:
-    return [body.name for body in bodies]
+    return f"{part.part}: {' - '.join(body.name for body in part.bodies)}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from jaxmech.parts.body import AbstractBody, Ground
 from jaxmech.parts.forces.elements import AbstractForce, AbstractTerm, Gravity
 from jaxmech.parts.forces.in_joints import CoordinateForce
-from jaxmech.parts.joint_equations import AbstractPosition, AbstractVelocity
 from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.values import Reader
 from jaxmech.system import AbstractConstraint, DryFriction, Unilateral
+from jaxmech.utils.checks import require_kind
 from jaxmech.utils.text import capital
 
 AnyJoint = Joint | AbstractConstraint | Unilateral | DryFriction
@@ -27,12 +27,7 @@ def require_consistent(
     _require_kinds(bodies, joints, forces)
     _require_distinct("bodies", (body.name for body in bodies))
     _require_distinct("joints", (joint.name for joint in joints))
-    force_names = (
-        force.part
-        for force in forces
-        if isinstance(force, AbstractForce | AbstractTerm | CoordinateForce)
-    )
-    _require_distinct("forces", force_names)
+    _require_distinct("forces", (force.part for force in forces if hasattr(force, "part")))
     _require_one_dimension(bodies, [f for f in forces if isinstance(f, Gravity)])
     for part in (*joints, *forces):
         if isinstance(part, Joint | AbstractForce):
@@ -48,34 +43,22 @@ def require_possible(
         body.require(Reader(f"body {body.name!r}", t, values))
     for joint in joints:
         if isinstance(joint, Joint):
-            elements: tuple[AbstractPosition | AbstractVelocity, ...]
-            elements = *joint.positions, *joint.velocities
-            for element in elements:
-                element.require(Reader(joint.part, t, values))
+            for equation in (*joint.positions, *joint.velocities):
+                equation.require(Reader(joint.part, t, values))
 
 
 def _require_kinds(bodies: Sequence[Any], joints: Sequence[Any], forces: Sequence[Any]) -> None:
-    if any(isinstance(body, Ground) for body in bodies):
-        raise TypeError(
-            "Argument `bodies` must not hold `ground`, which is always there; leave it out."
-        )
-    kinds: tuple[tuple[str, Sequence[Any], Any, str], ...] = (
-        ("bodies", bodies, AbstractBody, "planar_body(...)"),
-        ("joints", joints, AnyJoint, "revolute(...) or Holonomic(...)"),
-        (
-            "forces",
-            forces,
-            AbstractForce | AbstractTerm | CoordinateForce | Gravity | Callable,
-            "gravity(...) or a function",
-        ),
-    )
-    for argument, parts, kind, example in kinds:
-        for part in parts:
-            if not isinstance(part, kind):
-                raise TypeError(
-                    f"Argument `{argument}` must hold objects such as {example}, "
-                    f"but holds {part!r}; move it to where it belongs."
-                )
+    any_force = AbstractForce | AbstractTerm | CoordinateForce | Gravity | Callable
+    for body in bodies:
+        require_kind("bodies", body, AbstractBody, "planar_body(...)")
+        if isinstance(body, Ground):
+            raise TypeError(
+                "Argument `bodies` must not hold `ground`, which is always there; leave it out."
+            )
+    for joint in joints:
+        require_kind("joints", joint, AnyJoint, "revolute(...) or Holonomic(...)")
+    for force in forces:
+        require_kind("forces", force, any_force, "gravity(...) or a function")
 
 
 def _require_distinct(argument: str, names: Iterable[str]) -> None:

@@ -58,7 +58,7 @@ def _require_arguments(argument: str, fn: Callable[..., Any], takes: str) -> Non
         ) from error
 
 
-def require_kind(argument: str, value: Any, kind: type, example: str) -> None:
+def require_kind(argument: str, value: Any, kind: Any, example: str) -> None:
     """Raise a TypeError unless the value is an instance of the kind."""
     if not isinstance(value, kind):
         text = repr(value)
@@ -71,7 +71,7 @@ def require_kind(argument: str, value: Any, kind: type, example: str) -> None:
         )
 
 
-def _path_inside(value: Any, kind: type) -> str:
+def _path_inside(value: Any, kind: Any) -> str:
     """Where a mechanism or a robot has an object of the kind; empty if nowhere."""
     for path in ("system", "mechanism.system", "mechanism"):
         part = value
