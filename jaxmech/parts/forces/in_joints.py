@@ -8,10 +8,10 @@
                        - viscous rate
     coordinate_force   any function of all coordinates and rates, which are read by name
 
-They turn a `revolute` joint and push a `prismatic` one; for a `cylindrical` joint, `coordinate`
-chooses between both. The force [N] or torque [N m] acts on b along the axis on a, and its opposite
-on a. They work with both kinds of coordinates of a mechanism. Angles in space are between -pi and
-pi.
+They turn a `revolute` or `planar` joint and push a `prismatic` one; for a `cylindrical` joint,
+`coordinate` chooses between both. The force [N] or torque [N m] acts on b along the axis on a, and
+its opposite on a. They work with both kinds of coordinates of a mechanism. Angles in space are
+between -pi and pi.
 
 The friction is the Stribeck curve of Armstrong-Hélouvry, Dupont and Canudas de Wit, "A survey of
 models, analysis tools and compensation methods for the control of machines with friction"

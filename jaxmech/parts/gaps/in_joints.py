@@ -4,9 +4,9 @@
     backlash    play / 2 -+ (x_a - ratio x_b - middle) >= 0  torque [N m] or force [N] on joint a
     dry_friction    x sticks, or slides against              a torque [N m] or force [N] on b
 
-x is the angle of a `revolute` joint or a `screw`, or the position of a `prismatic` one; for a
-`cylindrical` joint, `coordinate` chooses between both. In the coordinates of joints, angles count
-full turns.
+x is the angle of a `revolute` or `planar` joint or a `screw`, or the position of a `prismatic`
+joint; for a `cylindrical` joint, `coordinate` chooses between both. In the coordinates of joints,
+angles count full turns.
 
 Each function raises a TypeError for an argument that is not a joint or not a value, and a
 ValueError for a joint without such a freedom or for numbers that do not fit; the message names the

@@ -42,13 +42,15 @@ def chain(kind: str) -> tuple[list[Any], list[Any]]:
         ),
         "slide": lambda: jp.prismatic("J", a, P, b, R, axis=AXIS),
         "sleeve": lambda: jp.cylindrical("J", a, P, b, R, axis=AXIS),
+        "table": lambda: jp.planar("J", a, P, b, R, normal=AXIS),
     }
     return [a, b], [root, made[kind]()]
 
 
 CASES = [("plane hinge", None, 0), ("plane slide", None, 0), ("hinge", None, 0),
          ("turned hinge", None, 0),
-         ("slide", None, 0), ("sleeve", "position", 0), ("sleeve", "angle", 1)]  # fmt: skip
+         ("slide", None, 0), ("sleeve", "position", 0), ("sleeve", "angle", 1),
+         ("table", "angle", 2)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "coordinate", "which"), CASES)
