@@ -7,7 +7,7 @@ fields, in the order in which they are declared, after a check of the bodies.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Annotated, Any, cast, get_type_hints
+from typing import Annotated, Any, cast, get_args, get_type_hints
 
 from jaxmech.parts.body import AbstractBody, Ground
 from jaxmech.parts.values import (
@@ -147,43 +147,24 @@ def _single(check: Callable[[str, str, Any], Any]) -> Check:
     return lambda part, name, value, size: check(part, name, value)
 
 
-def _maybe(check: Callable[[str, str, Any], Any]) -> Check:
-    return lambda part, name, value, size: None if value is None else check(part, name, value)
-
-
 def _coefficients(part: str, argument: str, value: Any, size: int) -> Any:
     return vector(part, argument, value, 3 if size == 2 else 6)
 
 
 def _moment(part: str, argument: str, value: Any, size: int) -> Any:
-    if value is None:
-        return None
     return number(part, argument, value) if size == 2 else vector(part, argument, value, 3)
-
-
-def _maybe_direction(part: str, argument: str, value: Any, size: int) -> Any:
-    return None if value is None else direction(part, argument, value, size)
-
-
-def _maybe_vector(part: str, argument: str, value: Any, size: int) -> Any:
-    return None if value is None else vector(part, argument, value, size)
 
 
 # Each is a plain number, the name of a parameter or a function of (t, params); or several of them.
 Point = Annotated[Any, Kind("Point", vector)]  # in a field `at_a` or `at_b`; zeros on a point mass
 Components = Annotated[Any, Kind("Components", vector)]
-MaybeComponents = Annotated[Any, Kind("MaybeComponents", _maybe_vector)]
-MaybeMoment = Annotated[Any, Kind("MaybeMoment", _moment)]  # three components in space
+Moment = Annotated[Any, Kind("Moment", _moment)]  # three components in space
 Number = Annotated[Any, Kind("Number", _single(number))]
 NonZero = Annotated[Any, Kind("NonZero", _single(non_zero))]
 Positive = Annotated[Any, Kind("Positive", _single(positive))]
 NonNegative = Annotated[Any, Kind("NonNegative", _single(non_negative))]
-MaybeNumber = Annotated[Any, Kind("MaybeNumber", _maybe(number))]
-MaybePositive = Annotated[Any, Kind("MaybePositive", _maybe(positive))]
-MaybeNonNegative = Annotated[Any, Kind("MaybeNonNegative", _maybe(non_negative))]
 Phase = Annotated[Any, Kind("Phase", _phase)]  # in the plane only
 Direction = Annotated[Any, Kind("Direction", direction)]  # of any length
-MaybeDirection = Annotated[Any, Kind("MaybeDirection", _maybe_direction)]
 # in space only: a direction; a quaternion or None
 Axis = Annotated[Any, Kind("Axis", _in_space)]
 Turn = Annotated[Any, Kind("Turn", _turn_in_space)]
@@ -220,7 +201,16 @@ def check_kinds(owner: Any, part: str, size: int, /, **values: Any) -> None:
 
 @cache
 def _checks(owner: Any) -> tuple[tuple[str, Check], ...]:
-    """The fields with a kind."""
-    hints = get_type_hints(owner, include_extras=True)
-    kinds = ((name, x) for name in hints for x in getattr(hints[name], "__metadata__", ()))
-    return tuple((name, kind.check) for name, kind in kinds if isinstance(kind, Kind))
+    """The checks of the fields with a kind; those of `Kind | None` may be None."""
+    checks = []
+    for name, hint in get_type_hints(owner, include_extras=True).items():
+        members = get_args(hint) if type(None) in get_args(hint) else (hint,)
+        for kind in (x for member in members for x in getattr(member, "__metadata__", ())):
+            if isinstance(kind, Kind):
+                check = kind.check
+                checks.append((name, check if len(members) == 1 else _unless_none(check)))
+    return tuple(checks)
+
+
+def _unless_none(check: Check) -> Check:
+    return lambda part, name, value, size: None if value is None else check(part, name, value, size)

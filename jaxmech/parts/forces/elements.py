@@ -26,8 +26,7 @@ from jaxmech.parts.body import (
 from jaxmech.parts.kinds import (
     Axis,
     Components,
-    MaybeComponents,
-    MaybeMoment,
+    Moment,
     Number,
     Point,
     check_fields,
@@ -378,8 +377,8 @@ class Wrench(AbstractExternal):
     """
 
     _: KW_ONLY
-    force: MaybeComponents = None
-    torque: MaybeMoment = None
+    force: Components | None = None
+    torque: Moment | None = None
 
     kind = "wrench"
     turning = True

@@ -34,8 +34,6 @@ from jaxmech.parts.forces.elements import AbstractLoad
 from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.joints.motions import AbstractFreedom
 from jaxmech.parts.kinds import (
-    MaybeNonNegative,
-    MaybePositive,
     NonNegative,
     Number,
     Positive,
@@ -151,7 +149,7 @@ class PositionServo(AbstractJointForce):
     stiffness: Number
     damping: Number = 0.0
     target_rate: Number = 0.0
-    limit: MaybePositive = None
+    limit: Positive | None = None
 
     kind = "servo"
 
@@ -184,7 +182,7 @@ class JointFriction(AbstractJointForce):
     _: KW_ONLY
     coulomb: NonNegative = 0.0
     viscous: Number = 0.0
-    static: MaybeNonNegative = None
+    static: NonNegative | None = None
     stribeck: Positive = 0.01
     smooth: Positive = 1e-3
 

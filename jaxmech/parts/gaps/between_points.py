@@ -18,7 +18,7 @@ from jaxtyping import Array
 from jaxmech.parts.body import AbstractBody, Frames, along, pointing, separation
 from jaxmech.parts.gaps.base import Gap, Restitution, RestSpeed
 from jaxmech.parts.joints.base import PairJoint
-from jaxmech.parts.kinds import Kind, MaybeDirection, NonNegative
+from jaxmech.parts.kinds import Direction, Kind, NonNegative
 from jaxmech.parts.values import Reader, Value, non_negative
 from jaxmech.utils.text import capital
 
@@ -87,7 +87,7 @@ class Contact(PairJoint, Gap):
     """
 
     _: KW_ONLY
-    normal: MaybeDirection = None
+    normal: Direction | None = None
     radius_a: NonNegative = 0.0
     radius_b: NonNegative = 0.0
     restitution: Restitution = 0.0

@@ -25,7 +25,7 @@ from jaxmech.parts.forces.in_joints import freedom_of
 from jaxmech.parts.gaps.base import Gap, Restitution, RestSpeed, value_of_params
 from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.joints.motions import AbstractFreedom, Hinge
-from jaxmech.parts.kinds import MaybeNonNegative, MaybeNumber, NonNegative, Number, check_kinds
+from jaxmech.parts.kinds import NonNegative, Number, check_kinds
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.values import Reader
 from jaxmech.system import DryFriction
@@ -82,8 +82,8 @@ class Stop(Gap):
     bodies: tuple[AbstractBody, ...] = field(init=False)
     of: JointCoordinate = field(init=False)
     _: KW_ONLY
-    lower: MaybeNumber = None
-    upper: MaybeNumber = None
+    lower: Number | None = None
+    upper: Number | None = None
     restitution: Restitution = 0.0
     rest_speed: RestSpeed = None
     coordinate: InitVar[str | None] = None
@@ -239,7 +239,7 @@ class Rub(Gap):
     of: JointCoordinate = field(init=False)
     _: KW_ONLY
     static: NonNegative
-    kinetic: MaybeNonNegative = None
+    kinetic: NonNegative | None = None
     pressed_by: str | None = None
     coordinate: InitVar[str | None] = None
 
