@@ -70,13 +70,13 @@ class Run(eqx.Module):
 
 
 class _Knots(eqx.Module):
-    """States from which the motion is computed again: those after transitions, and the saves."""
+    """States, or one, to compute the motion from: those after transitions, and the saves."""
 
-    elapsed: Float[Array, " N"]  # times from the start, in the direction of the run
-    q: Float[Array, " N n"]
-    v: Float[Array, " N k"]
-    memory: Float[Array, " N c"]  # of controllers
-    active: Bool[Array, " N C"]  # constraints with a switch that are on
+    elapsed: Float[Array, " *N"]  # times from the start, in the direction of the run
+    q: Float[Array, " *N n"]
+    v: Float[Array, " *N k"]
+    memory: Float[Array, " *N c"]  # of controllers
+    active: Bool[Array, " *N C"]  # constraints with a switch that are on
 
 
 def states_at(

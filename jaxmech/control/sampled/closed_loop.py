@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from jaxmech.control.sampled.controller import Controller
 from jaxmech.system import Subject, System, system_of
+from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.checks import is_known, require_kind
 from jaxmech.utils.tracers import actual
 
@@ -136,7 +137,9 @@ class ControllerSet:
         values = [params.get(name) for name in names] if isinstance(params, Mapping) else []
         return self if is_known(values) else replace(self, is_late=True)
 
-    def start(self, ts: Float[Array, " T"], params: Any, memory: Any = None) -> Float[Array, " c"]:
+    def start(
+        self, ts: Float[AnyArray, " T"], params: Any, memory: Any = None
+    ) -> Float[Array, " c"]:
         """The memory with which a run begins, or continues, when a sample may be due."""
         periods = [_time(c, "period", params) for c in self.controllers]
         memory = self.before if memory is None else memory

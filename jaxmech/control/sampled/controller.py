@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.checks import is_known, naming_missing, require_function
 
 
@@ -20,17 +21,19 @@ class Numbers:
 
     structure: Any
     leaves: tuple[np.ndarray, ...]
-    names: tuple[str, ...]  # of the numbers, below the name of the whole
+    names: list[str]
+    start: list[float]
 
     @staticmethod
-    def of(argument: str, tree: Any) -> "Numbers":
-        """The structure of a tree, or an error that names the argument."""
+    def of(argument: str, tree: Any, name: str) -> "Numbers":
+        """The structure of a tree of that name, or an error that names the argument."""
         if not is_known(tree):
             raise TypeError(
                 f"Argument `{argument}` must hold known numbers, but a part of it is traced; give "
                 "traced values in the `memory` of `simulate`."
             )
-        leaves, names = [], []
+        leaves: list[np.ndarray] = []
+        names: list[str] = []
         for path, x in jax.tree.leaves_with_path(tree):
             leaf = np.asarray(x)
             if leaf.dtype.kind not in "fiub" or not np.isfinite(leaf.astype(float)).all():
@@ -38,21 +41,18 @@ class Numbers:
                     f"Argument `{argument}` must hold finite real numbers, but holds {x!r}."
                 )
             leaves.append(leaf)
-            where = jax.tree_util.keystr(path, simple=True, separator=".")
-            names += [where + "".join(f"[{k}]" for k in index) for index in np.ndindex(leaf.shape)]
-        return Numbers(jax.tree.structure(tree), tuple(leaves), tuple(names))
+            keys = jax.tree_util.keystr(path, simple=True, separator=".")
+            whole = f"{name}.{keys}" if keys else name
+            names += [whole + "".join(f"[{k}]" for k in index) for index in np.ndindex(leaf.shape)]
+        start = [float(x) for leaf in leaves for x in leaf.ravel()]
+        return Numbers(jax.tree.structure(tree), tuple(leaves), names, start)
 
     @property
     def size(self) -> int:
         """The number of numbers."""
         return len(self.names)
 
-    @property
-    def start(self) -> list[float]:
-        """Their values at the start of a run."""
-        return [float(x) for leaf in self.leaves for x in leaf.ravel()]
-
-    def tree(self, x: Float[Array, " s"]) -> Any:
+    def tree(self, x: Float[AnyArray, " s"]) -> Any:
         """The tree of a vector; integers and truth values are what they were."""
         parts, first = [], 0
         for leaf in self.leaves:
@@ -162,9 +162,8 @@ class Controller:
                 object.__setattr__(self, argument, _number(argument, value))
         if isinstance(self.output, list | tuple):
             object.__setattr__(self, "output", np.asarray(self.output))
-        if not self.outputs.size:
+        if not (self.memories and self.outputs.size):
             raise ValueError("Argument `output` must hold a number, but holds none.")
-        Numbers.of("memory", self.memory)
 
     def __repr__(self) -> str:
         late = f", delay={self.delay!r}" if self.delay else ""
@@ -181,12 +180,12 @@ class Controller:
     @cached_property
     def outputs(self) -> Numbers:
         """The structure of the output."""
-        return Numbers.of("output", self.output)
+        return Numbers.of("output", self.output, self.name)
 
     @cached_property
     def memories(self) -> Numbers:
         """The structure of the memory."""
-        return Numbers.of("memory", self.memory)
+        return Numbers.of("memory", self.memory, f"{self.name}.memory")
 
     @property
     def most_delay(self) -> float:
@@ -205,18 +204,9 @@ class Controller:
     @property
     def memory_names(self) -> list[str]:
         """The names of its numbers: output, memory, number of the last sample, later outputs."""
-
-        def named(name: str, numbers: Numbers) -> list[str]:
-            return [name + ("." * (part[:1] not in ("", "["))) + part for part in numbers.names]
-
-        outputs = named(self.name, self.outputs)
+        outputs = self.outputs.names
         later = [f"{output}.pending[{k}]" for k in range(self.pending) for output in outputs]
-        return [
-            *outputs,
-            *named(f"{self.name}.memory", self.memories),
-            f"{self.name}.sample",
-            *later,
-        ]
+        return [*outputs, *self.memories.names, f"{self.name}.sample", *later]
 
     def computed(
         self, q: Array, v: Array, memory: Float[Array, " m"], t: Array, params: Any
