@@ -48,7 +48,7 @@ def require_possible(
 
 
 def _require_kinds(bodies: Sequence[Any], joints: Sequence[Any], forces: Sequence[Any]) -> None:
-    any_force = AbstractForce | AbstractTerm | CoordinateForce | Gravity | Callable
+    any_force: Any = AbstractForce | AbstractTerm | CoordinateForce | Gravity | Callable
     for body in bodies:
         require_kind("bodies", body, AbstractBody, "planar_body(...)")
         if isinstance(body, Ground):
