@@ -31,21 +31,20 @@ def begin_run(
         _, once = jax.lax.scan(
             lambda carry, _: (carry, event_set.start(scheme, q, v, t, params)), None, None, length=1
         )
-        events, of_gaps = jax.tree.map(lambda x: x[0], once)
+        events, of_contact = jax.tree.map(lambda x: x[0], once)
     else:
-        events, of_gaps = event_set.start(scheme, q, v, t, params)
+        events, of_contact = event_set.start(scheme, q, v, t, params)
     all_params = event_set.params(params, jnp.ones_like(events.active))
-    in_place = event_set.params(params, events.active | event_set.of_gaps)
     extents, is_finite = finite_extents(scheme.system, q, v, t, all_params)
-    params = event_set.params(params, events.active)
+    user_params, params = params, event_set.params(params, events.active)
     if event_set.has_transitions:
         events = touching_at_start(event_set, scheme, events, q, v, t, ahead, params)
     status = _start_status(scheme, q, v, t, params, times & is_finite, extents)
     if not event_set:
         return params, events, status, extents
-    is_apart = event_set.gaps_are_met(scheme.system, q, t, in_place, extents)
+    is_apart = event_set.contact.are_met(scheme.system, q, t, user_params, events.active, extents)
     status = jnp.where(is_apart, status, jnp.asarray(Status.INCONSISTENT, jnp.int32))
-    status = jnp.where(status == Status.OK, of_gaps, status)
+    status = jnp.where(status == Status.OK, of_contact, status)
     lawful = event_set.gaps.are_lawful(event_set.plain(params), q.dtype)
     status = jnp.where(lawful, status, jnp.asarray(Status.CONTACT_VALUE, jnp.int32))
     bad = (status == Status.OK) & jnp.isnan(events.values).any()

@@ -301,10 +301,10 @@ def _after_kink(
     t, events = segment.t, state.events
     interval = segment.interval.turning(state.status == Status.OK)
     memory, params = scheme.sampled(state.memory, state.q, state.v, t, params, interval)
-    opens, closes = event_set.jumps(
+    opens, closes = event_set.contact.jumps(
         scheme.system, state.q, t, params, events.active, extents, interval.turns
     )
-    params = event_set.params(params, event_set.without(events.active, opens))
+    params = event_set.params(params, event_set.contact.without(events.active, opens))
     q, v, reached = scheme.after_kink(state.q, state.v, t, params, interval)
     failed = interval.turns & (~reached | closes)
     code = jnp.where(closes, int(Status.GAP_JUMPED), int(Status.PROJECTION_FAILED))

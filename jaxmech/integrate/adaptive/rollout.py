@@ -282,12 +282,12 @@ def _after_kink(
     if not interval:
         return state.start, state
     scheme, event_set, events, before = run.scheme, run.event_set, state.events, state.start
-    opens, closes = event_set.jumps(
+    opens, closes = event_set.contact.jumps(
         scheme.system, before.q, t, run.params, events.active, run.extents, interval.turns
     )
 
     def after_kink() -> EvaluatedState:
-        params = event_set.params(run.params, event_set.without(events.active, opens))
+        params = event_set.params(run.params, event_set.contact.without(events.active, opens))
         turning = replace(interval, turns=jnp.asarray(True))
         q, v, reached = scheme.after_kink(before.q, before.v, t, params, turning)
         new = evaluated_state(scheme, q, v, t, params)

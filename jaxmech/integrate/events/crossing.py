@@ -253,7 +253,7 @@ def _contacts_at_base(
     base_t, events = t + search.base_u * h, search.events
     # Several gaps may jump at once, and then open one after another.
     may_jump = events.due | (search.at_once > 0)
-    opens, _ = event_set.jumps(
+    opens, _ = event_set.contact.jumps(
         scheme.system, search.base_q, base_t, params, events.active, extents, may_jump
     )
     return Contacts.of(
