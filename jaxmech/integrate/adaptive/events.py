@@ -91,7 +91,7 @@ def _after_search(
 ) -> StepEvents:
     """The events that a search has found in a step; `plain` parameters have no switches."""
     scheme, events, end_t = run.scheme, search.events, t + search.base_u * h
-    end_state = evaluated_state(scheme, search.end_q, search.end_v, end_t, run.params)
+    end_state = evaluated_state(scheme, search.event_q, search.event_v, end_t, run.params)
     active_params = run.event_set.params(plain, events.active)
     next_state = evaluated_state(scheme, search.q, search.v, end_t, active_params)
     _, _, index, row, outcome = events.replay.at(events.replay.count - 1)

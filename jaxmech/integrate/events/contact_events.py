@@ -50,8 +50,8 @@ class ContactEvents:
         return bool(self.gaps)
 
     @cached_property
-    def is_removable(self) -> dict[str, int]:
-        """The number of the switch by which each gap that transitions remove is in place."""
+    def removable(self) -> dict[str, int]:
+        """The number of the switch by which each gap that can be removed is in place."""
         return self.gaps.removable(self.names)
 
     def without(
@@ -74,13 +74,9 @@ class ContactEvents:
     def enabled(self, active: Bool[Array, " C"]) -> Bool[Array, " E"]:
         """Flags of the events of gaps and frictions that can occur."""
         closed, slides = jnp.split(active[len(self.names) :], [self.gaps.count])
-        may_close = [
-            ~closed[k] & active[self.is_removable[name]]
-            if name in self.is_removable
-            else ~closed[k]
-            for k, name in enumerate(self.gaps.switches[: self.gaps.count])
-        ]
-        parts = [jnp.stack(may_close), closed] if may_close else []
+        names, on = self.gaps.switches[: self.gaps.count], jnp.asarray(True)
+        in_place = [active[self.removable[x]] if x in self.removable else on for x in names]
+        parts = [~closed & jnp.stack(in_place), closed] if names else []
         return jnp.concatenate([*parts, can_occur(slides)] if self.gaps.frictions else parts)
 
     def values(
@@ -187,7 +183,7 @@ class ContactEvents:
             outcome = decided.decisions.packed(state.q.dtype)
         decisions = GapDecisions.unpacked(jax.lax.stop_gradient(outcome), self.gaps)
         all_on = self.all_on(params, active)
-        if extents is not None and self.is_removable:
+        if extents is not None and self.removable:
             # What is put in place must not overlap with what is there.
             met = self.are_met(scheme.system, state.q, state.t, params, active, extents)
             wrong = (status == Status.OK) & ~met & (index < self.first)

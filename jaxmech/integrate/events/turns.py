@@ -309,7 +309,7 @@ def with_events(
         is_nan = search.info.good & jnp.isnan(search.events.values).any()
         status = jnp.where(is_nan, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), search.info.status)
         info = replace(search.info, good=search.info.good & ~is_nan, status=status)
-        end_t = jnp.where(search.events.stopped_by >= 0, start.t + search.high * h, end.t)
+        end_t = jnp.where(search.events.stopped_by >= 0, start.t + search.bracket.high * h, end.t)
         return StepState(search.q, search.v, end_t), info, search.events
 
     end, info, events = jax.lax.cond(happens, rarely, lambda: (end, info, passed))
