@@ -10,6 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.events.event_set import EventSet
@@ -38,10 +39,8 @@ class Contacts(eqx.Module):
         that a jump `opens` are about to do so.
         """
         plain_params = event_set.plain(params)
-        is_plain, nan = (
-            event_set.of_positions(q, v, t, plain_params),
-            jnp.full((4,), jnp.nan, q.dtype),
-        )
+        is_plain = event_set.of_positions(q, v, t, plain_params)
+        nan = jnp.full((4,), jnp.nan, q.dtype)
         velocities = scheme.system.dynamics.speeds(q, v, t, params)
 
         def evaluate(event: Any) -> Array:
@@ -54,16 +53,11 @@ class Contacts(eqx.Module):
 
         pairs = zip(event_set.events, is_plain, strict=True)
         rows = [evaluate(event) if plain else nan for event, plain in pairs]
-        if opens is not None and opens.size:
-            first, at_once = (
-                len(event_set.own_events) + opens.size,
-                jnp.array([0.0, -1.0, 0.0, 0.0]),
-            )
-            rows[first : first + opens.size] = [
-                jnp.where(opens_, at_once.astype(q.dtype), nan) for opens_ in opens
-            ]
-        rows = jnp.stack(rows)
-        return Contacts(*jax.lax.stop_gradient(rows.T))
+        if opens is not None:
+            first, at_once = len(event_set.own_events) + opens.size, np.array([0.0, -1.0, 0.0, 0.0])
+            for k, flag in enumerate(opens, start=first):
+                rows[k] = jnp.where(flag, at_once, nan).astype(q.dtype)
+        return Contacts(*jax.lax.stop_gradient(jnp.stack(rows, axis=1)))
 
     def touching(self, signs: Int[Array, " E"]) -> Bool[Array, " E"]:
         """Flags of the functions that are zero, or beyond it by an error, on the side of a sign."""

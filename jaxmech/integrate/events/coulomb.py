@@ -40,11 +40,11 @@ def compliance(
     within = free
     if len(A):
         C = pair.mass.lower(A.T).T
-        within = jnp.stack([y - pair.rows.min_norm_solve(matvec(C, y))[0] for y in free])
+        within = jax.vmap(lambda y: y - pair.rows.min_norm_solve(matvec(C, y))[0])(free)
     W = (within[:, None] * within[None]).sum(-1)
     is_held = diagonal(W) <= _FREE * (free * free).sum(1)
     W = jnp.where(is_held[:, None] | is_held[None], 0.0, W)
-    return W, jnp.stack([pair.mass.upper(y) for y in within])
+    return W, jax.vmap(pair.mass.upper)(within)
 
 
 class Coulomb(NamedTuple):

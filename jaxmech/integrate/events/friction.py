@@ -165,31 +165,37 @@ class Rubbing(NamedTuple):
     """F frictions at a state of a run."""
 
     normal: Float[Array, " F"]  # normal forces, or one
-    static: Float[Array, " F"]  # limits of the friction forces
-    kinetic: Float[Array, " F"]
+    limits: Float[Array, "2 F"]  # static and kinetic, per normal force
     multipliers: Float[Array, " F"]  # of those that stick
+    sticks: Bool[Array, " F"]
     directions: Float[Array, " F"]  # of those that slide, 1 or -1
 
     @staticmethod
     def at(
-        frictions: Sequence[Friction], params: Switched, last: Array, multipliers: Array
+        frictions: Sequence[Friction], params: Switched, multipliers: Array, count: int
     ) -> "Rubbing":
-        """The frictions, given all multipliers, and the `last` ones, of gaps and frictions."""
-        user, count = plain(params), len(last) - len(frictions)
+        """The frictions, given all multipliers, the last `count` of them of gaps and frictions."""
+        user, last = plain(params), multipliers[-count:]
         slides = params.active[-len(KINDS) * len(frictions) :]
-        _, forward, backward = jnp.split(slides, len(KINDS))
-        normal = jnp.stack([f.normal_force(multipliers, last[:count]) for f in frictions])
-        static, kinetic = (
+        sticks, forward, backward = jnp.split(slides, len(KINDS))
+        of_gaps, own = jnp.split(last, [count - len(frictions)])
+        limits = [
             jnp.stack([f.limit(argument, user, last.dtype) for f in frictions])
             for argument in ("static", "kinetic")
-        )
+        ]
+        normal = jnp.stack([f.normal_force(multipliers, of_gaps) for f in frictions])
         directions = forward.astype(last.dtype) - backward.astype(last.dtype)
-        return Rubbing(normal, static * normal, kinetic * normal, last[count:], directions)
+        return Rubbing(normal, jnp.stack(limits), own, sticks, directions)
 
     @property
-    def forces(self) -> Float[Array, " F"]:
-        """The friction forces, along the velocities."""
-        return self.multipliers - self.directions * self.kinetic
+    def pull(self) -> Float[Array, " F"]:
+        """The forces against those that slide."""
+        return self.directions * self.limits[1] * self.normal
+
+    @property
+    def reserves(self) -> Float[Array, " F"]:
+        """What those that stick, each alone, could still hold."""
+        return self.limits[0] * self.normal - jnp.abs(self.multipliers)
 
 
 def pressing(frictions: Sequence[Friction], count: int, dtype: Any) -> Float[Array, "F C"]:
@@ -210,27 +216,20 @@ def load_margin(
     The multipliers are any that the law finds; those in the margin are within their bounds.
     """
     q, v, t, params = state
-    own, user = len(frictions), plain(params)
-    force = system.nonideal
+    force, own = system.nonideal, len(frictions)
     assert isinstance(force, SlidingForce)
-    count = force.count - own
-    first = len(multipliers) - count - own
-    switches = params.active[-count - len(KINDS) * own :]
-    sticks = switches[count : count + own]
-    rubbing = Rubbing.at(frictions, params, multipliers[first:], multipliers)
-    static, kinetic = (
-        jnp.stack([f.limit(argument, user, q.dtype) for f in frictions])
-        for argument in ("static", "kinetic")
-    )
-    each = jnp.where(sticks, static, rubbing.directions * kinetic)
+    count, first = force.count - own, len(multipliers) - force.count
+    rubbing = Rubbing.at(frictions, params, multipliers, force.count)
+    each = jnp.where(rubbing.sticks, rubbing.limits[0], rubbing.directions * rubbing.limits[1])
     slip_rows = jnp.concatenate([c.jacobian(q, v, t, params.params) for c in force.constraints])
     slope = jnp.concatenate([eom.A[first : first + count], slip_rows])
     W, _ = compliance(metric_mass(system, q, v, t, params), eom.A[:first], slope)
     by_gap = np.array([f.gap is not None for f in frictions])
     offset = each * jnp.where(by_gap, 0.0, rubbing.normal)
-    law = Coulomb(sticks, each[:, None] * pressing(frictions, count, q.dtype), offset)
-    forces = jnp.concatenate([multipliers[first : first + count], rubbing.forces])
-    return margin(W, forces, switches[:count], law)
+    law = Coulomb(rubbing.sticks, each[:, None] * pressing(frictions, count, q.dtype), offset)
+    of_gaps, alone = multipliers[first : first + count], rubbing.multipliers - rubbing.pull
+    closed = params.active[-count - len(KINDS) * own :][:count]
+    return margin(W, jnp.concatenate([of_gaps, alone]), closed, law)
 
 
 @dataclass(frozen=True)
@@ -278,13 +277,13 @@ class SlidingForce:
 
     def __call__(self, q: Array, v: Array, multipliers: Array, t: Array, params: Switched) -> Array:
         """The force on the coordinates, (n,)."""
-        rubbing = Rubbing.at(self.frictions, params, multipliers[-self.count :], multipliers)
+        rubbing = Rubbing.at(self.frictions, params, multipliers, self.count)
 
         def slip(v: Array) -> Array:
             return jnp.stack([c.fn(q, v, t, params.params) for c in self.constraints])
 
         _, pull = jax.vjp(slip, v)
-        (force,) = pull(-rubbing.directions * rubbing.kinetic)
+        (force,) = pull(-rubbing.pull)
         force = force[: force.size - self.states]
         if self.ideal is None:
             return force
@@ -309,16 +308,16 @@ class SlidingForce:
         self, system: System, eom: EquationsOfMotion, multipliers: Array, state: Any
     ) -> Array:
         """The multipliers within their bounds, with the forces of frictions that slide."""
-        params, first = state[-1], len(multipliers) - self.count
+        first = len(multipliers) - self.count
         found = load_margin(self.frictions, system, eom, multipliers, state).forces
-        sticks = params.active[-len(KINDS) * len(self.frictions) :][: len(self.frictions)]
         # What equations bear of a load that contacts share in another way.
         rest = matvec(eom.A[first:].T, multipliers[first:] - found)
         own = LDL().factor(eom.A[:first].T).min_norm_solve(rest)[0] if first else multipliers[:0]
         shared = jnp.concatenate([multipliers[:first] + own, found])
-        rubbing = Rubbing.at(self.frictions, params, multipliers[first:], multipliers)
-        alone = jnp.concatenate([multipliers[: -len(self.frictions)], rubbing.forces])
-        return jnp.where(sticks.any(), shared, alone)
+        rubbing = Rubbing.at(self.frictions, state[-1], multipliers, self.count)
+        alone = rubbing.multipliers - rubbing.pull
+        alone = jnp.concatenate([multipliers[: -len(self.frictions)], alone])
+        return jnp.where(rubbing.sticks.any(), shared, alone)
 
 
 def with_sliding(

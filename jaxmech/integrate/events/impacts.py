@@ -220,12 +220,9 @@ def decided_at(
     by_gap = jnp.asarray(np.array([f.gap is not None for f in frictions], bool))
     if frictions:
         _, law = scheme.law(q, state.v, state.t, before)
-        rubbing = Rubbing.at(frictions, before, law.multipliers[-gaps.equations :], law.multipliers)
+        rubbing = Rubbing.at(frictions, before, law.multipliers, gaps.equations)
         offset, direction = jnp.where(by_gap, 0.0, rubbing.normal), rubbing.directions
-        limits = jnp.stack([
-            jnp.stack([f.limit(argument, user, q.dtype) for f in frictions])
-            for argument in ("static", "kinetic")
-        ])  # fmt: skip
+        limits = rubbing.limits
 
     # Of gaps that touch those that close fastest collide, and those that are pressed together.
     touches = closed | (gap.value <= gap.zero)
@@ -238,12 +235,12 @@ def decided_at(
     rebounds = first & (-e * rate > gap.rest)
     members = first | (touches & is_calm & (closed | ~rebounds.any()))
     w = jnp.where((sticks & is_still) | stops, 0.0, slip.rate)
-    impact = _Impact(
-        W, jnp.concatenate([rate, w]), first, members & first.any(), jnp.where(rebounds, e, 0.0), G,
+    velocity = jnp.concatenate([rate, w])
+    hit = _impact(
+        W, velocity, first, members & first.any(), jnp.where(rebounds, e, 0.0), G,
         limits[1], jnp.concatenate([gap.still, slip.still]),
     )  # fmt: skip
-    hit = impact.decided()
-    rate, w = jnp.split(impact.velocity + matvec(W, hit.impulses), [slots.size])
+    rate, w = jnp.split(velocity + matvec(W, hit.impulses), [slots.size])
     w = jnp.where(hit.rubs[:own] & ~hit.rubs[-1:], 0.0, w)
 
     # Then the accelerations decide about those that are at rest.
@@ -281,7 +278,7 @@ def decided_at(
 
 
 class _Hit(NamedTuple):
-    """What an impact does."""
+    """What an impact of C gaps with F frictions does."""
 
     impulses: Float[Array, " R"]
     hit: Bool[Array, " C"]
@@ -291,65 +288,55 @@ class _Hit(NamedTuple):
     rebounds: Bool[Array, ""]  # whether any gap may
 
 
-class _Impact(NamedTuple):
-    """An impact of C gaps with F frictions."""
+def _impact(
+    W: Float[Array, "R R"], velocity: Float[Array, " R"], first: Bool[Array, " C"],
+    members: Bool[Array, " C"], e: Float[Array, " C"], G: Float[Array, "F C"],
+    kinetic: Float[Array, " F"], still: Float[Array, " R"],
+) -> _Hit:  # fmt: skip
+    """The impact by the first of three laws that does not add energy; the last one cannot.
 
-    W: Float[Array, "R R"]
-    velocity: Float[Array, " R"]
-    first: Bool[Array, " C"]
-    members: Bool[Array, " C"]
-    e: Float[Array, " C"]
-    G: Float[Array, "F C"]
-    kinetic: Float[Array, " F"]
-    still: Float[Array, " R"]
+    Without friction none does.
+    """
+    count, dtype = len(e), velocity.dtype
+    rate, w = jnp.split(velocity, [count])
+    if not count:  # frictions alone have no impulse
+        none, no = jnp.zeros_like(velocity), jnp.asarray(False)
+        rubs = jnp.zeros(3 * len(kinetic) + 1, bool)
+        return _Hit(none, jnp.zeros(0, bool), rubs, ~no, none.sum(), no)
+    # A force without gaps has no impulse.
+    touches = matvec(G, members.astype(dtype)) > 0
+    limits = Coulomb(touches, jnp.where(touches, kinetic, 0.0)[:, None] * G, jnp.zeros_like(w))
 
-    def decided(self) -> _Hit:
-        """By the first of three laws that does not add energy; the last one cannot.
-
-        Without friction none does.
-        """
-        laws = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
-        if not len(self.e):  # frictions alone have no impulse
-            none, no = jnp.zeros_like(self.velocity), jnp.asarray(False)
-            rubs = jnp.zeros(3 * len(self.kinetic) + 1, bool)
-            return _Hit(none, jnp.zeros(0, bool), rubs, ~no, none.sum(), no)
-        if not len(self.kinetic):
-            return self._by_law(jnp.asarray(laws[0], self.e.dtype))
-        hits = jax.lax.map(self._by_law, jnp.asarray(laws, self.e.dtype))
-        size = matvec(jnp.abs(hits.impulses), jnp.abs(self.velocity))
-        share = float(jnp.finfo(size.dtype).eps) ** 0.5
-        fits = hits.solved & (hits.gain <= share * size)
-        index = jnp.where(fits.any(), jnp.argmax(fits), len(laws) - 1)
-        is_chosen = np.arange(len(laws)) == index
-
-        def pick(x: Array) -> Array:
-            return jnp.where(is_chosen.reshape(-1, *[1] * (x.ndim - 1)), x, 0).sum(0, dtype=x.dtype)
-
-        hit: _Hit = jax.tree.map(pick, hits)
-        return hit
-
-    def _by_law(self, law: Float[Array, " 2"]) -> _Hit:
-        G, dtype = self.G, self.e.dtype
-        rate, w = jnp.split(self.velocity, [len(self.e)])
-        e = law[0] * self.e
-        goal = jnp.where(self.first, 1 + e, 1.0) * rate
-        # A force without gaps has no impulse.
-        touches = matvec(G, self.members.astype(dtype)) > 0
-        limits = jnp.where(touches, self.kinetic, 0.0)[:, None] * G
-        r = jnp.concatenate([goal, (1 + law[1] * matvec(G, e)) * w])
-        found = coulomb_forces(self.W, r, self.members, Coulomb(touches, limits, jnp.zeros_like(w)))
-        P = jnp.where(self.first.any(), found.forces, 0.0)
-        after = r + matvec(self.W, P)
-        zero = small(r) * (jnp.abs(r) + matvec(jnp.abs(self.W), found.terms)) + self.still
-        slips = (jnp.abs(after) > zero)[len(e) :]
-        rubs = matvec(G, (found.pushes & self.members).astype(dtype)) > 0
-        forward = after[len(e) :] > 0
+    def by_law(law: Float[Array, " 2"]) -> _Hit:
+        of_gaps = law[0] * e
+        goal = jnp.where(first, 1 + of_gaps, 1.0) * rate
+        r = jnp.concatenate([goal, (1 + law[1] * matvec(G, of_gaps)) * w])
+        found = coulomb_forces(W, r, members, limits)
+        P = jnp.where(first.any(), found.forces, 0.0)
+        after = r + matvec(W, P)
+        zero = small(r) * (jnp.abs(r) + matvec(jnp.abs(W), found.terms)) + still
+        slips, forward = (jnp.abs(after) > zero)[count:], after[count:] > 0
+        rubs = matvec(G, found.pushes.astype(dtype)) > 0
         kinds = (~slips, slips & forward, slips & ~forward)
         reverses = jnp.broadcast_to(law[1:] > 0, (min(len(w), 1),))
         return _Hit(
             P, found.pushes, jnp.concatenate([*(rubs & kind for kind in kinds), reverses]),
-            found.solved, P @ (self.velocity + matvec(self.W, P) / 2), law[0] > 0,
+            found.solved, P @ (velocity + matvec(W, P) / 2), law[0] > 0,
         )  # fmt: skip
+
+    laws = jnp.asarray([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]], dtype)
+    if not len(kinetic):
+        return by_law(laws[0])
+    hits = jax.lax.map(by_law, laws)
+    size = matvec(jnp.abs(hits.impulses), jnp.abs(velocity))
+    fits = hits.solved & (hits.gain <= float(jnp.finfo(dtype).eps) ** 0.5 * size)
+    is_chosen = np.arange(len(laws)) == jnp.where(fits.any(), jnp.argmax(fits), len(laws) - 1)
+
+    def pick(x: Array) -> Array:
+        return jnp.where(is_chosen.reshape(-1, *[1] * (x.ndim - 1)), x, 0).sum(0, dtype=x.dtype)
+
+    hit: _Hit = jax.tree.map(pick, hits)
+    return hit
 
 
 def _accelerations_of_rows(

@@ -46,10 +46,8 @@ class GapMultipliers(NamedTuple):
         acts = params.active[-len(gaps.switches) :][:count]
         eom, law = scheme.law(q, v, t, params)
         multipliers = law.multipliers
-        rubbing = Rubbing.at(frictions, params, multipliers[-count:], multipliers)
-        values = jnp.concatenate([
-            multipliers[-count:-own], rubbing.static - jnp.abs(rubbing.multipliers)
-        ])  # fmt: skip
+        rubbing = Rubbing.at(frictions, params, multipliers, count)
+        values = jnp.concatenate([multipliers[-count:-own], rubbing.reserves])
         if len(multipliers) > 1 and not gaps.apart:
             redundant = jnp.asarray(True) if law.independent is None else ~law.independent[-count:]
 
