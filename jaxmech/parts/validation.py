@@ -58,6 +58,11 @@ def _require_kinds(bodies: Sequence[Any], joints: Sequence[Any], forces: Sequenc
     for joint in joints:
         require_kind("joints", joint, AnyJoint, "revolute(...) or Holonomic(...)")
     for force in forces:
+        if isinstance(force, AnyJoint):
+            raise TypeError(
+                f"Argument `forces` must not hold {force.name!r}, which keeps bodies from moving; "
+                "put it into `joints`."
+            )
         require_kind("forces", force, any_force, "gravity(...) or a function")
 
 

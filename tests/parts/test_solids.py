@@ -76,7 +76,7 @@ def test_a_free_pair_keeps_its_momentum(size: int) -> None:
         hinge = jp.revolute("hinge", a, o, b, o[::-1], axis=(0, 1, 0))
         spin = (1.0, 0.5, -0.3)
     spring = jp.joint_spring("spring", "hinge.angle", stiffness=3.0)
-    rotor = jp.rotor("rotor", "hinge.angle", 0.01)
+    rotor = jp.rotor("rotor", hinge, 0.01)
     mechanism = jp.Mechanism([a, b], [hinge], [spring, rotor])
     starts = {
         "a": jp.Start(o, velocity=o, spin=spin),

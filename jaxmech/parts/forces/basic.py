@@ -30,6 +30,7 @@ from jaxmech.parts.forces.elements import (
     TorsionDamper,
     TorsionSpring,
 )
+from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.kinds import part_name
 from jaxmech.parts.values import Value, Vector, direction, non_negative, number
 
@@ -57,30 +58,43 @@ torsion_spring, torsion_damper, torque = TorsionSpring, TorsionDamper, Torque
 applied_force = Applied
 
 
-def rotor(name: str, coordinate: str, inertia: Value) -> Rotors:
+def rotor(name: str, coordinate: str | Joint, inertia: Value) -> Rotors:
     """A rotor that turns with a coordinate, such as that of a motor: the energy a v^2 / 2.
 
     Args:
         name: name of the rotor.
-        coordinate: name of the coordinate, such as "elbow.angle".
+        coordinate: name of the coordinate, such as "elbow.angle", or a joint that has only one.
         inertia: a [kg m^2], the moment of inertia times the square of the gear ratio; for a
             coordinate in metres a mass [kg].
     """
     part = part_name("rotor", name)
-    return Rotors(part, (coordinate,), (non_negative(part, "inertia", inertia),))
+    return Rotors(part, (_name(part, coordinate),), (non_negative(part, "inertia", inertia),))
 
 
 def joint_spring(
-    name: str, coordinate: str, *, stiffness: Value, rest: Value = 0.0
+    name: str, coordinate: str | Joint, *, stiffness: Value, rest: Value = 0.0
 ) -> CoordinateSprings:
     """A spring on a coordinate: the potential k (q - rest)^2 / 2, for angles of any size.
 
     Args:
         name: name of the spring.
-        coordinate: name of the coordinate, such as "elbow.angle".
+        coordinate: name of the coordinate, such as "elbow.angle", or a joint that has only one.
         stiffness: stiffness k [N m/rad], for a coordinate in metres [N/m].
         rest: the coordinate at which there is no force [rad] or [m].
     """
     part = part_name("spring", name)
     k, rest_value = number(part, "stiffness", stiffness), number(part, "rest", rest)
-    return CoordinateSprings(part, (coordinate,), (k,), (rest_value,))
+    return CoordinateSprings(part, (_name(part, coordinate),), (k,), (rest_value,))
+
+
+def _name(part: str, coordinate: str | Joint) -> str:
+    """The name of a coordinate, or of the only one of a joint."""
+    if isinstance(coordinate, str):
+        return coordinate
+    names = [f"{coordinate.name}.{letter}" for letter in getattr(coordinate, "letters", ())]
+    if len(names) != 1:
+        raise ValueError(
+            f"Argument `coordinate` of {part} must be the name of a coordinate, or a joint with "
+            f"one; {coordinate.name!r} has {', '.join(names) or 'none'}."
+        )
+    return names[0]
