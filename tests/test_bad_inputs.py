@@ -57,6 +57,7 @@ CASES = [
     ("simulate(changed(lagrangian=lambda q, v, t, p: v))", ValueError, "lagrangian"),
     ("simulate(changed(lagrangian=lambda q, v, t, p: None))", ValueError, "lagrangian"),
     ("jm.fit(system, jm.Recording(ts, [q] * 3, q, v), p, multistart=3)", TypeError, "multistart"),
+    ("jm.analysis.equilibrium(jm.controlled(system, jm.Controller(lambda m, n, t, p: (0.0, n), period=0.1, name='u')), q, p)", ValueError, "system"),
     ("changed(force=0)", TypeError, "force"),
     ("simulate(changed(force=lambda q, v, t, p: v[0]))", ValueError, "force"),
     ("changed(nonideal=0)", TypeError, "nonideal"),

@@ -23,6 +23,7 @@ from jaxmech.analysis.stability.balance import (
     parameter_reach,
     row_order,
 )
+from jaxmech.analysis.states import require_smooth
 from jaxmech.analysis.symmetries import Symmetries
 from jaxmech.analysis.symmetries import symmetries as find
 from jaxmech.linalg import column_space_projector, matvec, unit_rows
@@ -35,7 +36,6 @@ from jaxmech.system import (
     padded,
     reach,
     reads_integrals,
-    require_no_gaps,
 )
 from jaxmech.utils.checks import (
     coordinate_indices,
@@ -93,7 +93,7 @@ def prepared(
         system, params = held(system, fixed), (params, q[np.array(indices)])
     kept = Kept(system.dynamics.kinematics, tuple(map(system.velocity_names.index, velocities)))
     guess = system.dynamics.speeds(q, guess, t, params)
-    require_no_gaps(system)
+    require_smooth(system)
     system = in_rates(system, params)
     seeks_motion = v is not None
     if system.states:  # which alone may have been given

@@ -16,11 +16,11 @@ from jaxmech.analysis.stability.balance import (
 )
 from jaxmech.analysis.stability.linearization import Linearization
 from jaxmech.analysis.stability.linearize import NOTHING, linearized
-from jaxmech.analysis.states import State, checked_in_rates
+from jaxmech.analysis.states import State, checked_in_rates, require_smooth
 from jaxmech.integrate import RK4, AbstractMethod, FixedSteps
 from jaxmech.run import Sensitivities, Solution, sensitivities
 from jaxmech.status import Status
-from jaxmech.system import Params, Subject, System, reads_integrals, require_no_gaps
+from jaxmech.system import Params, Subject, System, reads_integrals
 from jaxmech.utils.checks import (
     coordinate_indices,
     require_positive,
@@ -127,7 +127,7 @@ def floquet(
         0
     """
     system, state = checked_in_rates(system, q, v, t, params)
-    require_no_gaps(system)
+    require_smooth(system)
     q, v, t, params = state
     require_positive_integer("steps", steps, "such as 1000")
     require_positive("period", period)

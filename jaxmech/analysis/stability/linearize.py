@@ -32,11 +32,11 @@ from jaxmech.analysis.stability.reduction import (
     reduced_equations,
     unsteadiness,
 )
-from jaxmech.analysis.states import State, checked_in_rates
+from jaxmech.analysis.states import State, checked_in_rates, require_smooth
 from jaxmech.analysis.symmetries import Symmetries
 from jaxmech.analysis.symmetries import symmetries as find
 from jaxmech.compiler import native_call
-from jaxmech.system import Params, Subject, System, require_no_gaps
+from jaxmech.system import Params, Subject, System
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
 
@@ -114,7 +114,7 @@ def linearize(
         5.7874
     """
     system, state = checked_in_rates(system, q, v, t, params)
-    require_no_gaps(system)
+    require_smooth(system)
     q, v, t, params = state
     channels = named_inputs(system, params, inputs), named_outputs(system, outputs)
     is_concrete = is_known(state)
