@@ -1,7 +1,7 @@
 """`fit`: parameters of a system from recordings of its motion."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -22,7 +22,7 @@ from jaxmech.identify.problem.least_squares import (
     mean_square,
 )
 from jaxmech.identify.problem.noise import AbstractLoss
-from jaxmech.identify.problem.rows import Task, evaluated
+from jaxmech.identify.problem.rows import Point, Task, evaluated
 from jaxmech.identify.problem.sensor_noise import log_likelihood
 from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.result import Fit
@@ -152,8 +152,8 @@ def fit(
     for recording in others:
         consistent_start(task.problem, params, recording, free=settings.free_starts)
     deciding = _deciding(policy, task, others)
-    points = [at]
-    if policy.starts:
+    points: Iterable[Point] = [at]
+    if policy.starts:  # one after the other, since points are large
         points = (evaluated(task, y) for y in starting_points(task, at.y, policy.starts))
     ends = [solve(task, point, policy, deciding, progress) for point in points]
     if not ends:

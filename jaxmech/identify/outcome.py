@@ -69,7 +69,7 @@ def result_of(solved: Solved, others: Sequence[Recording], params0: Params) -> F
         train=train,
         train_from_start=from_start,
         validation=_predicted(task, z, others),
-        initial_states=tuple(tuple(np.split(x, [split])) for x in np.asarray(starts)[origin.first]),
+        initial_states=tuple((x[:split], x[split:]) for x in np.asarray(starts)[origin.first]),
         optimization=Optimization(
             end.converged, end.reason, solved.history, solved.evaluations, at_bound
         ),

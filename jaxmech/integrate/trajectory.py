@@ -64,16 +64,20 @@ class SavedStates(eqx.Module):
 
     def known(self, flags: Bool[Array, " *T"]) -> "SavedStates":
         """The flagged ones, NaN elsewhere except for the switches."""
-        *numbers, active = self.q, self.v, self.memory, *self.residuals, self.active
-        known = (jnp.where(_beside(flags, x.ndim), x, jnp.nan) for x in numbers)
-        return SavedStates(*known, active)
+
+        def known(x: Array) -> Array:
+            return jnp.where(_beside(flags, x.ndim), x, jnp.nan)
+
+        position, velocity = map(known, self.residuals)
+        q, v, memory = map(known, (self.q, self.v, self.memory))
+        return SavedStates(q, v, memory, position, velocity, self.active)
 
     def selected(self, rows: Int[Array, " S"]) -> "SavedStates":
         """Some of them, the first one among them, with the largest residuals in between."""
         number = jnp.searchsorted(rows, jnp.arange(len(self.q)))  # of the row after each save
         position, velocity = (jax.ops.segment_max(x, number, len(rows)) for x in self.residuals)
-        *state, active = (x[rows] for x in (self.q, self.v, self.memory, self.active))
-        return SavedStates(*state, position, velocity, active)
+        q, v, memory, active = (x[rows] for x in (self.q, self.v, self.memory, self.active))
+        return SavedStates(q, v, memory, position, velocity, active)
 
 
 def _beside(flags: Array, ndim: int) -> Array:

@@ -107,8 +107,8 @@ def conserves_energy(system: System, q: Array, v: Array, t: Array, params: Param
     if not sources:
         return True
     states = _generic_states(q, v, t, params)
-    works = concrete_at(lambda *state: jnp.concatenate([work(*state) for work in sources]), states)
-    return all(work is not None and np.allclose(work, 0, atol=1e-5) for work in works)
+    values = concrete_at(lambda *state: jnp.concatenate([work(*state) for work in sources]), states)
+    return all(value is not None and np.allclose(value, 0, atol=1e-5) for value in values)
 
 
 @cached_by_shapes

@@ -162,7 +162,8 @@ class Controller:
                 object.__setattr__(self, argument, _number(argument, value))
         if isinstance(self.output, list | tuple):
             object.__setattr__(self, "output", np.asarray(self.output))
-        if not (self.memories and self.outputs.size):
+        _, outputs = self.memories, self.outputs  # which check what is stated
+        if not outputs.size:
             raise ValueError("Argument `output` must hold a number, but holds none.")
 
     def __repr__(self) -> str:

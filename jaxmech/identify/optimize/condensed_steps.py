@@ -193,6 +193,7 @@ def _step(unknowns: Unknowns, here: _Iterate, radius: float) -> _TrialStep:
     after = left + rows.jacobian @ w
     # The initial states follow, and close a share of the linearized jumps.
     eliminated, by_w = here.at.condensed, np.concatenate([unknowns.slopes(x) * w[:p], w[p:]])
+    assert eliminated is not None  # of a task whose segments join exactly
     starts = eliminated.maps[:, p:] @ by_w + share * eliminated.closing[:, p:]
     new = np.clip(x + np.concatenate([w[:p], starts.ravel()]), *unknowns.limits)
     return _TrialStep(

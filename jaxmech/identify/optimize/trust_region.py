@@ -176,7 +176,8 @@ def minimize(
 
     most = policy.evaluations or PER_UNKNOWN * at.y.size
     left = budget = max(most - used, 1)
-    x, first, at_bound = unknowns.first, None, ()
+    x, first = unknowns.first, None
+    at_bound: tuple[tuple[int, float], ...] = ()
     for _ in range(_TIMES):
         losses.clear()
         result = least_squares(

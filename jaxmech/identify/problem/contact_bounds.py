@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from jaxmech.identify.problem.transforms import Bounds
-from jaxmech.system import DryFriction, Params, System
+from jaxmech.system import Params, System, Unilateral
 from jaxmech.utils.trees import leaf_names
 
 
@@ -48,8 +48,9 @@ def contact_bounds(system: System, params: Params) -> dict[str, Bounds]:
 def _laws(system: System) -> Iterator[tuple[Callable[[Any], Any], float]]:
     """The limits and restitutions that are functions of the parameters, and their largest value."""
     for inequality in system.unilateral:
-        if isinstance(inequality, DryFriction):
-            functions, high = (inequality.static, inequality.kinetic), np.inf
-        else:
+        functions: tuple[Any, ...]
+        if isinstance(inequality, Unilateral):
             functions, high = (inequality.restitution,), 1.0
+        else:
+            functions, high = (inequality.static, inequality.kinetic), np.inf
         yield from ((fn, high) for fn in functions if callable(fn))

@@ -64,7 +64,8 @@ def with_chosen_steps(
 def with_steps(task: Task, per_save: int) -> Task:
     """The same fit with another number of fixed steps."""
     scheme = task.problem.scheme
-    scheme = replace(scheme, steps=replace(scheme.steps, per_save=per_save))
+    steps: Any = scheme.steps
+    scheme = replace(scheme, steps=replace(steps, per_save=per_save))
     return replace(task, problem=replace(task.problem, scheme=scheme))
 
 

@@ -79,7 +79,8 @@ class MovesRun(AbstractRun):
         d_first = completed((changes.q0, changes.v0, changes.memory), zeros)
         zero, event_set = jnp.zeros_like(x.ts[0]), program.event_set
         offset = no_offset(event_set, x)
-        states = PieceState(*first_state, offset), PieceState(*d_first, offset)
+        d_q, d_v, d_memory = d_first
+        states = PieceState(x.q0, x.v0, x.memory, offset), PieceState(d_q, d_v, d_memory, offset)
         start = _Pushed(*states, residuals.active[0], zero)
         push = _Push(StepReplay.of(program, x), residuals.record, traced, fixed, changes)
         end, saves, starts, log = along(push, start)
@@ -98,7 +99,8 @@ class MovesRun(AbstractRun):
         is_segment = residuals.record.segment * jnp.arange(len(starts)) < residuals.record.count
         starts = jnp.where(is_segment[:, None], starts, 0.0)
         at_saves = jnp.where(residuals.known[:, None], saves, 0.0)
-        return SmoothResults(*_parts(x, saves), log, (starts, at_saves))
+        q, v, memory = _parts(x, saves)
+        return SmoothResults(q, v, memory, log, (starts, at_saves))
 
     def cotangents(
         self, x: RolloutInputs, residuals: KeptRun, needed: RolloutInputs, cotangents: SmoothResults

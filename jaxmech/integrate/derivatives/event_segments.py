@@ -131,7 +131,8 @@ class EventSegments(AbstractSegments):
             )
             return jax.lax.cond(_has_event(segment, number), through, lambda: wrt_all)
 
-        last = PieceState(*cotangents, jnp.zeros_like(timed[0])[None])
+        wrt_q, wrt_v, wrt_memory = cotangents
+        last = PieceState(wrt_q, wrt_v, wrt_memory, jnp.zeros_like(timed[0])[None])
         end = last, *jax.tree.map(jnp.zeros_like, (timed, shared))
         wrt, wrt_timed, wrt_shared = pulled_through(
             make_step, pull_step, _begin(segment, state), self._numbers(), end
@@ -243,7 +244,8 @@ class EventSegments(AbstractSegments):
 
 def _begin(segment: SegmentData, state: list[Array]) -> _Position:
     events = segment.events
-    first = PieceState(*state, jnp.zeros_like(state[0][:1]))
+    q, v, memory = state
+    first = PieceState(q, v, memory, jnp.zeros_like(q[:1]))
     return first, _Along(jnp.zeros((), jnp.int32), events.active, events.is_moving)
 
 

@@ -121,7 +121,8 @@ class AbstractSegments(AbstractRun):
 
         by_segment = _starts(x, residuals), timed, all_segments, residuals.events, d_timed
         _, (d_ends, d_rows) = jax.lax.scan(push_segment, d_start, by_segment)
-        return SmoothResults(*self._saves(d_start, d_ends), self._log(residuals, d_rows), d_ends)
+        q, v, memory = self._saves(d_start, d_ends)
+        return SmoothResults(q, v, memory, self._log(residuals, d_rows), d_ends)
 
     def cotangents(
         self,
@@ -225,10 +226,10 @@ def kept_segments(
     result: tuple[Trajectory, tuple[Array, Array, Array, SegmentEvents]],
 ) -> tuple[Trajectory, KeptSegments]:
     """The trajectory, and the data that its derivatives need."""
-    trajectory, (*smooth, events) = result
+    trajectory, (q, v, memory, events) = result
     is_known = ~jnp.isnan(trajectory.saves.q[:, 0])
     counts = trajectory.events.counts
-    return trajectory, KeptSegments(tuple(smooth), events, is_known, trajectory.t_failed, counts)
+    return trajectory, KeptSegments((q, v, memory), events, is_known, trajectory.t_failed, counts)
 
 
 @dataclass(frozen=True)

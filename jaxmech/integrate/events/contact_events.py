@@ -6,7 +6,7 @@ becomes of all gaps and frictions, and `apply` gives the velocities and switches
 derivative repeats `apply` with the recorded decisions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -86,7 +86,7 @@ class ContactEvents:
         """The functions of the events, given the reactions or multipliers that are known."""
         if self.gaps.frictions or (reactions is None and multipliers is None):
             reactions = GapMultipliers.at(self.gaps, scheme, q, v, t, params)
-        elif reactions is None:
+        elif reactions is None and multipliers is not None:
             reactions = GapMultipliers.by_name(self.gaps, multipliers)
         return [event.value(q, v, t, plain(params), reactions) for event in self.gaps.events]
 
@@ -231,7 +231,7 @@ class ContactEvents:
         """The name of the switch of a constraint; that of a gap tells whether it is closed."""
         return in_place(name) if name in self.gaps.names else name
 
-    def removed(self, names: tuple[str, ...]) -> list[str]:
+    def removed(self, names: Iterable[str]) -> list[str]:
         """The switches of the gaps of constraints that are removed, and so no longer closed."""
         return [gap for name in names for gap in self.gaps.names.get(name, [])]
 
