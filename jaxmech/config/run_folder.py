@@ -37,7 +37,7 @@ def _names(data: Any) -> Iterator[str]:
 
 def is_run(folder: Path) -> bool:
     """Whether a folder holds a run, finished or not."""
-    return (folder / "seal.json").is_file() or (folder / "environment.json").is_file()
+    return (folder / "environment.json").is_file()
 
 
 def require_no_run_code(files: Sequence[Path], folder: Path) -> None:
@@ -96,7 +96,7 @@ def require_same_config(path: Path, config: Mapping[str, Any], may_change: Conta
     """Raise a FolderError if `config.toml` differs in a key that is not in `may_change`."""
     try:
         stored = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise FolderError(f"{path / 'config.toml'} cannot be read: {error}") from error
     for key, new, old in differences(config, stored, may_change):
         raise FolderError(

@@ -61,20 +61,10 @@ from jaxmech.ensemble.statistics import Reduction as Reduction
 from jaxmech.ensemble.statistics import Sample as Sample
 from jaxmech.ensemble.statistics import SobolIndices as SobolIndices
 from jaxmech.ensemble.statistics import Worst as Worst
-from jaxmech.ensemble.store.checksums import SEAL as SEAL
-from jaxmech.ensemble.store.checksums import BlockMark as BlockMark
-from jaxmech.ensemble.store.checksums import Damage as Damage
-from jaxmech.ensemble.store.checksums import add_to_seal as add_to_seal
-from jaxmech.ensemble.store.checksums import damage_text as damage_text
-from jaxmech.ensemble.store.checksums import damaged as damaged
-from jaxmech.ensemble.store.checksums import file_digests as file_digests
-from jaxmech.ensemble.store.checksums import read_mark as read_mark
-from jaxmech.ensemble.store.checksums import read_seal as read_seal
-from jaxmech.ensemble.store.checksums import write_seal as write_seal
 from jaxmech.ensemble.store.layout import array_of as array_of
+from jaxmech.ensemble.store.marks import read_mark as read_mark
 from jaxmech.ensemble.store.results import Results as Results
 from jaxmech.ensemble.store.results import open_results as open_results
-from jaxmech.ensemble.store.results import verify as verify
 from jaxmech.ensemble.study import Cluster as Cluster
 from jaxmech.ensemble.study import Failure as Failure
 from jaxmech.ensemble.study import Study as Study
@@ -87,7 +77,6 @@ __all__ = [
     "Correlation",
     "Covariance",
     "Custom",
-    "Damage",
     "DesignPoint",
     "Discrete",
     "Failure",
@@ -134,5 +123,4 @@ __all__ = [
     "replay",
     "run",
     "run_study",
-    "verify",
 ]

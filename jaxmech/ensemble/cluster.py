@@ -23,8 +23,8 @@ from jaxmech.ensemble.blocks.accumulate import Accumulator, RunProgress
 from jaxmech.ensemble.blocks.kernel import BlockProgram, compile_kernel
 from jaxmech.ensemble.blocks.local import arrays_of, computed_blocks
 from jaxmech.ensemble.blocks.plan import planned
-from jaxmech.ensemble.store.checksums import mark_of
 from jaxmech.ensemble.store.folder import RunFolder, origin
+from jaxmech.ensemble.store.marks import mark_of
 from jaxmech.ensemble.study import Cluster, Study
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from jaxmech.ensemble.cluster import MAY_DIFFER, compute_away, connected
 from jaxmech.ensemble.finished.summary import as_json, as_table, summarize
 from jaxmech.ensemble.members.observed import stored_study
 from jaxmech.ensemble.statistics.worst import AUDIT
-from jaxmech.ensemble.store.checksums import SUMMARY
 from jaxmech.ensemble.store.folder import RunContent, RunFolder, open_run, origin, with_stored_sizes
 from jaxmech.ensemble.store.layout import Layout
+from jaxmech.ensemble.store.marks import SUMMARY
 from jaxmech.ensemble.store.results import open_results
 from jaxmech.ensemble.study import Study
 

@@ -18,7 +18,6 @@ from jaxmech.ensemble import (
     FailureProbability,
     ReplayedTrajectory,
     Results,
-    add_to_seal,
     array_of,
 )
 from jaxmech.plot.animation import animate
@@ -58,14 +57,12 @@ def draw_pictures(results: Results) -> list[Path]:
         draw(ax)
         figures.append((f"statistic_{name}", f"{results.name}: {name}", figure))
     try:
-        files = save(figures, folder) if figures else []
-        add_to_seal(results.path, files)
+        return save(figures, folder) if figures else []
     except OSError as error:
         raise FolderError(
             f"pictures cannot be written to {folder}: {error.strerror or error}; the results are "
             "complete, and `jaxmech ensemble` draws them when it is repeated"
         ) from error
-    return files
 
 
 def plot_results(results: Results, names: Sequence[str], figure: Figure | None) -> Panels:

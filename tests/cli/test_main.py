@@ -19,7 +19,7 @@ import jaxmech
 from jaxmech import models
 from jaxmech.cli import doctor
 from jaxmech.cli.main import main
-from jaxmech.ensemble.store.checksums import marked_blocks as finished_blocks
+from jaxmech.ensemble.store.marks import marked_blocks as finished_blocks
 from jaxmech.ensemble.store.results import open_results
 from tests.ensemble.studies import STUDY, arrays, same_bits, write_study
 
@@ -105,7 +105,6 @@ def test_a_new_study_from_the_outside(tmp_path, capsys) -> None:
         "model.py",
         "pictures",
         "results.zarr",
-        "seal.json",
         "statistics.npz",
         "summary.json",
         "summary.txt",

@@ -8,7 +8,7 @@ import zarr
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, replay, run_study
 from jaxmech.ensemble.finished.replay import ReplayedTrajectory
-from jaxmech.ensemble.store.checksums import SUMMARY, file_digests, mark_of, read_seal, write_seal
+from jaxmech.ensemble.store.marks import SUMMARY, mark_of
 
 SPRING = '''
 import jax.numpy as jnp
@@ -155,15 +155,9 @@ def same_results(one: Path, other: Path) -> bool:
     )
 
 
-def resealed(run: Path, *without: str) -> None:
-    """Renew the stored digests of the files of a run, except for some."""
-    seal = read_seal(run)
-    files = [run / name for name in seal if name not in without]
-    write_seal(run, file_digests(run, files))
-
-
 def killed(run: Path, *blocks: int) -> None:
     """Turn a finished run into one that was killed before these blocks were done."""
-    resealed(run, *SUMMARY)
+    for name in SUMMARY:
+        (run / name).unlink(missing_ok=True)
     for block in blocks:
         mark_of(run, block).unlink()

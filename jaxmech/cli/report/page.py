@@ -21,7 +21,6 @@ from jaxmech.cli.report.tables import CommandCell, PageTable
 from jaxmech.config import FolderError, python_files, stored_environment, write_whole
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.ensemble import (
-    BlockMark,
     Results,
     Study,
     array_of,
@@ -134,7 +133,7 @@ def _parts(
     }
     tables = [PageTable(("fact", "value"), [pair for pair in facts.items() if pair[1]])]
     marks = (read_mark(results.path, block) for block in results.blocks)
-    kinds = Counter(mark.processor for mark in marks if isinstance(mark, BlockMark))
+    kinds = Counter(mark.processor for mark in marks if mark)
     del kinds[""]
     several = ""
     if len(kinds) > 1:

@@ -11,9 +11,9 @@ import numpy as np
 from jaxmech.config import plain
 from jaxmech.config.errors import InputError
 from jaxmech.ensemble.run import run_study
-from jaxmech.ensemble.store.checksums import RESULTS, missing_chunks
 from jaxmech.ensemble.store.layout import STATES
-from jaxmech.ensemble.store.results import open_results, require_sound
+from jaxmech.ensemble.store.marks import RESULTS
+from jaxmech.ensemble.store.results import open_results
 from jaxmech.ensemble.study import Study
 
 if TYPE_CHECKING:
@@ -79,16 +79,13 @@ def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
 
     Raises:
         InputError: if xarray is not installed.
-        FolderError: if the folder does not contain a run, or a file is missing or was changed,
-            other than a chunk of a block. Reading such a chunk raises a ValueError of Zarr, by its
-            checksum; `verify` names the file.
+        FolderError: if the folder does not contain a run, or a file of a block is missing. Reading
+            a chunk that was altered raises a ValueError of Zarr, by its checksum.
     """
     require_xarray()
     import xarray
 
     results = open_results(Path(run))
-    # What is missing would be read as fill values.
-    require_sound(results.path, missing_chunks(results.path, results.blocks))
     dataset: xarray.Dataset = xarray.open_zarr(
         results.path / RESULTS, consolidated=False, zarr_format=3
     )

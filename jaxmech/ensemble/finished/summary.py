@@ -14,7 +14,7 @@ from jaxmech.ensemble.blocks.accumulate import finite
 from jaxmech.ensemble.statistics.histogram import QUANTILES
 from jaxmech.ensemble.statistics.protocol import StatisticResult
 from jaxmech.ensemble.statistics.worst import AUDIT, WORST
-from jaxmech.ensemble.store.checksums import STATISTICS_FILE
+from jaxmech.ensemble.store.marks import STATISTICS_FILE
 from jaxmech.ensemble.store.results import Results
 from jaxmech.run import TOO_COARSE
 from jaxmech.status import Status, succeeded

@@ -1,5 +1,5 @@
-"""The run folder of a study: read `folder`, `layout`, `results`, in this order.
+"""The run folder of a study: read `folder`, `layout`, `marks`, `results`, in this order.
 
-`folder` creates, continues and repairs it, and records the origin of the results, `layout` has its
-arrays, and `checksums` the digests of its files. `results` reads it, and compares what it reads.
+`folder` creates and continues it, and records the origin of the results, `layout` has its arrays,
+`marks` tell which blocks are finished, and `results` reads it.
 """

@@ -4,13 +4,12 @@
     environment.json   versions, device, digests of functions and draws, time
     model.py           copy of the user's model file, if there is one (model.xml, model.urdf)
     results.zarr/      the arrays, one file per array and block
-    blocks/            a mark for each finished block, with the digests of its files
-    seal.json          the digests of all other files
+    blocks/            a mark for each finished block, with the names of its files
 
 A block counts as finished when its mark in `blocks/` exists, which is put there (by an atomic
 rename) only after the data of the block are on the disk. Whatever a killed process left behind is
-written again, and so is what was damaged. `seal.json` is the last file of the creation, so a folder
-with it is complete.
+computed again, and so is a block of which a file is missing or altered. `config.toml` is the last
+file of the creation, so a folder with it is complete.
 """
 
 import inspect
@@ -28,7 +27,6 @@ import tomli_w
 import zarr
 
 from jaxmech.config import (
-    COPIES,
     CREATION,
     DECISIVE,
     INPUT,
@@ -54,9 +52,9 @@ from jaxmech.ensemble.blocks.kernel import BlockProgram
 from jaxmech.ensemble.draws.sampler import Sampler, stored_name
 from jaxmech.ensemble.members.base import Tree, first_of, params_of
 from jaxmech.ensemble.statistics.protocol import Custom, Reduction
-from jaxmech.ensemble.store import checksums
-from jaxmech.ensemble.store.checksums import BLOCKS, RESULTS, SEAL, SUMMARY, Damage
+from jaxmech.ensemble.store import marks
 from jaxmech.ensemble.store.layout import STATES, Layout, array_of
+from jaxmech.ensemble.store.marks import BLOCKS, RESULTS
 from jaxmech.ensemble.study import Study
 from jaxmech.integrate import FixedSteps
 from jaxmech.utils.digests import arrays_digest, sha256
@@ -142,7 +140,6 @@ def _of_file(fn: Any) -> str:
         return sha256(repr(code and (code.co_code, code.co_consts, code.co_names)))
 
 
-_CREATED = ("config.toml", "environment.json", *COPIES, RESULTS, BLOCKS)
 _MAY_CHANGE = {"chunk", "cluster", "failure"}  # of the keys of a study
 
 
@@ -162,7 +159,7 @@ class RunFolder:
 
     def missing(self, blocks: range) -> list[int]:
         """Select the blocks that are still to be computed."""
-        finished = set(checksums.marked_blocks(self.path))
+        finished = set(marks.marked_blocks(self.path))
         return [block for block in blocks if block not in finished]
 
     def trajectories(self, blocks: Iterable[int]) -> int:
@@ -181,27 +178,45 @@ class RunFolder:
         # The data must be on the disk before the mark: a crash may reorder unflushed writes, and a
         # mark without data would be damage in place of a missing block. The folder is flushed too,
         # since the name of a new file is part of it.
-        for file in checksums.block_files(self.path, block, arrays):
+        for file in marks.block_files(self.path, block, arrays):
             flush(file)
             flush(file.parent)
-        checksums.write_mark(self.path, block, arrays)
+        marks.write_mark(self.path, block, arrays)
 
     def states(self, block: int) -> np.ndarray:
         """The bytes of the states of a finished block."""
         return np.asarray(self._array(STATES)[block])
 
+    def is_sound(self, block: int) -> bool:
+        """Whether the chunks of a marked block are there and have their checksums."""
+        mark = marks.read_mark(self.path, block)
+        if mark is None or not marks.has_files(self.path, block):
+            return False
+        arrays = {name: self._array(name) for name in {x.split("/")[1] for x in mark.files}}
+        try:
+            for name, array in arrays.items():
+                size = 1 if name == STATES else self.block
+                array[block * size : (block + 1) * size]
+        except ValueError:  # of Zarr, by a checksum
+            return False
+        return True
+
     def _array(self, name: str) -> zarr.Array[Any]:
         # Once, since opening an array takes as long as writing a chunk.
         if name not in self._opened:
             group = zarr.open_group(self.path / RESULTS, mode="r+", use_consolidated=False)
-            self._opened[name] = array_of(group, name)
+            try:
+                self._opened[name] = array_of(group, name)
+            except KeyError as error:
+                message = f"{self.path / RESULTS} has lost its array `{name}`"
+                raise FolderError(f"{message}; choose another folder with --out") from error
         return self._opened[name]
 
     def discard_after(self, last: int) -> None:
         """Remove the blocks that other processes have computed beyond the last one of the run."""
-        for block in checksums.marked_blocks(self.path):
+        for block in marks.marked_blocks(self.path):
             if block >= last:
-                checksums.remove_block(self.path, block)
+                marks.remove_block(self.path, block)
 
     def conclude(self, files: Mapping[str, bytes]) -> None:
         """Write the files at the end of a run, by name, unless they are there already."""
@@ -210,7 +225,6 @@ class RunFolder:
             file = self.path / name
             if not file.is_file() or file.read_bytes() != content:
                 write_whole(file, content)
-        checksums.add_to_seal(self.path, (self.path / name for name in files))
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,9 +245,8 @@ class RunContent:
 
     def create(self, path: Path) -> None:
         """Write all of it into a folder."""
-        for name in _CREATED:  # left behind by an interrupted creation
-            if (path / name).is_dir():
-                shutil.rmtree(path / name)
+        for name in (RESULTS, BLOCKS):  # left behind by an interrupted creation
+            shutil.rmtree(path / name, ignore_errors=True)
         (path / BLOCKS).mkdir()
         with warnings.catch_warnings():  # xarray reads consolidated metadata first
             warnings.filterwarnings("ignore", message="Consolidated metadata is currently not part")
@@ -245,9 +258,10 @@ class RunContent:
         for name, source in self.copies.items():
             shutil.copyfile(source, path / name)
         (path / "environment.json").write_text(environment_json(self.facts), encoding="utf-8")
-        (path / "config.toml").write_text(tomli_w.dumps(self.config), encoding="utf-8")
         for file in path.glob("**/*"):
             flush(file)
+        # The last file: without it, whatever is here is created again.
+        write_whole(path / "config.toml", tomli_w.dumps(self.config))
 
 
 def _stored_config(study: Study, subject: Subject) -> dict[str, Any]:
@@ -264,22 +278,16 @@ def require_of_run(path: Path, study: Study, subject: Subject) -> None:
 def open_run(
     path: Path, content: RunContent, tell: Callable[[str], None], selection: range | None = None
 ) -> Iterator[RunFolder]:
-    """Create a run folder, or repair and continue the one that is there, locked meanwhile."""
+    """Create a run folder, or continue the one that is there, locked meanwhile."""
     # A folder of which only a selection of blocks is to be computed is shared with processes that
     # compute others. The first of them creates it; the others wait for the creation lock, and so
     # never see half of a folder.
     folder = RunFolder(path, content.study.size, content.study.block_size)
     with opened(path, "ensemble", shared=selection is not None):
         with locked(path, CREATION, wait=True):
-            is_begun = (path / SEAL).is_file() or bool(checksums.marked_blocks(path))
+            is_begun = (path / "config.toml").is_file() or bool(marks.marked_blocks(path))
             if not is_begun:
                 content.create(path)
-                created = (path / name for name in (*_CREATED, *content.copies))
-                # The seal is the last file: without it, whatever is here is created again.
-                files = [file for root in created for file in (root, *root.rglob("*"))]
-                checksums.write_seal(
-                    path, checksums.file_digests(path, filter(Path.is_file, files))
-                )
         if is_begun:
             _check(folder, content, tell, selection)
         yield folder
@@ -304,37 +312,21 @@ def with_stored_sizes(study: Study, path: Path) -> Study:
 def _check(
     folder: RunFolder, content: RunContent, tell: Callable[[str], None], selection: range | None
 ) -> None:
-    """Require a folder to be of the same origin, and repair it, or `only` some of its blocks."""
-    path, seal = folder.path, checksums.read_seal(folder.path)
-    lost = list(checksums.damaged(path, seal))
-    if lost and selection is not None:
-        message = "the same command without --blocks repairs it where possible"
-        raise FolderError(f"{path} was damaged: {checksums.damage_text(lost)}; {message}")
-    if lost:
-        _repair(path, [damage for damage in lost if damage.file not in SUMMARY], seal, content)
-        tell(f"{path} was damaged: {checksums.damage_text(lost)}; written again")
+    """Require a folder to be of the same origin, and remove its damaged blocks."""
+    path = folder.path
     require_same_config(path, content.config, _MAY_CHANGE)
-    marked = [
-        block for block in checksums.marked_blocks(path) if selection is None or block in selection
-    ]
-    damages = [damage for block in marked for damage in checksums.block_damage(path, block)]
-    if selection is None:
-        damages = [*checksums.missing_marks(path, seal, folder.count), *damages]
-    blocks = sorted({damage.block for damage in damages if damage.block is not None})
-    if damages:
-        numbers = ", ".join(map(str, blocks))
-        message = checksums.damage_text(damages)
-        tell(f"{path} was damaged: {message}; to be recomputed: block {numbers}")
-    finished = selection is None and not damages and not folder.missing(range(folder.count))
+    marked = (x for x in marks.marked_blocks(path) if selection is None or x in selection)
+    damaged = [block for block in marked if not folder.is_sound(block)]
+    if damaged:
+        numbers = ", ".join(map(str, damaged))
+        tell(f"{path} was damaged; to be computed again: block {numbers}")
+    finished = selection is None and not damaged and not folder.missing(range(folder.count))
     _require_same(path, content, finished, tell)
-    for block in blocks:
-        checksums.remove_block(path, block)
-    if selection is not None:
-        return
-    for draft in (path / BLOCKS).glob(".*.draft"):  # of processes that were killed
-        draft.unlink(missing_ok=True)
-    if any(damage.file in SUMMARY for damage in lost):  # it is computed from the results again
-        checksums.write_seal(path, {name: sha for name, sha in seal.items() if name not in SUMMARY})
+    for block in damaged:
+        marks.remove_block(path, block)
+    if selection is None:
+        for draft in (path / BLOCKS).glob(".*.draft"):  # of processes that were killed
+            draft.unlink(missing_ok=True)
 
 
 def _require_same(
@@ -349,27 +341,3 @@ def _require_same(
     elif differences:
         warning = "the new blocks may differ from the existing ones in the last bits"
         tell(f"{'; '.join(differences)}: {warning}")
-
-
-def _repair(path: Path, lost: list[Damage], seal: Mapping[str, str], content: RunContent) -> None:
-    """Write files of the creation again, or raise a FolderError if they would differ."""
-    # In a folder of its own first: a file that differs from its digest must not replace anything.
-    fresh = path / ".fresh"
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir()
-    content.create(fresh)
-    names = [damage.file for damage in lost]
-    repaired = checksums.file_digests(
-        fresh, (fresh / name for name in names if (fresh / name).is_file())
-    )
-    beyond_repair = [damage for damage in lost if repaired.get(damage.file) != seal[damage.file]]
-    for name in names:
-        if repaired.get(name) == seal[name]:
-            (path / name).parent.mkdir(parents=True, exist_ok=True)
-            (fresh / name).replace(path / name)
-    shutil.rmtree(fresh)
-    if beyond_repair:
-        raise FolderError(
-            f"{path} was damaged: {checksums.damage_text(beyond_repair)}. Restore it, or compute "
-            "the study again in another folder with --out"
-        )

@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -18,9 +18,15 @@ from jaxmech.ensemble.blocks.accumulate import from_file
 from jaxmech.ensemble.members.base import COORDINATE_UNITS, VELOCITY, VELOCITY_UNITS
 from jaxmech.ensemble.members.observed import quantity_unit
 from jaxmech.ensemble.statistics import FirstPassage
-from jaxmech.ensemble.store import checksums
-from jaxmech.ensemble.store.checksums import BLOCKS, RESULTS, SEAL, STATISTICS_FILE, SUMMARY, Damage
 from jaxmech.ensemble.store.layout import array_of
+from jaxmech.ensemble.store.marks import (
+    BLOCKS,
+    RESULTS,
+    STATISTICS_FILE,
+    SUMMARY,
+    has_files,
+    marked_blocks,
+)
 from jaxmech.ensemble.study import STATISTICS
 from jaxmech.status import succeeded
 from jaxmech.utils.drawings import DRAWINGS
@@ -202,8 +208,10 @@ class Results:
         """Some rows of an array, all in one finished block; a damaged one raises a FolderError."""
         first = rows.start if isinstance(rows, slice) else rows
         block = first // int(self.config["block"])
-        require_sound(self.path, checksums.block_damage(self.path, block, name))
-        return np.asarray(array_of(self.group, name)[rows])
+        try:
+            return np.asarray(array_of(self.group, name)[rows])
+        except ValueError as error:  # of Zarr, from a checksum
+            raise _damaged(self.path, f"`{name}` of block {block} was altered") from error
 
     def good(self, name: str, times: Any = slice(None), limit: int | None = None) -> np.ndarray:
         """An array of the trajectories that did not fail, shape (good, ...).
@@ -227,45 +235,12 @@ class Results:
 
 
 def open_results(path: Path) -> Results:
-    """Open a run folder for reading; blocks are checked for damage when they are read.
+    """Open a run folder for reading.
 
     Raises:
         FolderError: if the folder does not contain a run, or the run is damaged.
     """
-    seal = _seal(path)
-    require_sound(path, checksums.damaged(path, seal))
-    try:
-        config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
-        group = zarr.open_group(path / RESULTS, mode="r", zarr_format=3, use_consolidated=False)
-    except (OSError, ValueError) as error:
-        raise FolderError(f"{path} cannot be read: {error}") from error
-    require_sound(path, checksums.missing_marks(path, seal, _count(config)))
-    return Results(path, group, config, tuple(checksums.marked_blocks(path)))
-
-
-def verify(path: Path) -> tuple[Damage, ...]:
-    """Compare every file of a run folder with its digest and return the damage; change nothing.
-
-    Raises:
-        FolderError: if the folder does not contain a run, or cannot be read.
-    """
-    seal = _seal(path)
-    try:
-        damages = [*checksums.damaged(path, checksums.read_seal(path, pictures=True))]
-        if f"{RESULTS}/zarr.json" not in seal:  # the run is a fit
-            return tuple(damages)
-        if not any(damage.file == "config.toml" for damage in damages):
-            config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
-            damages += checksums.missing_marks(path, seal, _count(config))
-        for block in checksums.marked_blocks(path):
-            damages += checksums.block_damage(path, block)
-    except OSError as error:
-        raise FolderError(f"{path} cannot be read: {error.strerror or error}") from error
-    return tuple(damages)
-
-
-def _seal(path: Path) -> dict[str, str]:
-    if not any((path / name).exists() for name in ("config.toml", SEAL, BLOCKS)):
+    if not any((path / name).exists() for name in ("config.toml", BLOCKS)):
         what = "is a file, so it " if path.exists() else "does not exist, so it "
         problem = f"{'' if path.is_dir() else what}holds no run"
         raise FolderError(
@@ -274,17 +249,24 @@ def _seal(path: Path) -> dict[str, str]:
     if command_of(path) == "failure":
         raise FolderError(
             f"{path} holds a run of `jaxmech failure`, not of `jaxmech ensemble`; `jaxmech report` "
-            "shows it, and `jaxmech failure` checks its batches when it continues"
+            "shows it"
         )
-    return checksums.read_seal(path)
+    try:
+        config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
+        group = zarr.open_group(path / RESULTS, mode="r", zarr_format=3, use_consolidated=False)
+    except (OSError, ValueError) as error:
+        raise FolderError(f"{path} cannot be read: {error}") from error
+    blocks = tuple(marked_blocks(path))
+    lost = [str(block) for block in blocks if not has_files(path, block)]
+    if lost:
+        raise _damaged(path, f"files of block {', '.join(lost)} are missing")
+    return Results(path, group, config, blocks)
+
+
+def _damaged(path: Path, what: str) -> FolderError:
+    remedy = f"`jaxmech ensemble` with its configuration and --out {path} computes it again"
+    return FolderError(f"{path} is damaged: {what}; {remedy}")
 
 
 def _count(config: Mapping[str, Any]) -> int:
     return -(-int(config["size"]) // int(config["block"]))
-
-
-def require_sound(path: Path, damage: Iterable[Damage]) -> None:
-    """Raise a FolderError if a run has damage."""
-    damages = list(damage)
-    if damages:
-        raise checksums.damaged_run(path, damages)
