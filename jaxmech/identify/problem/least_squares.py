@@ -80,7 +80,7 @@ class Data(eqx.Module):
         """z (p,) and u (S, i) of the unknowns."""
         return y[:size], y[size:].reshape(len(self.along), self.free_starts)
 
-    def start_changes(self, u: Float[Array, "S i"]) -> Float[Array, "S kl"]:
+    def start_changes(self, u: Float[Known, "S i"]) -> Float[Array, "S kl"]:
         """Changes of the start variables and of their rates."""
         return jnp.einsum("ski,si->sk", self.along, u)
 
