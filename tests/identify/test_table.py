@@ -120,6 +120,7 @@ def test_what_the_file_does_not_have(tmp_path, change, key, message) -> None:
         ({"stride": 0}, "stride"),
         ({"noise_sd": [1.0, 2.0]}, "noise_sd"),
         ({"noise_sd": -1.0}, "noise_sd"),
+        ({"noise_sd": float("inf")}, "noise_sd"),
         ({"start_sd": (1.0,)}, "start_sd"),
     ],
 )
@@ -127,6 +128,10 @@ def test_invalid_tables(change, key) -> None:
     with pytest.raises(StudyError) as caught:
         Table(**{"file": "d.csv", "observed": ("theta",), **change})
     assert [problem.key for problem in caught.value.problems] == [(key,)]
+
+
+def test_a_noise_may_be_a_number_of_numpy() -> None:
+    assert Table(file="d.csv", observed=("theta",), noise_sd=np.radians(0.1)).noise_sd > 0
 
 
 def test_all_problems_of_a_table_are_reported() -> None:

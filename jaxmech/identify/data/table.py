@@ -7,6 +7,7 @@ in the file is a `TableError` with file, line and column.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,7 +95,11 @@ def _problems(table: Table) -> Iterator[Problem]:
             yield Problem((key,), f"must name every column once, but names {twice[0]!r} twice")
     noise, count = table.noise_sd, len(table.observed)
     deviations = noise if isinstance(noise, list) else [1.0 if noise is None else noise] * count
-    if len(deviations) != count or not all(type(x) in (int, float) and x > 0 for x in deviations):
+    are_positive = all(
+        isinstance(sd, int | float) and not isinstance(sd, bool) and 0 < sd < inf
+        for sd in deviations
+    )
+    if len(deviations) != count or not are_positive:
         message = f"must be positive, one for all or one for each of {count} columns"
         yield Problem(("noise_sd",), f"{message}, but is {noise}")
     start = table.start_sd
