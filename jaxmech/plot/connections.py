@@ -303,19 +303,23 @@ def _contact(x: Drawing) -> Shapes:
 
 
 def _stop(x: Drawing) -> Shapes:
-    """A peg for each stop: on the rail, or where it meets a link that turns in the plane."""
+    """A peg for each stop: on the rail, or where the middle of the body is when it turns to it."""
     freedom, ends = x.part.of.freedom, {}
     for label, end in (("lower", x.part.lower), ("upper", x.part.upper)):
         if end is None:
             continue
         if hasattr(freedom, "axis"):
             at = x.on(0, freedom.at_a) + x.read.number(end) * x.pointing(0, freedom.axis)
-        elif freedom.axes is None:
-            turn = x.read.number(end) - freedom.position(x.frames, x.read)
-            c, s, way = jnp.cos(turn), jnp.sin(turn), x.frames[1].origin - x.point
-            at = x.point + jnp.stack([c * way[0] - s * way[1], s * way[0] + c * way[1]])
         else:
-            continue
+            turn = x.read.number(end) - freedom.position(x.frames, x.read)
+            center = getattr(getattr(x.part.bodies[1], "properties", None), "center", None)
+            middle = x.frames[1].origin if center is None else x.on(1, center)
+            c, s, way = jnp.cos(turn), jnp.sin(turn), middle - x.point
+            if freedom.axes is None:
+                at = x.point + jnp.stack([c * way[0] - s * way[1], s * way[0] + c * way[1]])
+            else:
+                u = x.pointing(0, freedom.axes[0])
+                at = x.point + c * way + s * jnp.cross(u, way) + (1 - c) * (u @ way) * u
         ends[f"{x.name}.{label}"] = x.bead(at)
     return ends
 

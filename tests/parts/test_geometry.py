@@ -328,3 +328,14 @@ def test_feet_and_stops_are_drawn() -> None:
         "ends.upper": (0.3, 0.3),
     }.items():
         np.testing.assert_allclose(x[name].origin, at, atol=1e-12)
+
+
+def test_stops_of_a_hinge_in_space_are_where_its_body_turns_to() -> None:
+    door = jp.spatial_body("door", mass=20.0, inertia=(6.0, 7.0, 1.4), center=(0.4, 0.1, -0.2))
+    hinge = jp.revolute("hinge", jp.ground, (0, 0, 1), door, (0.0, 0.1, 0.3), axis=(1, 2, 2))
+    mechanism = jp.Mechanism([door], [hinge, jp.stop("frame", hinge, lower=-0.5, upper=1.7)])
+    x = drawn(mechanism, mechanism.guess({"hinge": jp.Start(1.0)})[0])
+    for end, angle in {"lower": -0.5, "upper": 1.7}.items():
+        q, _ = mechanism.guess({"hinge": jp.Start(angle)})
+        center = mechanism.point("door", (0.4, 0.1, -0.2), q)
+        np.testing.assert_allclose(x[f"frame.{end}"].origin, center, atol=1e-12)
