@@ -77,9 +77,8 @@ def run_study(
         folder: the folder to which relative paths of the study refer.
         progress: progress report on standard error: a bar if it is a terminal ("bar" or True),
             lines of JSON ("json"), or nothing.
-        tell: function called with messages, such as damage that is repaired, the disk and memory
-            that a large study needs, and the time that a long one will take; by default it issues a
-            `RunWarning`.
+        tell: function called with messages, such as the disk and memory that a large study needs,
+            and the time that a long one will take; by default it issues a `RunWarning`.
         part: compute only these blocks, while other processes may compute other parts in the same
             folder; a run without a part then completes the study.
         stop: function called before each block; if it returns true, the run ends with
