@@ -33,6 +33,9 @@ def test_numbers_that_decide_a_limit_or_a_restitution_are_bounded() -> None:
         "e": (0.0, 1.0), "mu": (0.0, np.inf), "N": (0.0, np.inf),
     }  # fmt: skip
     assert "e" not in contact_bounds(DOOR, {**PARAMS, "e": 1.0})  # a start on a bound
+    assert contact_bounds(DOOR, {**PARAMS, "mu": 1})["mu"].low == 0.0
+    some = {name: value for name, value in PARAMS.items() if name != "N"}  # N is recorded
+    assert contact_bounds(DOOR, some).keys() == {"e"}
 
 
 @pytest.mark.slow

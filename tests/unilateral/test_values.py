@@ -35,6 +35,15 @@ def _status(values: Any) -> Any:
     return jm.simulate(BLOCK, [1.0], [0.0], [0.0, 1.0, 2.0], params, steps=steps).status
 
 
+def test_a_limit_of_friction_is_no_output_of_a_controller() -> None:
+    """It would hold as before the run, when nothing is given out."""
+    pads = jm.DryFriction(_position, static=lambda p: p["brake"], name="pads")
+    car = jm.System(lambda q, v, t, p: v @ v / 2, [pads], coordinates=("x",))
+    brake = jm.Controller(lambda x, memory, t, p: (2.0, memory), period=0.1, name="brake")
+    with pytest.raises(ValueError, match="`static` of 'pads' must be constant in a run"):
+        jm.simulate(jm.controlled(car, brake), [0.0], [1.0], [0.0, 1.0], {})
+
+
 def test_members_with_values_that_no_contact_has_are_not_ok() -> None:
     wrong = Status.CONTACT_VALUE
     statuses = jax.jit(jax.vmap(_status))(VALUES)

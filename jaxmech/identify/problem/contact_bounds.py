@@ -17,35 +17,34 @@ def contact_bounds(system: System, params: Params) -> dict[str, Bounds]:
     A limit of dry friction is not negative, and a restitution is from 0 to 1. A number that decides
     one of them by its sign, or by whether it is above 1, keeps to that side, if it starts there.
     """
-    laws = list(_laws(system))
+    laws = list(_laws(system, params))
     names, (leaves, structure) = leaf_names(params), jax.tree.flatten(params)
     bounds: dict[str, Bounds] = {}
 
-    def largest_fault(law: Callable[[Any], Any], high: float, index: int, value: float) -> float:
+    def fault(law: Callable[[Any], Any], high: float, index: int, value: float) -> float:
         changed = [np.full(np.shape(x), value) if k == index else x for k, x in enumerate(leaves)]
         values = np.ravel(np.asarray(law(jax.tree.unflatten(structure, changed)), float))
         return float(max((-values).max(), (values - high).max()))
 
+    def is_bound(index: int, last: float, beyond: float, kinds: Any = laws) -> bool:
+        return any(
+            fault(law, high, index, beyond) > 0 >= fault(law, high, index, last)
+            for law, high in kinds
+        )
+
+    rebounds = [law for law in laws if law[1] == 1.0]
     for k, name in enumerate(names):
         start = np.asarray(leaves[k])
-        if not np.issubdtype(start.dtype, np.floating):
+        if not np.issubdtype(start.dtype, np.number):
             continue
-        low = any(
-            largest_fault(law, high, k, -1.0) > 0 >= largest_fault(law, high, k, 0.0)
-            for law, high in laws
-        )
-        one = any(
-            largest_fault(law, high, k, 1.01) > 0 >= largest_fault(law, high, k, 1.0)
-            for law, high in laws
-            if high == 1.0
-        )
+        low, one = is_bound(k, 0.0, -1.0), is_bound(k, 1.0, 1.01, rebounds)
         bound = Bounds(0.0 if low else -np.inf, 1.0 if one else np.inf)
         if (low or one) and not bound.excludes(start):
             bounds[name] = bound
     return bounds
 
 
-def _laws(system: System) -> Iterator[tuple[Callable[[Any], Any], float]]:
+def _laws(system: System, params: Params) -> Iterator[tuple[Callable[[Any], Any], float]]:
     """The limits and restitutions that are functions of the parameters, and their largest value."""
     for inequality in system.unilateral:
         functions: tuple[Any, ...]
@@ -53,4 +52,9 @@ def _laws(system: System) -> Iterator[tuple[Callable[[Any], Any], float]]:
             functions, high = (inequality.restitution,), 1.0
         else:
             functions, high = (inequality.static, inequality.kinetic), np.inf
-        yield from ((fn, high) for fn in functions if callable(fn))
+        for fn in filter(callable, functions):
+            try:
+                fn(params)
+            except KeyError:  # of an input or a controller, which the parameters of a fit lack
+                continue
+            yield fn, high

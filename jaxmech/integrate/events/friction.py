@@ -97,13 +97,20 @@ def frictions_of(
     names = [constraint.name for constraint in system.constraints]
     firsts = dict(zip(gaps, accumulate(map(len, gaps.values()), initial=0), strict=False))
     frictions: list[Friction] = []
+    outputs = {c.name for c in system.sampling.controllers} if system.sampling else set()
+    constant = {k: x for k, x in params.items() if k not in outputs} if outputs else params
     for friction, shape in zip(stated, sizes, strict=True):
         size = shape.shape[0]
-        limits = (
-            actual(friction.limits(argument, size, params, q.dtype), _MEMBERS)
-            for argument in ("static", "kinetic")
-        )
-        require_limits(friction, *limits)
+        try:  # which frictions can hold anything is decided once, when a run begins
+            limits = [friction.limits(x, size, constant, q.dtype) for x in ("static", "kinetic")]
+        except KeyError as error:
+            if error.args[0] not in outputs:
+                raise
+            raise ValueError(
+                f"Argument `static` of {friction.name!r} must be constant in a run, but reads the "
+                f"controller {error.args[0]!r}; let the controller act by a `force`."
+            ) from error
+        require_limits(friction, *(actual(limit, _MEMBERS) for limit in limits))
         for k in range(size):
             gap = rows = None
             if friction.normal is None:
