@@ -105,7 +105,7 @@ class Accumulator:
             return {"names": points}
         if not isinstance(statistic, Covariance):
             return {}
-        inputs = sorted(self._program.sampler.keys) if statistic.inputs else []
+        inputs = sorted(self._program.sampler.entries) if statistic.inputs else []
         return {"names": [*statistic.names, *inputs]}
 
 

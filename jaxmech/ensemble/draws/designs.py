@@ -9,6 +9,7 @@ import hashlib
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,8 +33,8 @@ class Correlation:
     def __post_init__(self) -> None:
         if len(self.of) != 2 or self.of[0] == self.of[1]:
             raise refuse("of", f"must hold two different names, but is {list(self.of)}")
-        if not -1 < self.value < 1:
-            raise refuse("value", f"must be between -1 and 1, but is {self.value}")
+        if not 0 < abs(self.value) < 1:
+            raise refuse("value", f"must be between -1 and 1, and not 0, but is {self.value}")
 
 
 @dataclass(frozen=True)
@@ -71,27 +72,22 @@ class Sampling:
 
     def matrix(self, keys: list[str]) -> np.ndarray:
         """The correlation matrix of variables, or a StudyError if there is none."""
-        matrix, indices = np.eye(len(keys)), dict[tuple[int, ...], int]()
+        matrix = np.eye(len(keys))
         for entry, pair in enumerate(self.correlation):
             key = ("sampling", f"correlation[{entry}]", "of")
-            i, j = sorted(keys.index(named(name, keys, key)) for name in pair.of)
-            if i == j:
-                raise refuse(key, f"must hold two different variables, but both are {keys[i]}")
-            if (i, j) in indices:
-                message = f"must name another pair: correlation[{indices[i, j]}] is already that of"
-                raise refuse(key, f"{message} {keys[i]} and {keys[j]}")
-            indices[i, j] = entry
+            i, j = (keys.index(full_name(name, keys, key)) for name in pair.of)
+            if i == j or matrix[i, j]:
+                message = f"must hold a pair of its own, but holds {keys[i]} and {keys[j]}"
+                raise refuse(key, message)
             matrix[i, j] = matrix[j, i] = pair.value
-        if np.linalg.eigvalsh(matrix)[0] <= 1e-10:
-            message = (
-                "must be consistent, but no variables have all these correlations: their matrix "
-            )
-            message += f"has the eigenvalue {np.linalg.eigvalsh(matrix)[0]:.2g}; make them smaller"
+        if (least := np.linalg.eigvalsh(matrix)[0]) <= 1e-10:
+            message = "must be consistent, but no variables have all these correlations: their "
+            message += f"matrix has the eigenvalue {least:.2g}; make them smaller"
             raise refuse(("sampling", "correlation"), message)
         return matrix
 
 
-def named(name: str, keys: list[str], key: tuple[str, ...]) -> str:
+def full_name(name: str, keys: list[str], key: tuple[str, ...]) -> str:
     """The full name of a drawn variable, such as "parameters.m1" for "m1"."""
     matches = [full for full in keys if name in (full, full.partition(".")[2])]
     if len(matches) == 1:
@@ -102,7 +98,6 @@ def named(name: str, keys: list[str], key: tuple[str, ...]) -> str:
     raise refuse(key, f"must name drawn variables, but {name} {reason}")
 
 
-_LEAST = 2.0**-54  # half of the smallest step between random numbers; their quantile is finite
 _PER_COUNTER = 4  # numbers of 64 bits that Philox makes from one counter
 
 
@@ -125,77 +120,63 @@ def uniform(seed: int, key: str, first: int, last: int) -> np.ndarray:
 
 
 class Points:
-    """Points of a design in the unit cube, one column for each variable."""
+    """Points of a design in the unit cube, one column for each variable.
+
+    Those of "random" depend on the name of their variable alone. The variables of the others, by
+    `scipy.stats.qmc`, share a sequence, in the order of their names; a Latin hypercube is made as a
+    whole, and depends on the size of the study.
+    """
 
     def __init__(self, design: Design, seed: int, size: int, keys: Sequence[str]) -> None:
-        self.design = design
-        self.seed = seed
-        self.size = size  # only a Latin hypercube depends on it
+        self.design, self.seed, self.size = design, seed, size
         self.keys = list(keys)
-        self._columns = {key: k for k, key in enumerate(sorted(keys))}  # of a Sobol sequence
-        dimensions = {"sobol": len(keys), "saltelli": 2 * len(keys)}.get(design, 0)
-        self._sequence = _Sequence(dimensions, seed, size) if dimensions else None
+        self._columns = [sorted(keys).index(key) for key in keys]  # of the sequence
+        self._engine: Any = None
 
     @property
     def group(self) -> int:
         """The number of successive trajectories that belong together."""
         return len(self.keys) + 2 if self.design == "saltelli" else 1
 
-    def rows(self, first: int, last: int) -> dict[str, np.ndarray]:
-        """The points of some trajectories: a column for each variable, above 0 and below 1."""
+    def rows(self, first: int, last: int) -> np.ndarray:
+        """The points of some trajectories, shape (last - first, variables), from 0 to 1."""
+        if not self.keys:
+            return np.zeros((last - first, 0))
         match self.design:
-            case "saltelli":
-                return self._saltelli(first, last)
-            case "sobol":
-                return self._sobol(first, last)
-            case "latin-hypercube":
-                return {key: self._stratified(key, first, last) for key in self.keys}
             case "random":
-                return {key: uniform(self.seed, key, first, last) for key in self.keys}
+                columns = [uniform(self.seed, key, first, last) for key in self.keys]
+                return np.stack(columns, axis=1)
+            case "latin-hypercube":
+                return self._hypercube[first:last, self._columns]
+            case "sobol":
+                return self._sobol(len(self.keys), first, last)[:, self._columns]
+        # Saltelli: points A, B, and A with one variable of B each, trajectory by trajectory. The
+        # first half of the dimensions of a sequence is A, the second is B.
+        d, index = len(self.keys), np.arange(first, last)
+        group, role = np.divmod(index, d + 2)
+        points = self._sobol(2 * d, int(group[0]), int(group[-1]) + 1)[group - group[0]]
+        a, b = points[:, self._columns], points[:, d:][:, self._columns]
+        is_b = (role == 1)[:, None] | (role[:, None] == np.arange(d) + 2)
+        return np.where(is_b, b, a)
 
-    def _sobol(self, first: int, last: int) -> dict[str, np.ndarray]:
-        """Points of one scrambled Sobol sequence, which all variables share.
+    @cached_property
+    def _hypercube(self) -> np.ndarray:
+        from scipy.stats import qmc  # imports slowly
+
+        rng = generator(self.seed, "latin hypercube")
+        points: np.ndarray = qmc.LatinHypercube(len(self.keys), rng=rng).random(self.size)
+        return points
+
+    def _sobol(self, dimensions: int, first: int, last: int) -> np.ndarray:
+        """Points of a scrambled sequence, read in any order but best in its own.
 
         Owen, "Scrambling Sobol' and Niederreiter-Xing points", Journal of Complexity 14, 1998.
         """
-        if self._sequence is None:  # no variable is drawn
-            return {}
-        points = self._sequence.rows(first, last)
-        return {key: points[:, self._columns[key]] for key in self.keys}
-
-    def _stratified(self, key: str, first: int, last: int) -> np.ndarray:
-        ranks = permuted(np.arange(first, last), self.size, self.seed, f"order of {key}")
-        return (ranks + uniform(self.seed, key, first, last)) / self.size
-
-    def _saltelli(self, first: int, last: int) -> dict[str, np.ndarray]:
-        """Points A, B, and A with one input of B each, trajectory by trajectory."""
-        d, index = len(self.keys), np.arange(first, last)
-        group, role = np.divmod(index, d + 2)
-        assert self._sequence is not None
-        points = self._sequence.rows(int(group[0]), int(group[-1]) + 1)[group - group[0]]
-        columns = {}
-        for k, key in enumerate(self.keys):  # in the order of the roles
-            column = self._columns[key]
-            # Trajectory 0 of a group is A, 1 is B, and k + 2 is A with input k of B.
-            from_b = (role == 1) | (role == k + 2)
-            columns[key] = np.where(from_b, points[:, d + column], points[:, column])
-        return columns
-
-
-class _Sequence:
-    """A scrambled Sobol sequence of scipy, read in any order but best in its own."""
-
-    def __init__(self, dimensions: int, seed: int, size: int) -> None:
-        self._how = dimensions, seed, 30 if size <= 2**30 else 64
-        self._engine: Any = None
-
-    def rows(self, first: int, last: int) -> np.ndarray:
-        """Points `first` to `last` of the sequence."""
         from scipy.stats import qmc  # imports slowly
 
         if self._engine is None or self._engine.num_generated != first:
-            dimensions, seed, bits = self._how
-            rng = generator(seed, "sobol")
+            bits = 30 if self.size <= 2**30 else 64
+            rng = generator(self.seed, "sobol")
             self._engine = qmc.Sobol(dimensions, scramble=True, bits=bits, rng=rng)
             if first:
                 self._engine.fast_forward(first)
@@ -203,38 +184,6 @@ class _Sequence:
             warnings.filterwarnings("ignore", message="The balance properties of Sobol")
             points: np.ndarray = self._engine.random(last - first)
         return points
-
-
-def inside(unit: np.ndarray) -> np.ndarray:
-    """Numbers from 0 to 1 with 0 and 1 left out, so that their quantiles are finite."""
-    return np.clip(unit, _LEAST, 1 - _LEAST * 4)
-
-
-def permuted(numbers: np.ndarray, size: int, seed: int, key: str) -> np.ndarray:
-    """A random permutation of range(size) at some numbers, without the rest of it.
-
-    A Feistel network of four rounds permutes the numbers below a power of four; where one leads
-    outside of the range, it is applied again (Black and Rogaway, "Ciphers with arbitrary finite
-    domains", CT-RSA 2002).
-    """
-    half = max(1, ((size - 1).bit_length() + 1) // 2)
-    mask = np.uint64(2**half - 1)
-    keys = generator(seed, key).integers(0, 2**64, (4, 2), dtype=np.uint64) | np.uint64(1)
-
-    def permute(x: np.ndarray) -> np.ndarray:
-        high, low = x >> np.uint64(half), x & mask
-        for factor, shift in keys:
-            mixed = (low + shift) * factor
-            mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
-            high, low = low, high ^ ((mixed >> np.uint64(64 - half)) & mask)
-        return (high << np.uint64(half)) | low
-
-    permuted_numbers = permute(numbers.astype(np.uint64))
-    # A permutation of a larger range, applied until it leads back inside, permutes the smaller one.
-    # The larger one is less than four times as large, so this takes few rounds.
-    while (outside := permuted_numbers >= size).any():
-        permuted_numbers[outside] = permute(permuted_numbers[outside])
-    return permuted_numbers.astype(np.int64)
 
 
 _TABLE = ("sampling", "table")

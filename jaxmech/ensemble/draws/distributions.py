@@ -1,26 +1,74 @@
-"""Distributions of a scalar of a study over the trajectories.
+"""Distributions of a scalar of a study over the trajectories: frozen ones of `scipy.stats`.
 
-Each is a frozen dataclass whose fields are the keys of its table in a configuration file. Values
-that are impossible (`low` above `high`, a negative standard deviation) raise a `StudyError`.
-A value is the quantile of a number between 0 and 1: any way to spread those serves all of them.
+Each class has the keys of its table in a configuration file, and `frozen` makes the distribution,
+around the value of the model where that is left out. Values that are impossible (`low` above
+`high`, a negative standard deviation) raise a `StudyError`. A drawn value is the quantile of a
+number between 0 and 1: any way to spread those serves all distributions.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf, isfinite, log
-from typing import Annotated, Any
+from math import inf, isfinite, isnan, log, nan
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from jaxmech.config import OneOf
-from jaxmech.config.errors import Problem, refuse, refuse_all, unknown
-from jaxmech.ensemble.draws import truncated_normal
-from jaxmech.ensemble.draws.truncated_normal import (
-    require_interval,
-    require_truncation,
-    within,
-)
-from jaxmech.utils.text import doc, not_one_of, setting
+from jaxmech.config.errors import refuse
+from jaxmech.utils.text import close_name, doc, setting
+
+
+@runtime_checkable
+class Frozen(Protocol):
+    """What a study needs of a frozen distribution of `scipy.stats`."""
+
+    def ppf(self, q: Any) -> Any:
+        """Values that are not exceeded with these probabilities."""
+
+    def isf(self, q: Any) -> Any:
+        """Values that are exceeded with these probabilities."""
+
+    def logpdf(self, x: Any) -> Any:
+        """The logarithm of the density."""
+
+
+def quantile(law: Frozen, below: np.ndarray, above: np.ndarray) -> np.ndarray:
+    """Values with the probabilities of smaller and of larger ones; the smaller has the digits."""
+    values, is_low = np.empty(np.shape(below)), below <= 0.5
+    values[is_low] = law.ppf(below[is_low])
+    values[~is_low] = law.isf(above[~is_low])
+    return values
+
+
+class Truncated:
+    """A frozen distribution between limits, by the tail in which probabilities have digits."""
+
+    def __init__(self, whole: Any, low: float | None, high: float | None) -> None:
+        self.whole = whole
+        self.limits = -inf if low is None else low, inf if high is None else high
+        self._below, self._above = whole.cdf(self.limits), whole.sf(self.limits)
+        self._is_upper, self._is_lower = self._below[0] > 0.5, self._below[1] < 0.5
+        shares = self._above if self._is_upper else self._below
+        self.share = abs(shares[1] - shares[0])
+        if not (self.limits[0] < self.limits[1] and self.share > 0):
+            raise refuse("low", "must be below `high`, with some probability between them")
+
+    def ppf(self, q: Any) -> Any:
+        """Values that are not exceeded with these probabilities."""
+        if self._is_upper:
+            return np.clip(self.whole.isf(self._above[0] - self.share * q), *self.limits)
+        return np.clip(self.whole.ppf(self._below[0] + self.share * q), *self.limits)
+
+    def isf(self, q: Any) -> Any:
+        """Values that are exceeded with these probabilities."""
+        if self._is_lower:
+            return np.clip(self.whole.ppf(self._below[1] - self.share * q), *self.limits)
+        return np.clip(self.whole.isf(self._above[1] + self.share * q), *self.limits)
+
+    def logpdf(self, x: Any) -> Any:
+        """The logarithm of the density, -inf outside of the limits."""
+        is_inside = (self.limits[0] <= x) & (x <= self.limits[1])
+        return np.where(is_inside, self.whole.logpdf(x) - log(self.share), -inf)
 
 
 @dataclass(frozen=True)
@@ -31,16 +79,13 @@ class Fixed:
 
     def __post_init__(self) -> None:
         try:
-            shape = np.shape(self.value)
+            value = np.asarray(self.value)
         except ValueError as error:
             message = "must be a number, or a list whose rows are equally long"
             raise refuse("value", f"{message}, but is {self.value}") from error
-        if np.asarray(self.value).dtype.kind not in "iuf":
-            raise refuse("value", f"must be a number or a list of numbers, but is {self.value!r}")
-        if 0 in shape:
-            raise refuse("value", "must be a number or hold numbers, but is an empty list")
-        if not np.isfinite(self.value).all():
-            raise refuse("value", f"must be finite, but is {self.value}")
+        if value.dtype.kind not in "iuf" or not value.size or not np.isfinite(value).all():
+            message = f"must be finite, a number or a list of numbers, but is {self.value!r}"
+            raise refuse("value", message)
 
 
 @dataclass(frozen=True)
@@ -51,16 +96,13 @@ class Uniform:
     high: float = field(metadata=doc("largest value"))
 
     def __post_init__(self) -> None:
-        require_interval(self.low, self.high)
+        _require_interval(self.low, self.high)
 
-    def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:
-        """Values at probabilities; the default is not used."""
-        return self.low + (self.high - self.low) * unit
+    def frozen(self, default: float = nan) -> Frozen:
+        """The distribution, which does not depend on the default."""
+        from scipy.stats import uniform  # imports slowly
 
-    def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
-        """The logarithm of the density."""
-        inside = (self.low <= x) & (x <= self.high)
-        return np.where(inside, -log(self.high - self.low), -inf)
+        return uniform(self.low, self.high - self.low)
 
 
 @dataclass(frozen=True)
@@ -74,35 +116,26 @@ class Normal:
     high: float | None = setting(None, "largest value, if it is truncated")
 
     def __post_init__(self) -> None:
-        if not self.sd >= 0 or not isfinite(self.sd):
+        if not 0 <= self.sd < inf:
             raise refuse("sd", f"must be a number of at least 0, but is {self.sd}")
-        if self.mean is not None and not isfinite(self.mean):
-            raise refuse("mean", f"must be finite, but is {self.mean}")
-        if self.relative and self.mean == 0:
-            raise refuse("relative", "must be false where `mean` is 0: a fraction of 0 is 0")
-        require_truncation(self.low, self.high, self.sd)
+        if self.mean is not None:
+            self.frozen()
 
-    def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:
-        """Values at probabilities, around `mean`, or the default where no mean is given."""
-        mean, sd = self._shape(default)
-        low, high = self._limits(mean, sd)
-        values = mean + sd * truncated_normal.quantile(unit, low, high)
-        return within(values, self.low, self.high)
-
-    def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
-        """The logarithm of the density."""
-        mean, sd = self._shape(default)
-        z = (x - mean) / sd
-        return truncated_normal.log_density(z, *self._limits(mean, sd)) - log(sd)
-
-    def _shape(self, default: float | None) -> tuple[float, float]:
-        mean = _or_default(self.mean, default)
+    def moments(self, default: float = nan) -> tuple[float, float]:
+        """Mean and standard deviation before truncation, around the default without a mean."""
+        mean = default if self.mean is None else self.mean
+        if not isfinite(mean):
+            raise refuse("mean", f"must be finite, but is {'missing' if isnan(mean) else mean}")
+        if self.relative and mean == 0:
+            raise refuse("relative", "must be false: a fraction of 0 is 0; give `sd` in its unit")
         return mean, self.sd * abs(mean) if self.relative else self.sd
 
-    def _limits(self, mean: float, sd: float) -> tuple[float, float]:
-        low = -inf if self.low is None else (self.low - mean) / sd
-        high = inf if self.high is None else (self.high - mean) / sd
-        return low, high
+    def frozen(self, default: float = nan) -> Frozen:
+        """The distribution around `mean`, or the default where no mean is given."""
+        from scipy.stats import norm  # imports slowly
+
+        mean, sd = self.moments(default)
+        return _truncated(norm(mean, sd), self.low, self.high) if sd else Discrete((mean,))
 
 
 @dataclass(frozen=True)
@@ -115,33 +148,22 @@ class LogNormal:
     high: float | None = setting(None, "largest value, if it is truncated")
 
     def __post_init__(self) -> None:
-        if not self.sigma >= 0 or not isfinite(self.sigma):
+        if not 0 <= self.sigma < inf:
             raise refuse("sigma", f"must be a number of at least 0, but is {self.sigma}")
-        if self.median is not None and not 0 < self.median < inf:
-            raise refuse("median", f"must be finite and above 0, but is {self.median}")
-        require_truncation(self.low, self.high, self.sigma)
-        if self.low is not None and self.low < 0:
-            raise refuse("low", f"must be at least 0, but is {self.low}")
+        if self.median is not None:
+            self.frozen()
 
-    def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:
-        """Values at probabilities, around `median`, or the default where no median is given."""
-        median = _or_default(self.median, default)
-        low, high = self._limits(median)
-        values = median * np.exp(self.sigma * truncated_normal.quantile(unit, low, high))
-        return within(values, self.low, self.high)
+    def frozen(self, default: float = nan) -> Frozen:
+        """The distribution around `median`, or the default where no median is given."""
+        from scipy.stats import lognorm  # imports slowly
 
-    def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
-        """The logarithm of the density."""
-        median = _or_default(self.median, default)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            z = np.where(x > 0, np.log(x / median) / self.sigma, inf)
-            density = truncated_normal.log_density(z, *self._limits(median))
-            density -= np.log(self.sigma * x)
-        return np.where(x > 0, density, -inf)
-
-    def _limits(self, median: float) -> tuple[float, float]:
-        low = log(self.low / median) / self.sigma if self.low else -inf
-        return low, inf if self.high is None else log(self.high / median) / self.sigma
+        median = default if self.median is None else self.median
+        if not 0 < median < inf:
+            shown = "missing" if isnan(median) else median
+            raise refuse("median", f"must be finite and above 0, but is {shown}")
+        if self.sigma == 0:
+            return Discrete((median,))
+        return _truncated(lognorm(self.sigma, scale=median), self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -153,23 +175,16 @@ class Triangular:
     mode: float = field(metadata=doc("most likely value"))
 
     def __post_init__(self) -> None:
-        require_interval(self.low, self.high)
+        _require_interval(self.low, self.high)
         if not self.low <= self.mode <= self.high:
             raise refuse("mode", f"must lie between `low` and `high`, but is {self.mode}")
 
-    def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:
-        """Values at probabilities; the default is not used."""
-        return np.asarray(self._scipy().ppf(unit))
-
-    def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
-        """The logarithm of the density."""
-        return np.asarray(self._scipy().logpdf(x))
-
-    def _scipy(self) -> Any:
-        from scipy.stats import triang
+    def frozen(self, default: float = nan) -> Frozen:
+        """The distribution, which does not depend on the default."""
+        from scipy.stats import triang  # imports slowly
 
         width = self.high - self.low
-        return triang((self.mode - self.low) / width, loc=self.low, scale=width)
+        return triang((self.mode - self.low) / width, self.low, width)
 
 
 @dataclass(frozen=True)
@@ -190,18 +205,26 @@ class Discrete:
                 message = f"must be at least 0 and sum to 1, but are {list(self.probabilities)}"
                 raise refuse("probabilities", message)
 
-    def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:
-        """Values at probabilities; the default is not used."""
-        ends = np.cumsum(self._shares())
-        index = np.searchsorted(ends, unit, side="right")
-        return np.asarray(self.values)[np.minimum(index, len(ends) - 1)]
+    def frozen(self, default: float = nan) -> Frozen:
+        """Itself: unlike `rv_discrete`, it has the values in their order."""
+        return self
 
-    def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
+    def ppf(self, q: Any) -> Any:
+        """Values that are not exceeded with these probabilities, in the order of `values`."""
+        index = np.searchsorted(np.cumsum(self._shares), q, side="right")
+        return np.asarray(self.values)[np.minimum(index, len(self.values) - 1)]
+
+    def isf(self, q: Any) -> Any:
+        """The same of probabilities from the other end."""
+        return self.ppf(1 - q)
+
+    def logpdf(self, x: Any) -> Any:
         """The logarithm of the probability."""
         is_value = np.asarray(self.values) == np.asarray(x)[..., None]
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log((is_value * self._shares()).sum(-1)))
+            return np.log((is_value * self._shares).sum(-1))
 
+    @property
     def _shares(self) -> np.ndarray:
         count = len(self.values)
         return np.asarray(self.probabilities or [1 / count] * count)
@@ -226,67 +249,32 @@ class Scipy:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.frozen()
+
+    def frozen(self, default: float = nan) -> Frozen:
+        """The distribution, which does not depend on the default."""
         from scipy import stats  # imports slowly
 
-        families = [
-            n for n, family in vars(stats).items() if isinstance(family, stats.rv_continuous)
-        ]
-        if self.name not in families:
-            reason = not_one_of(self.name, {*DISTRIBUTIONS}, "a distribution of jaxmech or scipy")
-            if near := [n for n in families if n.startswith(self.name[:3])][:5]:
-                reason += f"; of scipy.stats, for example: {', '.join(near)}"
-            raise refuse("distribution", reason)
-        family = getattr(stats, self.name)
-        shapes = [part.strip() for part in (family.shapes or "").split(",") if part.strip()]
-        keys = [*shapes, "loc", "scale", "low", "high"]
-        message = f"must be given, but is missing: scipy.stats.{self.name} needs it"
-        refuse_all([
-            *unknown((), self.parameters, keys, f"a parameter of scipy.stats.{self.name}"),
-            *(Problem((key,), message) for key in shapes if key not in self.parameters),
-        ])  # fmt: skip
+        family = getattr(stats, self.name, None)
+        if not isinstance(family, stats.rv_continuous):
+            names = [name for name, x in vars(stats).items() if isinstance(x, stats.rv_continuous)]
+            near = close_name(self.name, [*DISTRIBUTIONS, *names])
+            message = "is not a distribution of scipy.stats, nor one of"
+            hint = f"; did you mean `{near}`?" if near else ""
+            raise refuse("distribution", f"{message} {', '.join(DISTRIBUTIONS)}{hint}")
         for key, value in self.parameters.items():
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise refuse(key, f"must be a number, but is {value!r}")
-        if not np.isfinite(self._scipy().ppf(0.5)):
-            parameters = ", ".join(f"{key} = {value}" for key, value in self.parameters.items())
-            raise refuse("distribution", f"must have valid parameters, but has {parameters}")
-        _, start, end = self._tail()
-        if start == end:
-            raise refuse("low", "must be below `high`, with some probability between them")
-
-    def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:
-        """Values at probabilities; the default is not used."""
-        inverse, start, end = self._tail()
-        return within(inverse(start + (end - start) * unit), *self._limits)
-
-    def upper_quantile(self, unit: np.ndarray) -> np.ndarray:
-        """Values that are exceeded with these probabilities, with the digits of small ones."""
-        frozen, (low, high) = self._scipy(), self._limits
-        start, end = frozen.sf(high), frozen.sf(low)
-        return within(frozen.isf(start + (end - start) * unit), low, high)
-
-    def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
-        """The logarithm of the density."""
-        _, start, end = self._tail()
-        inside = within(x, *self._limits) == x
-        return np.where(inside, self._scipy().logpdf(x) - log(abs(end - start)), -inf)
-
-    def _scipy(self) -> Any:
-        from scipy import stats
-
-        parameters = {key: x for key, x in self.parameters.items() if key not in ("low", "high")}
-        return getattr(stats, self.name)(**parameters)
-
-    @property
-    def _limits(self) -> tuple[float, float]:
-        return self.parameters.get("low", -inf), self.parameters.get("high", inf)
-
-    def _tail(self) -> tuple[Any, float, float]:
-        """The inverse of a probability, and its values at the limits, which keep their digits."""
-        frozen, (low, high) = self._scipy(), self._limits
-        if frozen.cdf(low) > 0.5:  # in the upper tail
-            return frozen.isf, float(frozen.sf(low)), float(frozen.sf(high))
-        return frozen.ppf, float(frozen.cdf(low)), float(frozen.cdf(high))
+        parameters = dict(self.parameters)
+        limits = parameters.pop("low", None), parameters.pop("high", None)
+        keys = ", ".join(filter(None, (family.shapes, "loc, scale, low, high")))
+        try:
+            whole = family(**parameters)
+        except TypeError as error:  # which names the parameter
+            raise refuse("distribution", f"has the parameters {keys}: {error}") from error
+        if not np.isfinite(whole.ppf(0.5)):
+            raise refuse("distribution", f"must have valid parameters {keys}, but has {parameters}")
+        return _truncated(whole, *limits)
 
 
 DISTRIBUTIONS: dict[str, type] = {
@@ -304,18 +292,10 @@ Distribution = Annotated[
 ]
 
 
-def needs_default(rule: Distribution) -> str | None:
-    """The key that, left out, is replaced by the default value of the model, if there is one."""
-    match rule:
-        case Normal(mean=None):
-            return "mean"
-        case LogNormal(median=None):
-            return "median"
-    return None
+def _truncated(whole: Any, low: float | None, high: float | None) -> Frozen:
+    return whole if low is None and high is None else Truncated(whole, low, high)
 
 
-def _or_default(setting: float | None, default: float | None) -> float:
-    value = default if setting is None else setting
-    if value is None:
-        raise refuse("mean", "must be given, but is missing and there is no default value")
-    return value
+def _require_interval(low: float, high: float) -> None:
+    if not (low < high and isfinite(high - low)):
+        raise refuse("low", f"must be below `high` and both finite, but they are {low} and {high}")

@@ -5,27 +5,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxmech.config import Subject, load
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
 from jaxmech.ensemble.draws.designs import Sampling
-from jaxmech.ensemble.draws.distributions import (
-    Distribution,
-    Fixed,
-    FromTable,
-    Normal,
-    Spread,
-    needs_default,
-)
+from jaxmech.ensemble.draws.distributions import Distribution, Fixed, FromTable, Frozen, Spread
 from jaxmech.utils.text import not_one_of
 from jaxmech.utils.trees import entry_names
 
 Index = tuple[int, ...]
-_SCALARS = ("coordinates", "velocities")
-
 Rules = Mapping[str, Distribution]
 
 
@@ -42,6 +33,14 @@ class Drawn:
     parameters: Rules
 
 
+class Rule(NamedTuple):
+    """The distribution of one number."""
+
+    spread: Spread
+    default: float  # value of the model
+    law: Frozen
+
+
 @dataclass(frozen=True)
 class DrawPlan:
     """The draw of one variable: a base value, and the distributions that replace its entries."""
@@ -49,16 +48,13 @@ class DrawPlan:
     section: str
     name: str
     base: np.ndarray
-    rules: Mapping[Index, Spread | FromTable]
-
-    def key(self, index: Index) -> str:
-        """The full name of an entry, such as "parameters.m[3]"."""
-        return self._keys[index]
+    rules: Mapping[Index, Rule | FromTable]
 
     @cached_property
-    def _keys(self) -> dict[Index, str]:
+    def keys(self) -> dict[str, Index]:
+        """The index of each entry that is drawn by its full name, such as "parameters.m[3]"."""
         indices = [*self.rules]
-        return dict(zip(indices, entry_names(f"{self.section}.{self.name}", indices), strict=True))
+        return dict(zip(entry_names(f"{self.section}.{self.name}", indices), indices, strict=True))
 
 
 def plans_of(study: Drawn, subject: Subject) -> list[DrawPlan]:
@@ -66,11 +62,20 @@ def plans_of(study: Drawn, subject: Subject) -> list[DrawPlan]:
     problems, added = list(_missing(study, subject)), subject.inputs.parameters
     plans = []
     for section, defaults, kind in known_names(subject):
-        for name, group in _grouped(getattr(study, section), defaults).items():
+        rules = getattr(study, section)
+        with_default = (name for name, value in (defaults or {}).items() if value is not None)
+        for name in dict.fromkeys([*with_default, *(key.partition("[")[0] for key in rules)]):
+            # the whole array before its entries
+            group = {key: rules[key] for key in sorted(rules) if key.partition("[")[0] == name}
+            if defaults is not None and name not in defaults:
+                message = not_one_of(name, defaults, kind)
+                problems += [Problem((section, key), message) for key in group]
+                continue
+            default = (added if defaults is None else defaults).get(name)
             try:
-                plans.append(_plan(section, name, group, defaults, kind, added))
+                plans.append(_plan(section, name, group, default, is_free=defaults is None))
             except StudyError as error:
-                problems.extend(error.problems)
+                problems += error.problems
     refuse_all(problems)
     return [plan for plan in plans if plan.base.dtype.kind in "fiu"]
 
@@ -96,11 +101,11 @@ def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Proble
     name, options = data.get("model"), data.get("model_options", {})
     if not isinstance(name, str) or not isinstance(options, dict):
         return []
+    tables = {section: table for section, table in data.items() if isinstance(table, dict)}
     try:
-        subject = load(name, options, folder, _names(data.get("parameters")))
+        subject = load(name, options, folder, tables.get("parameters", ()))
     except StudyError as error:
         return list(error.problems)
-    tables = {section: table for section, table in data.items() if isinstance(table, dict)}
     inputs = tables.get("inputs", {})
     numbers = {*inputs, *(x.get("number") for x in inputs.values() if isinstance(x, dict))}
     return [
@@ -111,69 +116,44 @@ def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Proble
     ]
 
 
-def _names(table: Any) -> Iterable[str]:
-    return table if isinstance(table, dict) else ()
-
-
 def _missing(study: Drawn, subject: Subject) -> Iterable[Problem]:
     coordinates = subject.system.coordinates
-    positions = coordinates[: subject.system.dynamics.mechanical]
     for name in study.fixed:
         if name not in coordinates:
             message = not_one_of(name, coordinates, f"a coordinate of {subject.name}")
             yield Problem(("fixed",), f"must name coordinates, but {name} {message}")
-    missing = [] if subject.model else [name for name in positions if name not in study.coordinates]
-    for name in missing:
-        message = (
-            "must be given, but is missing: a bare System has no initial state of its own; in a "
-            "Python file, write q0, v0 and params beside it"
-        )
-        yield Problem(("coordinates", name), message)
+    if subject.model:
+        return
+    for name in coordinates[: subject.system.dynamics.mechanical]:
+        if name not in study.coordinates:
+            message = (
+                "must be given, but is missing: a bare System has no initial state of its own; in "
+                "a Python file, write q0, v0 and params beside it"
+            )
+            yield Problem(("coordinates", name), message)
 
 
-Group = dict[str, Distribution]
-
-
-def _grouped(
-    rules: Group | Mapping[str, Any], defaults: Mapping[str, Any] | None
-) -> dict[str, Group]:
-    """Group the rules by the name of their variable, `m` before `m[0]`; groups may be empty."""
-    defaulted = [name for name, value in (defaults or {}).items() if value is not None]
-    groups: dict[str, Group] = {name: {} for name in defaulted}
-    for key in sorted(rules, key=lambda key: "[" in key):
-        groups.setdefault(key.partition("[")[0], {})[key] = rules[key]
-    return groups
-
-
-def _plan(
-    section: str, name: str, group: Group, defaults: Mapping[str, Any] | None, kind: str,
-    added: Mapping[str, Any],
-) -> DrawPlan:  # fmt: skip
-    if defaults is not None and name not in defaults:
-        message = not_one_of(name, defaults, kind)
-        raise StudyError(Problem((section, key), message) for key in group)
-    default = added.get(name) if defaults is None else defaults[name]
+def _plan(section: str, name: str, group: Rules, default: Any, is_free: bool) -> DrawPlan:
     base = np.asarray(np.nan if default is None else default)
     if group and base.dtype.kind not in "fiu":
         message = f"must hold numbers to be drawn, but is of type {type(default).__name__}"
         raise StudyError(Problem((section, key), message) for key in group)
-    entries: dict[Index, Spread | FromTable] = {}
+    rules: dict[Index, Rule | FromTable] = {}
     for key, rule in group.items():
         indices = _indices(section, key, name, base)
         if isinstance(rule, Fixed):
-            base = _with_value(section, key, base, indices, rule, free=defaults is None)
-            entries = {index: entries[index] for index in entries if index not in indices}
-            continue
-        if default is None and needs_default(rule):
-            message = f"must have a `{needs_default(rule)}`, but it is missing: no default value"
-            raise refuse((section, key), message)
-        if isinstance(rule, Normal) and rule.relative and not rule.mean and not all(
-            base[index] for index in indices
-        ):  # fmt: skip
-            message = "must have `relative = false`: a fraction of its default value, 0, is 0"
-            raise refuse((section, key), f"{message}; give `sd` in its own unit")
-        entries.update(dict.fromkeys(indices, rule))
-    return DrawPlan(section, name, base, entries)
+            base = _with_value(section, key, base, indices, rule, is_free)
+            rules = {index: rules[index] for index in rules if index not in indices}
+        elif isinstance(rule, FromTable):
+            rules |= dict.fromkeys(indices, rule)
+        else:
+            values = {index: float(base[index]) for index in indices}
+            try:  # entries with the same value of the model share their law
+                laws = {x: rule.frozen(x) for x in dict.fromkeys(values.values())}
+            except StudyError as error:
+                raise error.within(section, key) from None
+            rules |= {index: Rule(rule, x, laws[x]) for index, x in values.items()}
+    return DrawPlan(section, name, base, rules)
 
 
 def _indices(section: str, key: str, name: str, base: np.ndarray) -> list[Index]:
@@ -190,13 +170,13 @@ def _indices(section: str, key: str, name: str, base: np.ndarray) -> list[Index]
 
 
 def _with_value(
-    section: str, key: str, base: np.ndarray, indices: list[Index], rule: Fixed, free: bool
+    section: str, key: str, base: np.ndarray, indices: list[Index], rule: Fixed, is_free: bool
 ) -> np.ndarray:
     value = np.asarray(rule.value, dtype=float)
     is_whole = "[" not in key
-    if section in _SCALARS and value.shape:
+    if section in ("coordinates", "velocities") and value.shape:
         raise refuse((section, key), f"must be a single number, but has shape {value.shape}")
-    if is_whole and free:
+    if is_whole and is_free:
         return value
     shape = base.shape if is_whole else ()
     if value.shape not in ((), shape):

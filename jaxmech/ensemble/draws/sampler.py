@@ -3,8 +3,9 @@
 They are made for any range of trajectories, from the seed, the name of a variable and the number of
 the trajectory; all of them are never held. The numbers of a variable do not depend on the blocks,
 the order of the keys or the other variables, and a longer study begins with the trajectories of a
-shorter one. Exceptions: the variables of a Sobol design share one sequence, whose dimensions are
-the variables in the order of their names, and a Latin hypercube is made for the size of the study.
+shorter one. Exceptions: the variables of a Sobol design or a Latin hypercube share one sequence,
+whose dimensions are the variables in the order of their names, and a Latin hypercube is made for
+the size of the study, as a whole.
 """
 
 from collections.abc import Mapping
@@ -14,12 +15,14 @@ from pathlib import Path
 import numpy as np
 
 from jaxmech.config import Subject
-from jaxmech.config.errors import Problem, refuse, refuse_all
-from jaxmech.ensemble.draws.designs import Points, Sampling, inside, named, read_table
-from jaxmech.ensemble.draws.distributions import Fixed, FromTable, Spread, needs_default
-from jaxmech.ensemble.draws.plans import Drawn, DrawPlan, Index, plans_of
+from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
+from jaxmech.ensemble.draws.designs import Points, Sampling, full_name, read_table
+from jaxmech.ensemble.draws.distributions import Fixed, FromTable, Frozen, quantile
+from jaxmech.ensemble.draws.plans import Drawn, DrawPlan, Index, Rule, plans_of
 from jaxmech.ensemble.members.observed import array_name
 from jaxmech.utils.text import not_one_of
+
+_LEAST = 2.0**-54  # half of the smallest step between random numbers; their quantile is finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,26 +52,26 @@ class Sampler:
         sampling = study.sampling
         self.size = study.size  # trajectories of the study
         self._plans = plans_of(study, subject)
-        # each rule with the default value of the model
-        rules = {p.key(i): (x, float(p.base[i])) for p in self._plans for i, x in p.rules.items()}
-        self.keys = [*rules]  # full names of the numbers that vary, such as "parameters.m[3]"
-        column_names = {
-            key: rule.column for key, (rule, _) in rules.items() if isinstance(rule, FromTable)
-        }
-        # the columns of a table, by full name
-        self.table_columns, self._weights = _from_table(column_names, sampling, study.size, folder)
-        # the distributions of the others, by full name
-        self.drawn: dict[str, tuple[Spread, float]] = {
-            key: (rule, default)
-            for key, (rule, default) in rules.items()
-            if not isinstance(rule, FromTable)
-        }
+        # the section, variable and index of each number that varies, by full name
+        self.entries: dict[str, tuple[str, str, Index]] = {}
+        self.drawn: dict[str, Rule] = {}  # the distributions, by full name
+        columns = dict[str, str | None]()  # of the table, by full name
+        for plan in self._plans:
+            for key, index in plan.keys.items():
+                self.entries[key] = plan.section, plan.name, index
+                rule = plan.rules[index]
+                if isinstance(rule, FromTable):
+                    columns[key] = rule.column
+                else:
+                    self.drawn[key] = rule
+        self.table_columns, self._weights = _from_table(columns, sampling, study.size, folder)
         names = [*self.drawn]
         self._proposal = _proposal(sampling, names)
         # the factor of the correlation matrix of all drawn variables, if any are correlated
         self.factor = np.linalg.cholesky(sampling.matrix(names)) if sampling.correlation else None
         self.points = Points(sampling.design, study.seed, study.size, names)
-        _require_groups(sampling, self.points, study.size, self.table_columns)
+        if sampling.design == "saltelli":
+            _require_groups(self.points, study.size, self.table_columns)
 
     @property
     def weighted(self) -> bool:
@@ -81,63 +84,51 @@ class Sampler:
 
     def variables(self, columns: Mapping[str, np.ndarray], rows: int) -> tuple[Variable, ...]:
         """Every variable of as many trajectories, from the numbers that vary, by full name."""
-        return tuple(self._variable(plan, columns, rows) for plan in self._plans)
-
-    @property
-    def entries(self) -> dict[str, tuple[str, str, Index]]:
-        """The section, variable and index of each number that varies, by full name."""
-        return {
-            plan.key(index): (plan.section, plan.name, index)
-            for plan in self._plans
-            for index in plan.rules
-        }
+        return tuple(_variable(plan, columns, rows) for plan in self._plans)
 
     def columns(self, first: int, last: int) -> dict[str, np.ndarray]:
         """The numbers that vary, by full name, for some trajectories."""
         # A value is the quantile of a number between 0 and 1, so that correlations, designs and
         # proposals need to know nothing of distributions.
-        unit = {key: inside(x) for key, x in self.points.rows(first, last).items()}
+        below = self.points.rows(first, last)
+        below, above = np.maximum(below, _LEAST), np.maximum(1 - below, _LEAST)
         if self.factor is not None:
             from scipy.special import ndtr, ndtri  # slow to import, and seldom needed
 
-            normal = np.stack([ndtri(unit[key]) for key in self.drawn], axis=1) @ self.factor.T
-            unit |= {key: inside(x) for key, x in zip(self.drawn, ndtr(normal).T, strict=True)}
-        drawn = {
-            key: self._proposal.get(key, rule).quantile(unit[key], default)
-            for key, (rule, default) in self.drawn.items()
+            z = ndtri(below) @ self.factor.T
+            below, above = ndtr(z), ndtr(-z)
+        columns = {
+            key: quantile(self._proposal.get(key, rule.law), below[:, k], above[:, k])
+            for k, (key, rule) in enumerate(self.drawn.items())
         }
-        return drawn | {key: values[first:last] for key, values in self.table_columns.items()}
+        return columns | {key: x[first:last] for key, x in self.table_columns.items()}
 
     def weights(self, first: int, last: int) -> np.ndarray:
         """The weights of some trajectories, with the mean or the expectation one."""
         weights = np.ones(last - first) if self._weights is None else self._weights[first:last]
-        # The logarithm of p(x)/q(x), summed over the variables: a product of densities may
-        # underflow.
         if self._proposal:
+            # p(x)/q(x) by the sum of logarithms: a product of densities may underflow
             columns, total = self.columns(first, last), np.zeros(last - first)
-            for key, rule in self._proposal.items():
-                target, default = self.drawn[key]
-                total += target.log_density(columns[key], default)
-                total -= rule.log_density(columns[key], default)
+            for key, law in self._proposal.items():
+                total += self.drawn[key].law.logpdf(columns[key]) - law.logpdf(columns[key])
             weights = weights * np.exp(total)
         return weights
 
-    def _variable(self, plan: DrawPlan, columns: Mapping[str, np.ndarray], rows: int) -> Variable:
-        if not plan.rules:
-            return Variable(plan.section, plan.name, plan.base, varies=False)
-        if not plan.base.shape:
-            scalars = np.asarray(columns[plan.key(())], float)
-            return Variable(plan.section, plan.name, scalars, varies=True)
-        values = np.array(np.broadcast_to(plan.base, (rows, *plan.base.shape)), float, order="C")
-        by_entry = np.moveaxis(values, 0, -1)
-        for index in plan.rules:
-            by_entry[index] = columns[plan.key(index)]
-        return Variable(plan.section, plan.name, values, varies=True)
+
+def _variable(plan: DrawPlan, columns: Mapping[str, np.ndarray], rows: int) -> Variable:
+    if not plan.rules:
+        return Variable(plan.section, plan.name, plan.base, varies=False)
+    values = np.array(np.broadcast_to(plan.base, (rows, *plan.base.shape)), float, order="C")
+    by_entry = np.moveaxis(values, 0, -1)
+    for key, index in plan.keys.items():
+        by_entry[index] = columns[key]
+    return Variable(plan.section, plan.name, values, varies=True)
 
 
 def _from_table(
     column_names: Mapping[str, str | None], sampling: Sampling, size: int, folder: Path
 ) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+    """The columns of the table by full name, and its weights."""
     if sampling.table is None:
         message = 'must not be of the distribution "table": `sampling.table` names no file'
         refuse_all(Problem(tuple(key.split(".", 1)), message) for key in column_names)
@@ -157,43 +148,35 @@ def _from_table(
             message += not_one_of(name, columns, "a column of it")
             problems.append(Problem(tuple(key.split(".", 1)), message))
     refuse_all(problems)
-    return values, _weights_of(columns, sampling, size)
-
-
-def _weights_of(
-    columns: Mapping[str, np.ndarray], sampling: Sampling, size: int
-) -> np.ndarray | None:
     if sampling.weight is None:
-        return None
-    key = ("sampling", "weight")
+        return values, None
     if sampling.weight not in columns:
         reason = not_one_of(sampling.weight, columns, f"a column of {sampling.table}")
-        raise refuse(key, f"must be a column, but {sampling.weight} {reason}")
+        raise refuse(("sampling", "weight"), f"must be a column, but {sampling.weight} {reason}")
     weights = columns[sampling.weight][:size]
     if weights.min() < 0 or weights.max() == 0:
-        raise refuse(key, "must name a column of weights, at least 0 and not all 0")
-    weights = np.ldexp(weights, -np.frexp(weights.max())[1])  # their sum might overflow
-    return np.asarray(weights / weights.mean())
+        raise refuse(
+            ("sampling", "weight"), "must name a column of weights, at least 0 and not all 0"
+        )
+    weights = weights / weights.max()  # their sum might overflow
+    return values, weights / weights.mean()
 
 
-def _proposal(sampling: Sampling, keys: list[str]) -> dict[str, Spread]:
-    proposal: dict[str, Spread] = {}
+def _proposal(sampling: Sampling, keys: list[str]) -> dict[str, Frozen]:
+    proposal = dict[str, Frozen]()
     for name, rule in sampling.proposal.items():
         key = ("sampling", "proposal", name)
         if isinstance(rule, Fixed | FromTable):
             raise refuse(key, "must be a distribution that has a density")
-        if needs_default(rule):
-            raise refuse(key, f"must have a `{needs_default(rule)}`, but it is missing")
-        proposal[named(name, keys, key)] = rule
+        try:
+            proposal[full_name(name, keys, key)] = rule.frozen()
+        except StudyError as error:
+            raise error.within(*key) from None
     return proposal
 
 
-def _require_groups(
-    sampling: Sampling, points: Points, size: int, columns: Mapping[str, np.ndarray]
-) -> None:
+def _require_groups(points: Points, size: int, columns: Mapping[str, np.ndarray]) -> None:
     """Raise a StudyError unless a study of a design in groups consists of whole ones."""
-    if sampling.design != "saltelli":
-        return
     if columns or not points.keys:
         condition = "a variable that is drawn" if not points.keys else "no variables from a table"
         raise refuse(("sampling", "design"), f'must not be "saltelli", which needs {condition}')

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxmech.ensemble.draws.distributions import LogNormal, Normal, Scipy, Spread
+from jaxmech.ensemble.draws.plans import Rule
 from jaxmech.ensemble.failure.standard_space import StandardSpace, normal_quantile, slope
 
 _FEW = 1e-300
@@ -134,9 +135,9 @@ def sensitivities(space: StandardSpace, estimate: FailureEstimate) -> tuple[Sens
         pull = z - z @ inverse
     weights = weights / weights.sum()
     results = []
-    for k, (name, (rule, default)) in enumerate(space.rules.items()):
-        for key, value, ahead, behind, step in _neighbours(rule, default):
-            scores = _scores(rule, ahead, behind, step, z[:, k], pull[:, k], default)
+    for k, (name, rule) in enumerate(space.rules.items()):
+        for key, value, ahead, behind, step in _neighbours(rule.spread, rule.default):
+            scores = _scores(rule, ahead, behind, step, z[:, k], pull[:, k])
             mean = float((weights * scores).sum())
             parts = weights * (scores - mean)
             if len(estimate.runs):  # failures of a run depend on each other
@@ -146,15 +147,15 @@ def sensitivities(space: StandardSpace, estimate: FailureEstimate) -> tuple[Sens
 
 
 def _scores(
-    rule: Spread, ahead: Spread, behind: Spread, step: float, z: np.ndarray, pull: np.ndarray,
-    default: float,
-) -> np.ndarray:  # fmt: skip
+    rule: Rule, ahead: Spread, behind: Spread, step: float, z: np.ndarray, pull: np.ndarray
+) -> np.ndarray:
     """Derivatives of the log density at fixed x, by central differences."""
-    x = normal_quantile(rule, z, default)
-    scores = (ahead.log_density(x, default) - behind.log_density(x, default)) / (2 * step)
+    more, less = ahead.frozen(rule.default), behind.frozen(rule.default)
+    x = normal_quantile(rule.law, z)
+    scores = (more.logpdf(x) - less.logpdf(x)) / (2 * step)
     if pull.any():  # z = Φ⁻¹(F(x; θ)) moves too, where x stays
-        moved = normal_quantile(ahead, z, default) - normal_quantile(behind, z, default)
-        scores = scores - pull * moved / (2 * step) / slope(rule, z, default)
+        moved = normal_quantile(more, z) - normal_quantile(less, z)
+        scores = scores - pull * moved / (2 * step) / slope(rule.law, z)
     return np.where(np.isfinite(scores), scores, 0.0)
 
 

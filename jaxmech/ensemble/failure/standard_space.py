@@ -12,15 +12,8 @@ from math import log, pi
 import numpy as np
 
 from jaxmech.config.errors import Problem, refuse_all
-from jaxmech.ensemble.draws.distributions import (
-    Discrete,
-    LogNormal,
-    Normal,
-    Scipy,
-    Spread,
-    Triangular,
-    Uniform,
-)
+from jaxmech.ensemble.draws.distributions import Discrete, Frozen, Normal, quantile
+from jaxmech.ensemble.draws.plans import Rule
 from jaxmech.ensemble.draws.sampler import Sampler
 
 _LOG_ROOT = log(2 * pi) / 2
@@ -31,7 +24,7 @@ _FARTHEST = 37.0  # deviations beyond which probabilities vanish
 class StandardSpace:
     """The map from points u of standard normal space, shape (N, n), to drawn variables."""
 
-    rules: dict[str, tuple[Spread, float]]  # distributions and default values, by full name
+    rules: dict[str, Rule]  # distributions, by full name
     factor: np.ndarray | None  # L, of the correlation matrix, if any are correlated
 
     @property
@@ -47,17 +40,17 @@ class StandardSpace:
     @property
     def steps(self) -> tuple[str, ...]:
         """The variables with a few values only, of which nothing is a smooth function."""
-        return tuple(key for key, (rule, _) in self.rules.items() if isinstance(rule, Discrete))
+        return tuple(key for key, rule in self.rules.items() if isinstance(rule.law, Discrete))
 
     @cached_property
     def _normals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Means and deviations of the variables that are normal, and which of them are."""
         means, deviations = np.zeros(self.size), np.zeros(self.size)
         is_normal = np.zeros(self.size, bool)
-        for k, (rule, default) in enumerate(self.rules.values()):
-            if isinstance(rule, Normal) and _is_whole(rule):
-                means[k] = default if rule.mean is None else rule.mean
-                deviations[k], is_normal[k] = _deviation(rule, means[k]), True
+        for k, rule in enumerate(self.rules.values()):
+            if isinstance(rule.spread, Normal) and rule.spread.low is rule.spread.high is None:
+                means[k], deviations[k] = rule.spread.moments(rule.default)
+                is_normal[k] = True
         return means, deviations, is_normal
 
     def correlated(self, u: np.ndarray) -> np.ndarray:
@@ -72,7 +65,7 @@ class StandardSpace:
         columns = dict(zip(self.rules, values, strict=True))
         for k in np.flatnonzero(~is_normal):
             name = self.names[k]
-            columns[name] = normal_quantile(self.rules[name][0], z[k], self.rules[name][1])
+            columns[name] = normal_quantile(self.rules[name].law, z[k])
         return columns
 
     def gradient(self, u: np.ndarray, by_column: np.ndarray) -> np.ndarray:
@@ -81,8 +74,7 @@ class StandardSpace:
         _, deviations, is_normal = self._normals
         slopes = np.tile(deviations, (len(u), 1))
         for k in np.flatnonzero(~is_normal):
-            rule, default = self.rules[self.names[k]]
-            slopes[:, k] = slope(rule, z[:, k], default)
+            slopes[:, k] = slope(self.rules[self.names[k]].law, z[:, k])
         by_z = by_column * slopes
         return by_z if self.factor is None else by_z @ self.factor
 
@@ -100,74 +92,19 @@ def standard_space(sampler: Sampler) -> StandardSpace:
     return StandardSpace(sampler.drawn, sampler.factor)
 
 
-def normal_quantile(rule: Spread, z: np.ndarray, default: float) -> np.ndarray:
+def normal_quantile(law: Frozen, z: np.ndarray) -> np.ndarray:
     """Values of a distribution at quantiles of the standard normal one."""
     from scipy.special import ndtr
 
     z = np.clip(z, -_FARTHEST, _FARTHEST)
-    if isinstance(rule, Normal) and _is_whole(rule):
-        mean = default if rule.mean is None else rule.mean
-        return mean + _deviation(rule, mean) * z
-    if isinstance(rule, LogNormal) and _is_whole(rule):
-        return np.asarray(
-            (default if rule.median is None else rule.median) * np.exp(rule.sigma * z)
-        )
-    if isinstance(rule, Discrete):
-        return rule.quantile(ndtr(z), default)
-    # The upper half is the lower half of the reflected distribution, where the digits are.
-    lower = rule.quantile(ndtr(-np.abs(z)), default)
-    return np.where(z > 0, _upper_quantile(rule, ndtr(-np.abs(z)), default), lower)
+    return quantile(law, ndtr(z), ndtr(-z))
 
 
-def _upper_quantile(rule: Spread, unit: np.ndarray, default: float) -> np.ndarray:
-    """Values that are exceeded with a probability."""
-    match rule:
-        case Uniform(low, high):
-            return high - (high - low) * unit
-        case Normal():
-            mean = default if rule.mean is None else rule.mean
-            reflected = Normal(
-                sd=_deviation(rule, mean), mean=-mean,
-                low=_negative(rule.high), high=_negative(rule.low),
-            )  # fmt: skip
-            return -reflected.quantile(unit, None)
-        case LogNormal():
-            median = default if rule.median is None else rule.median
-            inverse = LogNormal(rule.sigma, 1 / median, _inverse(rule.high), _inverse(rule.low))
-            return 1 / inverse.quantile(unit, None)
-        case Triangular(low, high, mode):
-            return -Triangular(-high, -low, -mode).quantile(unit, None)
-        case Scipy():
-            return rule.upper_quantile(unit)
-    return rule.quantile(1 - unit, default)
-
-
-def _is_whole(rule: Normal | LogNormal) -> bool:
-    return rule.low is None and rule.high is None
-
-
-def _deviation(rule: Normal, mean: float) -> float:
-    return rule.sd * abs(mean) if rule.relative else rule.sd
-
-
-def _negative(limit: float | None) -> float | None:
-    return None if limit is None else -limit
-
-
-def _inverse(limit: float | None) -> float | None:
-    return 1 / limit if limit else None
-
-
-def slope(rule: Spread, z: np.ndarray, default: float) -> np.ndarray:
+def slope(law: Frozen, z: np.ndarray) -> np.ndarray:
     """Derivatives of the quantiles with respect to z: φ(z) / f(x), zero for discrete values."""
-    if isinstance(rule, Discrete):
+    if isinstance(law, Discrete):
         return np.zeros_like(z)
     z = np.clip(z, -_FARTHEST, _FARTHEST)
-    x = normal_quantile(rule, z, default)
-    if isinstance(rule, Normal) and _is_whole(rule):
-        return np.full_like(z, _deviation(rule, default if rule.mean is None else rule.mean))
-    if isinstance(rule, LogNormal) and _is_whole(rule):
-        return rule.sigma * x
     with np.errstate(over="ignore", invalid="ignore"):
-        values = np.exp(-(z**2) / 2 - _LOG_ROOT - rule.log_density(x, default))
+        values = np.exp(-(z**2) / 2 - _LOG_ROOT - law.logpdf(normal_quantile(law, z)))
     return np.where(np.isfinite(values), values, 0.0)

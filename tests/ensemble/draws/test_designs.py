@@ -24,7 +24,6 @@ from jaxmech.ensemble import (
     Triangular,
     Uniform,
 )
-from jaxmech.ensemble.draws.designs import permuted
 from jaxmech.ensemble.draws.sampler import Sampler
 
 RULES = {
@@ -77,11 +76,8 @@ def test_a_range_is_that_part_of_the_whole(design) -> None:
 
 
 def test_a_trillion_trajectories_take_no_memory() -> None:
-    some = sampler(10**12, design="latin-hypercube")
-    found = some.columns(10**12 - 5, 10**12)
+    found = sampler(10**12, design="random").columns(10**12 - 5, 10**12)
     assert all(len(x) == 5 and np.isfinite(x).all() for x in found.values())
-    sobol = sampler(10**9, design="random").columns(10**9 - 3, 10**9)
-    assert all(len(x) == 3 for x in sobol.values())
 
 
 def test_a_latin_hypercube_has_one_point_in_each_interval() -> None:
@@ -90,15 +86,6 @@ def test_a_latin_hypercube_has_one_point_in_each_interval() -> None:
     for x in found.values():
         assert np.array_equal(np.sort(np.floor(1000 * x)), np.arange(1000))
     assert abs(np.corrcoef(found["m1"], found["m2"])[0, 1]) < 0.1
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 17, 64, 1000])
-def test_permutations_are_whole_and_differ(size) -> None:
-    found = [permuted(np.arange(size), size, seed, "m1") for seed in (0, 1)]
-    assert all(np.array_equal(np.sort(x), np.arange(size)) for x in found)
-    assert size < 17 or not np.array_equal(*found)
-    if size == 1000:  # no pattern of neighbors
-        assert abs(np.corrcoef(found[0][1:], found[0][:-1])[0, 1]) < 0.1
 
 
 def test_saltelli_points_come_in_groups() -> None:

@@ -135,6 +135,6 @@ def test_all_problems_are_named_at_once() -> None:
 
 def test_a_fraction_of_a_default_of_zero_is_refused() -> None:
     """A relative scatter of zero must not be drawn as a constant."""
-    with pytest.raises(StudyError, match=r"omega1` must have `relative = false`.*`sd` in its own"):
+    with pytest.raises(StudyError, match=r"omega1.relative` must be false.*`sd` in its unit"):
         drawn(study(start={"omega1": SCATTER}))
     assert drawn(study(start={"omega1": Normal(sd=0.1)}))["start.omega1"].std() > 0

@@ -10,6 +10,7 @@ from scipy import stats
 
 from jaxmech.config.errors import StudyError
 from jaxmech.ensemble import Failure, Normal
+from jaxmech.ensemble.draws.plans import Rule
 from jaxmech.ensemble.failure.limit_state import ExhaustedError, LimitState
 from jaxmech.ensemble.failure.probability import _Work
 from jaxmech.ensemble.failure.result import FailureProbability
@@ -23,7 +24,8 @@ class Margins(LimitState):
     """A limit state in closed form."""
 
     def __init__(self, fn: Points, slope: Points | None, n: int, most: int = 200_000) -> None:
-        rules = {f"u{k}": (Normal(mean=0.0, sd=1.0), 0.0) for k in range(n)}
+        normal = Normal(mean=0.0, sd=1.0)
+        rules = {f"u{k}": Rule(normal, 0.0, normal.frozen()) for k in range(n)}
         self.margin: Any = SimpleNamespace(
             study=SimpleNamespace(block_size=512), failure=Failure(of="x", above=5.0)
         )

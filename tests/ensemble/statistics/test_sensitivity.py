@@ -27,7 +27,8 @@ def exact() -> tuple[np.ndarray, np.ndarray]:
 
 def drawn(groups: int) -> dict[str, np.ndarray]:
     points = Points("saltelli", 0, 5 * groups, NAMES)
-    return {k: np.pi * (2 * u - 1) for k, u in points.rows(0, 5 * groups).items()}
+    u = points.rows(0, 5 * groups)
+    return dict(zip(NAMES, np.pi * (2 * u.T - 1), strict=True))
 
 
 @pytest.mark.slow
