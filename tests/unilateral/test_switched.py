@@ -112,3 +112,86 @@ def test_a_gap_that_jumps(steps: Any) -> None:
     np.testing.assert_allclose(record.t[0], 0.4)
     with pytest.raises(SimulationError, match=r"GAP_JUMPED at t = 0.4 s.*gap of 'trap' is -0.2\."):
         jm.simulate(TRAP, [0.0], [0.0], TS, {"by": -0.2}, steps=steps)
+
+
+# A sled whose brake is put on at 0.3 s and taken off at 0.65 s; it acts alone, or by the floor.
+START, PUSH, ON, OFF = 0.2, 1.0, 0.3, 0.65
+
+
+def pushed(q: Array, v: Array, t: Array, p: Any) -> Array:
+    return jnp.zeros_like(q).at[0].set(PUSH)
+
+
+def slip(q: Array, v: Array, t: Array, p: Any) -> Array:
+    return v[0]
+
+
+SLED = jm.System(
+    lambda q, v, t, p: 0.5 * v @ v, [jm.DryFriction(slip, lambda p: p["hold"], name="brake")],
+    force=pushed, coordinates=("x",),
+)  # fmt: skip
+BOX = jm.System(
+    falling,
+    [
+        jm.Unilateral(lambda q, t, p: q[1], name="floor"),
+        jm.DryFriction(slip, lambda p: p["hold"] / G, normal="floor", name="brake"),
+    ],
+    force=pushed, coordinates=("x", "y"),
+)  # fmt: skip
+BRAKE = [
+    jm.Event(lambda q, v, t, p: t - ON, 1, transition=jm.Transition(on="brake"), name="on"),
+    jm.Event(lambda q, v, t, p: t - OFF, 1, transition=jm.Transition(off="brake"), name="off"),
+]
+
+
+def braked(hold: Any) -> Any:
+    """The position at 1 s, in exact pieces."""
+    x, u = START * ON + PUSH * ON**2 / 2, START + PUSH * ON
+    stop = jnp.minimum(u / jnp.maximum(hold - PUSH, 1e-9), OFF - ON)
+    x, u = x + u * stop + (PUSH - hold) * stop**2 / 2, u + (PUSH - hold) * stop
+    return x + u * (1 - OFF) + PUSH * (1 - OFF) ** 2 / 2
+
+
+def sled(system: jm.System, hold: Any, steps: Any = None, **ways: Any) -> jm.Solution:
+    still = [0.0] * (system.n - 1)
+    arguments = system, [0.0, *still], [START, *still], TS, {"hold": hold}
+    return jm.simulate(*arguments, steps=steps, **ways)
+
+
+@pytest.mark.parametrize("system", [SLED, pytest.param(BOX, marks=pytest.mark.slow)])
+def test_a_brake_that_is_put_on_and_taken_off(system: jm.System) -> None:
+    """It stops the sled, which goes on when it is taken off."""
+    sol = sled(system, 4.0, jm.FixedSteps(1), events=BRAKE, inactive="brake")
+    np.testing.assert_allclose(sol.q[-1, 0], braked(4.0), rtol=1e-12)
+    assert sol.events["brake stops"].count == 1
+    np.testing.assert_array_equal(sol.events.active["brake in place"], (TS >= ON) & (TS < OFF))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("system", "steps"), [(SLED, STEPS[1]), (SLED, STEPS[2]), (BOX, None)], ids=repr
+)
+def test_brakes_in_a_batch_and_their_derivatives(system: jm.System, steps: Any) -> None:
+    """A weak brake slows the sled down, a strong one stops it."""
+    holds = jnp.array([0.5, 2.0, 4.0])
+
+    def end(hold: Any) -> Any:
+        sol = sled(system, hold, steps, events=BRAKE, inactive="brake")
+        return sol.q[-1, 0], sol.events["brake stops"].count
+
+    slopes, stops = jax.vmap(jax.grad(end, has_aux=True))(holds)
+    assert stops.tolist() == [0, 0, 1]
+    np.testing.assert_allclose(jax.vmap(end)(holds)[0], jax.vmap(braked)(holds), atol=1e-9)
+    np.testing.assert_allclose(slopes, jax.vmap(jax.grad(braked))(holds), atol=1e-8)
+
+
+def test_what_is_inactive_for_a_whole_run() -> None:
+    """A brake, or a floor with its brake, which no event puts in place."""
+    free = START + PUSH / 2
+    np.testing.assert_allclose(sled(SLED, 4.0, inactive="brake").q[-1], [free])
+    np.testing.assert_allclose(sled(BOX, 4.0, inactive="brake").q[-1], [free, 0.0])
+    sol = sled(BOX, 4.0, inactive=("floor", "brake"))
+    np.testing.assert_allclose(sol.q[-1], [free, -G / 2])
+    seen = jm.observe(BOX, sol, {"hold": 4.0})
+    np.testing.assert_allclose(seen.qdd, np.tile([PUSH, -G], (len(TS), 1)))
+    assert not jnp.concatenate([*seen.multipliers.values()]).any()

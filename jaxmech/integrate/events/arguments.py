@@ -9,7 +9,7 @@ from jaxtyping import Array
 from jaxmech.integrate.events.event import Event, names_of
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.gaps import Gaps
-from jaxmech.system import Params, System, Unilateral
+from jaxmech.system import Params, System
 
 
 def with_gaps(event_set: EventSet, system: System, q: Array, ts: Array, params: Params) -> EventSet:
@@ -32,15 +32,15 @@ def event_set_of(system: System, events: Any, inactive: Any) -> EventSet:
     )
     named_events = tuple(_named(event, k) for k, event in enumerate(events_given, start=1))
     names_off = names_of("inactive", inactive)
-    if not named_events:
-        if names_off:
-            raise ValueError(
-                "Argument `inactive` must be empty where no event switches a constraint on, but "
-                f"names {names_off[0]!r}; leave that constraint out of the system."
-            )
+    if not (named_events or names_off):
         return NO_EVENTS
     _require_names(named_events)
     _require_constraints(system, "Argument `inactive`", names_off)
+    if not (named_events or system.unilateral):
+        raise ValueError(
+            "Argument `inactive` must be empty where no event switches a constraint on, but "
+            f"names {names_off[0]!r}; leave that constraint out of the system."
+        )
     for event in named_events:
         if event.transition is not None:
             subject = f"The transition of event {event.name!r}"
@@ -70,8 +70,8 @@ def _named(event: Any, number: int) -> Event:
 
 
 def _require_constraints(system: System, subject: str, names: tuple[str, ...]) -> None:
-    gaps = [part.name for part in system.unilateral if isinstance(part, Unilateral)]
-    names_of_system = [*(constraint.name for constraint in system.constraints), *gaps]
+    parts = [*system.constraints, *system.unilateral]
+    names_of_system = [part.name for part in parts]
     for name in names:
         if name not in names_of_system:
             known_names = ", ".join(names_of_system) or "none"

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.integrate.events.friction import can_occur
+from jaxmech.integrate.events.friction import KINDS, can_occur
 from jaxmech.integrate.events.gaps import NO_GAPS, GapDecisions, Gaps, in_place
 from jaxmech.integrate.events.impacts import (
     Decided,
@@ -229,11 +229,12 @@ class ContactEvents:
 
     def switch(self, name: str) -> str:
         """The name of the switch of a constraint; that of a gap tells whether it is closed."""
-        return in_place(name) if name in self.gaps.names else name
+        return in_place(name) if name in self.gaps.members else name
 
     def removed(self, names: Iterable[str]) -> list[str]:
-        """The switches of the gaps of constraints that are removed, and so no longer closed."""
-        return [gap for name in names for gap in self.gaps.names.get(name, [])]
+        """The switches of what is removed, and so no longer closed, nor sticks or slides."""
+        members = [member for name in names for member in self.gaps.members.get(name, [])]
+        return [f"{member}{kind}" for member in members for kind in KINDS]
 
 
 @kept_by(32)

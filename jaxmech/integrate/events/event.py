@@ -37,7 +37,7 @@ class Transition:
         restitution: e, a number or a function of `params`, such as `lambda p: p["e"]`.
         on: names of constraints that are switched on. The position at the event must satisfy them;
             otherwise the trajectory ends with the status `NOT_ON_CONSTRAINT`. A `Unilateral`
-            constraint is put in place, closed or open.
+            constraint is put in place, closed or open, and a `DryFriction` sticks or slides.
         off: names of constraints that are switched off, such as a rope that is cut.
 
     An event whose transition would not switch any constraint does not occur.

@@ -60,8 +60,8 @@ class EventSet:
         contact = ContactEvents(self.gaps)
         names = [*self.inactive]
         names += [n for e in self.own_events if e.transition for n in e.transition.switches]
-        switches = dict.fromkeys(map(contact.switch, names))
-        return ContactEvents(self.gaps, len(self.own_events), tuple(switches))
+        switches = tuple(dict.fromkeys(map(contact.switch, names)))
+        return ContactEvents(self.gaps.with_places(switches), len(self.own_events), switches)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

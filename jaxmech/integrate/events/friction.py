@@ -47,6 +47,7 @@ class Friction:
     size: int
     gap: int | None = None  # the gap whose multiplier presses
     rows: tuple[int, int] | None = None  # the equations of the constraint that presses
+    in_place: int | None = None  # the switch of one that can be removed
 
     @property
     def constraint(self) -> Nonholonomic:
@@ -186,13 +187,16 @@ class Rubbing(NamedTuple):
         slides = params.active[-len(KINDS) * len(frictions) :]
         sticks, forward, backward = jnp.split(slides, len(KINDS))
         of_gaps, own = jnp.split(last, [count - len(frictions)])
-        limits = [
+        limits = jnp.stack([
             jnp.stack([f.limit(argument, user, last.dtype) for f in frictions])
             for argument in ("static", "kinetic")
-        ]
+        ])  # fmt: skip
+        if any(f.in_place is not None for f in frictions):  # what is not there holds nothing
+            is_there = [f.in_place is None or params.active[f.in_place] for f in frictions]
+            limits = jnp.where(jnp.stack([*map(jnp.asarray, is_there)]), limits, 0.0)
         normal = jnp.stack([f.normal_force(multipliers, of_gaps) for f in frictions])
         directions = forward.astype(last.dtype) - backward.astype(last.dtype)
-        return Rubbing(normal, jnp.stack(limits), own, sticks, directions)
+        return Rubbing(normal, limits, own, sticks, directions)
 
     @property
     def pull(self) -> Float[Array, " F"]:

@@ -120,6 +120,11 @@ class Gaps:
         pairs = zip(self.unilateral, self.sizes, strict=True)
         return {u.name: [u.component(k, size).name for k in range(size)] for u, size in pairs}
 
+    @cached_property
+    def members(self) -> dict[str, list[str]]:
+        """The names of the gaps or frictions of each unilateral constraint and dry friction."""
+        return self.names | names_of_frictions(self.frictions)
+
     @property
     def count(self) -> int:
         """The number C of gaps."""
@@ -183,7 +188,13 @@ class Gaps:
         switched = with_switches(whole, names, self.slots, tuple(removable.items()))
         if not self.frictions:
             return switched
-        return with_sliding(switched, whole, self.frictions, self.equations)
+        return with_sliding(switched, whole, self.with_places(names).frictions, self.equations)
+
+    def with_places(self, names: tuple[str, ...]) -> "Gaps":
+        """The same, whose frictions know the switches, among the names, by which they are there."""
+        places = {name: k for k, name in enumerate(names)}
+        frictions = [replace(f, in_place=places.get(in_place(f.of.name))) for f in self.frictions]
+        return replace(self, frictions=tuple(frictions))
 
     def removable(self, names: tuple[str, ...]) -> dict[str, int]:
         """The number of the switch, among the names, by which each gap can be removed."""
@@ -196,7 +207,7 @@ class Gaps:
 
     def joined(self, observation: Observation) -> Observation:
         """An observation with all gaps of a unilateral constraint under its name."""
-        names = self.names | names_of_frictions(self.frictions)
+        names = self.members
         single = {name for parts in names.values() for name in parts}
 
         def joined(values: dict[str, Array], join: Callable[[list[Array]], Array]) -> Any:
@@ -254,7 +265,7 @@ NO_GAPS = Gaps()
 
 
 def in_place(name: str) -> str:
-    """The name of the switch by which a unilateral constraint is removed and put in place."""
+    """The name of the switch by which a gap or friction is removed and put in place."""
     return f"{name} in place"
 
 
