@@ -1,1 +1,1 @@
-"""Probabilities of failure beside OpenTURNS and brute force."""
+"""Probabilities of failure beside brute force."""

@@ -77,11 +77,10 @@ def overhead() -> None:
 
         return call
 
-    for key in ("_margins", "_derivatives"):
-        plain = vars(LimitState)[key].func
-        program = cached_property(lambda limit, plain=plain: timed(plain(limit)))
-        program.__set_name__(LimitState, key)
-        setattr(LimitState, key, program)
+    plain = vars(LimitState)["program"].func
+    program = cached_property(lambda limit: timed(plain(limit)))
+    program.__set_name__(LimitState, "program")
+    LimitState.program = program  # type: ignore[method-assign]
     for name, study in mechanisms().items():
         for method in ("auto", "subset"):
             seconds[0], first[0], ready[0] = 0.0, 0.0, 0.0

@@ -19,7 +19,7 @@ from jaxmech.ensemble import (
     Times,
 )
 from jaxmech.ensemble.failure.limit_state import limit_state_of
-from jaxmech.ensemble.failure.probability import _Work
+from jaxmech.ensemble.failure.probability import probability_of
 from jaxmech.integrate import FixedSteps
 
 MASS = jm.System(lambda q, v, t, p: 0.5 * v @ v, coordinates=("x",))
@@ -59,7 +59,7 @@ def coverage(repeats: str = "100") -> None:
         results = []
         for seed in range(int(repeats)):
             limit.trajectories = limit.gradients = limit.lost = 0
-            results.append(_Work(limit, rule, seed).result())
+            results.append(probability_of(limit, rule, seed))
         held = sum(r.interval[0] < exact < r.interval[1] for r in results)
         logs = np.log([r.probability / exact for r in results])
         stated = np.sqrt(np.mean([r.coefficient_of_variation**2 for r in results]))

@@ -247,8 +247,7 @@ def failure(
 
     The failure is that of the table [failure] of a study, whose keys are listed by `jaxmech
     ensemble --help`. The run folder, by default runs/CONFIG_failure, holds `failure.txt`,
-    `failure.json`, `design_points.npz` with the most probable failures, `calls/` with every batch,
-    `report.html` and `pictures/`.
+    `failure.json`, `calls.jsonl` with every batch, `report.html` and `pictures/`.
 
         [failure]
         of = "swing"             # an observed quantity, a coordinate, or an event

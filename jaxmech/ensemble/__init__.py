@@ -28,9 +28,9 @@ from jaxmech.ensemble.draws.inputs import RecordedInput as RecordedInput
 from jaxmech.ensemble.draws.inputs import WhiteNoise as WhiteNoise
 from jaxmech.ensemble.draws.plans import name_problems as name_problems
 from jaxmech.ensemble.draws.sampler import draw as draw
-from jaxmech.ensemble.failure.folder import read_failure as read_failure
 from jaxmech.ensemble.failure.probability import design_point_motion as design_point_motion
 from jaxmech.ensemble.failure.probability import failure_probability as failure_probability
+from jaxmech.ensemble.failure.probability import read_failure as read_failure
 from jaxmech.ensemble.failure.result import DesignPoint as DesignPoint
 from jaxmech.ensemble.failure.result import FailureEstimate as FailureEstimate
 from jaxmech.ensemble.failure.result import FailureProbability as FailureProbability

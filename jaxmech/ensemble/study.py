@@ -35,7 +35,6 @@ from jaxmech.state import AbstractStabilization, Projection
 from jaxmech.utils.text import doc, not_one_of, setting
 
 Method = Literal["auto", "form", "sorm", "importance", "subset", "monte-carlo"]
-NEEDS_OPENTURNS = ("auto", "form", "sorm", "importance")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -138,7 +138,6 @@ def _restitution(p):  # type: ignore[no-untyped-def]
 )
 def test_failures_by_a_contact(e: float, failure: Failure, exact: float) -> None:
     """From x = 0 at a speed v the cart is at 1 - e (2 v - 1) after two seconds, or at 2 v."""
-    pytest.importorskip("openturns")
     wall = jm.Unilateral(_wall, restitution=_restitution, name="wall")
     study = Study(
         model=jm.System(_kinetic, [wall], coordinates=("x",)), size=256, block=256,
@@ -152,7 +151,6 @@ def test_failures_by_a_contact(e: float, failure: Failure, exact: float) -> None
 @pytest.mark.slow
 def test_failures_by_friction() -> None:
     """The sled slides for 2 / (mu g) metres, more than 0.85 where mu is small."""
-    pytest.importorskip("openturns")
     study = Study(
         model=SLED, size=256, block=256, times=Times(end=2.0, saves=5),
         coordinates={"x": Fixed(0.0)}, velocities={"x": Fixed(2.0)},

@@ -1,17 +1,19 @@
 """`LimitState`: the margins of motions, and their gradients, at points of standard normal space.
 
 All calls have one of two shapes, a block of margins or a few lanes of margins with gradients, so
-that two programs are compiled. A block is computed in slices, only as many as its points fill; on a
-cluster, each worker makes the limit state of the study for itself. With a journal each result is
-stored before it is used. A later process that begins again with the same settings asks the same
-questions in the same order, and reads the answers from there up to the point where the earlier one
-was killed.
+that two programs are compiled. A block is computed in slices, only as many as its points fill. With
+a journal each result is stored before it is used. A later process that begins again with the same
+settings asks the same questions, and reads the answers from there up to the point where the earlier
+one was killed.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -20,11 +22,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.config import npz, plain, python_files, require_no_run_code, write_whole
+from jaxmech.config import plain, python_files, require_no_run_code
 from jaxmech.config.errors import StoppedError
 from jaxmech.ensemble.blocks.kernel import errors_as_problems, with_steps
 from jaxmech.ensemble.blocks.plan import planned
-from jaxmech.ensemble.cluster import pickled, unpickled
 from jaxmech.ensemble.draws.sampler import Sampler
 from jaxmech.ensemble.failure.margin import Margin, require_quantity
 from jaxmech.ensemble.failure.standard_space import StandardSpace, standard_space
@@ -33,18 +34,32 @@ from jaxmech.ensemble.study import Study
 
 GRADIENT_LANES = 16  # margins with gradients in one call
 _SLICE = 64  # lanes on a CPU that are computed or not, as points fill them
+_BLOCK = 512  # trajectories that are computed at a time by default
+
+Margins = dict[str, np.ndarray]  # by name: "margin", "lost", and "gradient" where it is wanted
 
 
 class ExhaustedError(Exception):
     """As many trajectories are computed as are allowed."""
 
 
-Margins = dict[str, np.ndarray]  # by name: "margin", "lost", and "gradient" where it is wanted
-BlockOrder = tuple[np.ndarray, int, bool]  # points, lanes, whether with gradients
+class Journal:
+    """The results of calls in a file, one line of JSON each, by the digest of their points."""
 
+    def __init__(self, file: Path) -> None:
+        self.file, self.results = file, dict[str, Margins]()
+        for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+            with suppress(ValueError):  # of a line that a killed process did not finish
+                key, arrays = json.loads(line)
+                self.results[key] = {name: np.asarray(x) for name, x in arrays.items()}
 
-def _here(limit: "LimitState", blocks: Iterable[BlockOrder]) -> Iterator[Margins]:
-    return (limit.computed(*block) for block in blocks)
+    def add(self, key: str, result: Margins) -> None:
+        """Store a result; it is on the disk when this returns."""
+        arrays = {name: x.tolist() for name, x in result.items()}
+        with self.file.open("a", encoding="utf-8") as file:
+            file.write(f"\n{json.dumps([key, arrays])}")  # apart from what a killed process left
+            file.flush()
+            os.fsync(file.fileno())
 
 
 @dataclass(eq=False)
@@ -55,19 +70,22 @@ class LimitState:
     sampler: Sampler
     space: StandardSpace
     most: int  # trajectories that may be computed
-    journal: Path | None = None  # folder of the results
+    journal: Journal | None = None
     stop: Callable[[], bool] = lambda: False  # whether to end before the next call
     trajectories: int = 0  # including those with gradients
     gradients: int = 0
     lost: int = 0  # trajectories that could not be computed to their end
-    map_blocks: Callable[["LimitState", Iterable[BlockOrder]], Iterable[Margins]] = _here
     nearest: float = inf  # the smallest margin of all trajectories
-    _count: int = field(default=0, init=False)  # of the blocks so far
 
     @property
     def size(self) -> int:
         """The number of variables."""
         return self.space.size
+
+    @property
+    def block(self) -> int:
+        """The number of margins in one call."""
+        return self.margin.study.block_size
 
     @property
     def left(self) -> int:
@@ -76,41 +94,20 @@ class LimitState:
 
     def values(self, u: np.ndarray) -> np.ndarray:
         """The margins of some points, shape (N,)."""
-        parts = self._calls(u, self.margin.study.block_size, False)
-        return np.concatenate([part["margin"] for part in parts])
+        return np.concatenate([part["margin"] for part in self._calls(u, False)])
 
     def with_gradients(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The margins of some points and their gradients, shapes (N,) and (N, n)."""
-        parts = self._calls(u, GRADIENT_LANES, True)
+        parts = self._calls(u, True)
         margins = np.concatenate([part["margin"] for part in parts])
         return margins, np.concatenate([part["gradient"] for part in parts])
 
     def motion(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """The initial state and parameters of the motion of a point, shape (n,)."""
         # By the program of the gradients, which is compiled already where there are such points.
-        motion = self._evaluated(u[None], GRADIENT_LANES, True)["motion"]
+        motion = self._evaluated(u[None], True)["motion"]
         q, v, params = jax.tree.map(lambda x: np.asarray(x)[0], motion)
         return q, v, params
-
-    def _calls(self, u: np.ndarray, lanes: int, with_gradient: bool) -> list[Margins]:
-        """The results of some points, so many at a time, as stored or computed now."""
-        if self.left < len(u):
-            raise ExhaustedError
-        parts = [u[k : k + lanes] for k in range(0, len(u), lanes)]
-        results = [self._stored(k, part, with_gradient) for k, part in enumerate(parts)]
-        missing = [k for k, result in enumerate(results) if result is None]
-        wanted = ((parts[k], lanes, with_gradient) for k in missing if not self._stopped())
-        for k, result in zip(missing, self.map_blocks(self, wanted), strict=True):
-            self._store(k, parts[k], with_gradient, result)
-            results[k] = result
-        known = [result for result in results if result is not None]
-        self._count += len(parts)
-        self.trajectories += len(u)
-        self.gradients += len(u) * with_gradient
-        self.lost += sum(int(result["lost"].sum()) for result in known)
-        finite = [x for result in known for x in result["margin"] if abs(x) < self.margin.scale]
-        self.nearest = min(self.nearest, min(finite, default=inf))
-        return known
 
     def nearest_text(self) -> str:
         """How near to the failure a trajectory came."""
@@ -124,131 +121,95 @@ class LimitState:
             f"{failure.threshold:g}: can it be reached?"
         )
 
-    def _stopped(self) -> bool:
-        if self.stop():
-            raise StoppedError
-        return False
+    def _calls(self, u: np.ndarray, with_gradient: bool) -> list[Margins]:
+        """The results of some points, so many at a time, from the journal or computed now."""
+        if self.left < len(u):
+            raise ExhaustedError
+        lanes, results = GRADIENT_LANES if with_gradient else self.block, []
+        for part in (u[k : k + lanes] for k in range(0, len(u), lanes)):
+            text = f"{part.shape} {with_gradient}".encode() + np.ascontiguousarray(part).tobytes()
+            key = hashlib.sha256(text).hexdigest()
+            result = self.journal.results.get(key) if self.journal else None
+            if result is None:
+                if self.stop():
+                    raise StoppedError
+                result = self._computed(part, with_gradient)
+                if self.journal:
+                    self.journal.add(key, result)
+            results.append(result)
+        self.trajectories += len(u)
+        self.gradients += len(u) * with_gradient
+        self.lost += sum(int(result["lost"].sum()) for result in results)
+        finite = [x for result in results for x in result["margin"] if abs(x) < self.margin.scale]
+        self.nearest = min(self.nearest, min(finite, default=inf))
+        return results
 
-    def computed(self, u: np.ndarray, lanes: int, with_gradient: bool) -> Margins:
-        """The margins of some points, in a program of so many lanes."""
-        values = self._evaluated(u, lanes, with_gradient)
+    def _computed(self, u: np.ndarray, with_gradient: bool) -> Margins:
+        values = self._evaluated(u, with_gradient)
         margin, lost = (np.asarray(values[name])[: len(u)] for name in ("margin", "lost"))
         result = {"margin": margin.astype(float), "lost": lost}
         if with_gradient:
-            tree, entries = values["gradient"], self.sampler.entries
-            by_column = np.stack(
-                [_entry(tree, *entries[name])[: len(u)] for name in self.space.names], axis=1
-            ).astype(float)
+            by_column, entries = np.zeros((len(u), self.size)), self.sampler.entries
+            for k, name in enumerate(self.space.names):
+                section, variable, index = entries[name]
+                entry: Any = (slice(len(u)), *index)
+                by_column[:, k] = np.asarray(values["gradient"][section][variable])[entry]
             by_column[lost] = 0.0
             result["gradient"] = self.space.gradient(u, by_column)
         return result
 
-    def _evaluated(self, u: np.ndarray, lanes: int, with_gradient: bool) -> dict[str, Any]:
+    def _evaluated(self, u: np.ndarray, with_gradient: bool) -> dict[str, Any]:
         """All that a program computes of some points, with lanes that mean nothing at the end."""
-        member = self.margin.member
+        member, lanes, slices = self.margin.member, GRADIENT_LANES, 1
+        if not with_gradient:
+            lanes = self.block
+            slices = max(lanes // _SLICE, 1) if jax.default_backend() == "cpu" else 1
         variables = self.sampler.variables(self.space.columns(u), len(u))
-        slices = 1 if with_gradient else _slices(lanes)
         padding = -(-lanes // slices) * slices - len(u)
         varying, shared = inputs_of(variables, member.dtype, padding)
-        program = self._derivatives if with_gradient else self._margins
-        filled = -(-len(u) * slices // (len(u) + padding))
+        full = -(-len(u) * slices // (len(u) + padding))  # slices that hold points
         with errors_as_problems():
-            values = program(varying, shared, slices, filled, not member.may_skip_assembly)
-            if member.may_skip_assembly and not np.asarray(values["met"]).all():
-                values = program(varying, shared, slices, filled, True)
+            quick = member.may_skip_assembly
+            values: dict[str, Any] = self.program(
+                varying, shared, full, slices, with_gradient, not quick
+            )
+            if quick and not np.asarray(values["met"]).all():
+                values = self.program(varying, shared, full, slices, with_gradient, True)
         return values
 
     @cached_property
-    def _margins(self) -> Any:
-        def compute(varying: Any, shared: Any, slices: int, filled: Any, assembled: bool) -> Any:
+    def program(self) -> Callable[..., Any]:
+        """The compiled function of the draws of some lanes."""
+
+        def compute(
+            varying: Any, shared: Any, full: Any, slices: int, with_gradient: bool, assembled: bool
+        ) -> Any:
+            def margin_of(draws: Any) -> Any:
+                return self.margin.of(merged(shared, draws), assembled)
+
             def one(draws: Any) -> Any:
-                margin, known = self.margin.of(merged(shared, draws), assembled)
-                return {"margin": margin, "lost": known["lost"], "met": known["met"]}
-
-            return _in_slices(jax.vmap(one), varying, slices, filled)
-
-        return jax.jit(compute, static_argnums=(2, 4))
-
-    @cached_property
-    def _derivatives(self) -> Any:
-        def compute(varying: Any, shared: Any, slices: int, filled: Any, assembled: bool) -> Any:
-            def one(draws: Any) -> Any:
-                def margin_of(draws: Any) -> Any:
-                    return self.margin.of(merged(shared, draws), assembled)
-
+                if not with_gradient:
+                    margin, known = margin_of(draws)
+                    return {"margin": margin, "lost": known["lost"], "met": known["met"]}
                 (margin, known), gradient = jax.value_and_grad(margin_of, has_aux=True)(draws)
                 return {"margin": margin, "gradient": gradient, **known}
 
-            return _in_slices(jax.vmap(one), varying, slices, filled)
+            if slices == 1:
+                return jax.vmap(one)(varying)
+            parts = jax.tree.map(lambda x: x.reshape(slices, -1, *x.shape[1:]), varying)
+            first = jax.tree.map(lambda x: x[0], parts)
+            shapes = jax.eval_shape(jax.vmap(one), first)
+            zeros = jax.tree.map(lambda x: jnp.zeros((slices, *x.shape), x.dtype), shapes)
 
-        return jax.jit(compute, static_argnums=(2, 4))
+            def step(k: Any, results: Any) -> Any:
+                values = jax.vmap(one)(jax.tree.map(lambda x: x[k], parts))
+                return jax.tree.map(lambda whole, x: whole.at[k].set(x), results, values)
 
-    def _file(self, ahead: int) -> Path | None:
-        """The file of a block, which is so many blocks ahead."""
-        return None if self.journal is None else self.journal / f"{self._count + ahead:06d}.npz"
+            empty = {**zeros, "met": jnp.ones_like(zeros["met"])}
+            results = jax.lax.fori_loop(0, full, step, empty)
+            return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), results)
 
-    def _stored(self, ahead: int, u: np.ndarray, with_gradient: bool) -> Margins | None:
-        """The stored result of a block; None if it is not known, or damaged."""
-        file = self._file(ahead)
-        if file is None or not file.is_file():
-            return None
-        try:
-            with np.load(file) as stored:
-                result = dict(stored)
-        except (OSError, ValueError, EOFError):
-            return None
-        key, digest = result.pop("key", None), result.pop("digest", None)
-        is_same = np.array_equal(key, _key(u, with_gradient)) and np.array_equal(
-            digest, _digest(result)
-        )
-        return result if is_same else None
-
-    def _store(self, ahead: int, u: np.ndarray, with_gradient: bool, result: Margins) -> None:
-        if (file := self._file(ahead)) is not None:
-            checks = {"key": _key(u, with_gradient), "digest": _digest(result)}
-            write_whole(file, npz({**result, **checks}))
-
-
-def _slices(lanes: int) -> int:
-    """The number of parts in which so many lanes are computed."""
-    return max(lanes // _SLICE, 1) if jax.default_backend() == "cpu" else 1
-
-
-def _in_slices(fn: Callable[[Any], Any], varying: Any, slices: int, filled: Any) -> Any:
-    """The results of the first slices of a batch; those of the others are zeros."""
-    if slices == 1:
-        return fn(varying)
-    parts = jax.tree.map(lambda x: x.reshape(slices, -1, *x.shape[1:]), varying)
-    shapes = jax.eval_shape(fn, jax.tree.map(lambda x: x[0], parts))
-    zeros = jax.tree.map(lambda x: jnp.zeros((slices, *x.shape), x.dtype), shapes)
-
-    def step(k: Any, results: Any) -> Any:
-        values = fn(jax.tree.map(lambda x: x[k], parts))
-        return jax.tree.map(lambda whole, x: whole.at[k].set(x), results, values)
-
-    results = jax.lax.fori_loop(0, filled, step, {**zeros, "met": jnp.ones_like(zeros["met"])})
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), results)
-
-
-def _entry(tree: Any, section: str, name: str, index: tuple[int, ...]) -> np.ndarray:
-    values: np.ndarray = np.asarray(tree[section][name])
-    entry: tuple[Any, ...] = (slice(None), *index)
-    return values[entry]
-
-
-def _key(u: np.ndarray, with_gradient: bool) -> np.ndarray:
-    """What a call is identified by."""
-    text = f"{u.shape} {with_gradient}".encode() + np.ascontiguousarray(u).tobytes()
-    return np.frombuffer(hashlib.sha256(text).digest(), np.uint8)
-
-
-def _digest(result: dict[str, np.ndarray]) -> np.ndarray:
-    """The digest of a result, by which damage is noticed."""
-    parts = b"".join(name.encode() + result[name].tobytes() for name in sorted(result))
-    return np.frombuffer(hashlib.sha256(parts).digest(), np.uint8)
-
-
-BATCH = 512  # trajectories that are computed at a time by default
+        return jax.jit(compute, static_argnums=(3, 4, 5))
 
 
 def limit_state_of(study: Study, out: Path | None, folder: Path) -> LimitState:
@@ -257,40 +218,10 @@ def limit_state_of(study: Study, out: Path | None, folder: Path) -> LimitState:
     assert failure is not None
     require_no_run_code(python_files(plain(study), folder), folder)
     bare = replace(
-        study, block=study.block or BATCH, statistics={}, until=None, store="all", cluster=None
+        study, block=study.block or _BLOCK, statistics={}, until=None, store="all", cluster=None
     )
     plan = planned(bare, out or Path(), folder)
     require_quantity(failure, plan.study, plan.subject)
     space = standard_space(plan.sampler)
     motion = with_steps(replace(plan.study, **plan.functions), plan.subject, plan.sampler)
     return LimitState(Margin(motion, plan.subject, failure), plan.sampler, space, failure.most)
-
-
-@dataclass(frozen=True, eq=False)
-class AwayBlocks:
-    """The computation of blocks by the workers of a cluster.
-
-    Each of them makes the limit state of the study for itself. Blocks are the same programs there
-    as here, so that the results have the same bits on processors of one kind.
-    """
-
-    mapped: Callable[..., Iterable[Margins]]  # `map` over the workers
-    study: Study  # with its failure, and its number of steps
-    folder: Path  # to which its paths refer
-
-    def map(self, limit: LimitState, blocks: Iterable[BlockOrder]) -> Iterable[Margins]:
-        """The results of blocks in their order."""
-        steps = limit.margin.study.steps
-        study = replace(self.study, steps=steps, cluster=None)
-        order = pickled((study, self.folder.resolve()))
-        return self.mapped(partial(_of_worker, order), blocks)
-
-
-def _of_worker(order: bytes, block: BlockOrder) -> Margins:
-    return _limit_of_worker(order).computed(*block)
-
-
-@lru_cache(maxsize=2)
-def _limit_of_worker(order: bytes) -> LimitState:
-    study, folder = unpickled(order)
-    return limit_state_of(study, None, folder)

@@ -6,9 +6,9 @@ neighbours. Its derivative is the one at a fixed time, since the time of an extr
 matter to first order.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -106,7 +106,7 @@ class Margin:
         if self.event is not None and self.event.direction == 0:
             start = jnp.where(values[0] > 0, -1.0, 1.0)
             values = start * values
-            at = _times(at, start)
+            at = partial(_times, start, at)
         values = jnp.where(jnp.isfinite(values), values, -jnp.inf)
         largest = _largest(values)
         if sol.run is None:  # the parameters are too many to be kept for dense output
@@ -131,7 +131,9 @@ class Margin:
             sign, level = float(event.direction or 1), 0.0
         else:
             assert failure.threshold is not None
-            fn, level = _quantity(failure, names, study), failure.threshold
+            level, of_state = failure.threshold, StudyEvent(of=failure.of)
+            is_state = failure.of in names
+            fn = of_state.event("", names, {}).fn if is_state else study.observe[failure.of].size
         quantity = Observed(fn)
 
         def excess(q: Array, v: Array, t: Array, params: Any) -> Array:
@@ -149,35 +151,29 @@ class Margin:
 
 def require_quantity(failure: Failure, study: Study, subject: Subject) -> None:
     """Raise a StudyError unless the failure is one of this study."""
-    names = quantity_entries(subject.system)
-    if failure.of not in (*names, *study.observe, *study.events):
-        known = (*names, *study.observe, *study.events)
+    known = (*quantity_entries(subject.system), *study.observe, *study.events)
+    keep = _keep(failure, study)
+    if failure.of not in known:
         kind = "a coordinate, a velocity, an observed quantity or an event"
         raise refuse(("failure", "of"), not_one_of(failure.of, known, kind))
     if failure.of in study.events:
-        if failure.threshold is not None:
-            key = "above" if failure.below is None else "below"
+        if failure.threshold is not None or failure.when == "end":
+            key = (
+                "when"
+                if failure.threshold is None
+                else "above"
+                if failure.below is None
+                else "below"
+            )
             raise refuse(("failure", key), "must be left out for an event, which has a `level`")
-        if failure.when == "end":
-            raise refuse(("failure", "when"), 'must be "ever" for an event')
-        return
-    if failure.threshold is None:
+    elif failure.threshold is None:
         raise refuse(("failure", "above"), f"or `below` must be given for {failure.of}")
-    keep = _keep(failure, study)
-    if keep == "mean":
+    elif keep == "mean":
         message = f"must not be a mean over time, but {failure.of} has keep = 'mean'"
         raise refuse(("failure", "of"), message)
-    if keep not in ("all", "final") and failure.when == "end":
+    elif keep not in ("all", "final") and failure.when == "end":
         message = f'must be "ever", since {failure.of} has keep = {keep!r}, a value of all times'
         raise refuse(("failure", "when"), f"{message}; observe it without `keep` for its last one")
-
-
-def _quantity(
-    failure: Failure, names: Mapping[str, tuple[str, int]], study: Study
-) -> Callable[..., Array]:
-    if failure.of in names:
-        return StudyEvent(of=failure.of).event(failure.of, names, {}).fn
-    return study.observe[failure.of].size
 
 
 def _keep(failure: Failure, study: Study) -> str:
@@ -191,8 +187,8 @@ def _largest(values: Array) -> Array:
     return values[jnp.argmax(values)]
 
 
-def _times(at: Callable[..., Array], sign: Array) -> Callable[..., Array]:
-    return lambda *state: sign * at(*state)
+def _times(sign: Array, at: Callable[..., Array], *state: Array) -> Array:
+    return sign * at(*state)
 
 
 def _peak(ts: Array, values: Array) -> Array:

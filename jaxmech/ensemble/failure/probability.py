@@ -1,21 +1,32 @@
 """`failure_probability`: the probability that a motion of a study fails."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import jax
 import numpy as np
+import tomli_w
 
-from jaxmech.config import warn
+from jaxmech.config import (
+    DECISIVE,
+    FolderError,
+    command_of,
+    environment_json,
+    opened,
+    plain,
+    require_same_config,
+    require_same_environment,
+    warn,
+    write_whole,
+)
 from jaxmech.config.errors import InputError, refuse
-from jaxmech.ensemble.cluster import connected, mapped
+from jaxmech.ensemble.blocks.kernel import compile_kernel
 from jaxmech.ensemble.failure.design_points import Search, search
-from jaxmech.ensemble.failure.folder import opened_journal
 from jaxmech.ensemble.failure.limit_state import (
-    AwayBlocks,
     ExhaustedError,
+    Journal,
     LimitState,
     limit_state_of,
 )
@@ -26,24 +37,30 @@ from jaxmech.ensemble.failure.result import (
     sensitivities,
 )
 from jaxmech.ensemble.failure.sampling import (
-    approximations,
+    first_order,
     importance,
     importance_weights,
     monte_carlo,
-    openturns,
+    second_order,
 )
 from jaxmech.ensemble.failure.subset import FlatError, runs, subset_simulation
-from jaxmech.ensemble.study import NEEDS_OPENTURNS, Failure, Study
+from jaxmech.ensemble.store.folder import origin
+from jaxmech.ensemble.study import Failure, Study
 from jaxmech.run import Solution
 
 _OFTEN = 0.05  # probability from which on crude Monte Carlo is as quick as anything
 _PILOT = (400, 4)  # points of a level of the pilot, and its runs
 _DEVIATIONS = 4.0  # of the pilot, within which importance sampling agrees
 _UNSEEN = 3.0  # by how much the mean weight of failures of the pilot may be larger
-_MOST_CURVED = 60  # variables up to which curvatures are computed without being asked for
 _NEGLIGIBLE = 6.0  # by how much a reliability index may be larger for its point to be shown
 _LISTED = 6  # reliability indices
 _LARGEST = 0.02  # share of a failure in a probability that is known to 5 %
+_RESULT, _CALLS = "failure.json", "calls.jsonl"
+# Keys that say how the probability is computed, and not of what: batches are still valid.
+_MAY_CHANGE = {
+    "size", "chunk", "cluster", "statistics", "until", "store", "failure.method",
+    "failure.coefficient_of_variation", "failure.most", "failure.level", "failure.confidence",
+}  # fmt: skip
 
 
 def failure_probability(
@@ -59,8 +76,8 @@ def failure_probability(
 
     The drawn variables are mapped to standard normal space with the distributions and correlations
     of the study. Of `study`, the draws, the motion and the seed are used, and `block`, the number
-    of trajectories that are computed at a time, 512 by default; its size and statistics do not
-    matter.
+    of trajectories that are computed at a time, 512 by default; its size, its statistics and its
+    cluster do not matter.
 
     Methods, each with the trajectories that `coefficient_of_variation` requires, if `most` allows:
 
@@ -83,7 +100,7 @@ def failure_probability(
 
     Raises:
         StudyError: if the study or its failure is impossible; the message names the keys.
-        InputError: if a method needs a package that is not installed.
+        InputError: if a method needs a design point, and there is none.
         FolderError: if the folder cannot be used.
 
     Example:
@@ -104,21 +121,51 @@ def failure_probability(
     failure = failure or study.failure
     if failure is None:
         raise refuse("failure", "must say what counts as failure, but is missing")
-    if failure.method in NEEDS_OPENTURNS:
-        openturns()
     study = replace(study, failure=failure)
     limit = limit_state_of(study, out, folder)
     limit.stop = stop
-    with connected(study.cluster) as client:
-        if client is not None:
-            limit.map_blocks = AwayBlocks(partial(mapped, client), study, folder).map
-        if out is None:
-            return _Work(limit, failure, study.seed).result()
-        with opened_journal(out, study, limit, tell or warn) as journal:
-            limit.journal = journal.path
-            result = _Work(limit, failure, study.seed).result()
-            journal.conclude(result)
+    if out is None:
+        return probability_of(limit, failure, study.seed)
+    config, tell = plain(study), tell or warn
+    facts = origin(compile_kernel(limit.margin.study, limit.margin.subject, limit.sampler))
+    with opened(out, "failure"):
+        limit.journal = Journal(out / _CALLS)
+        if (out / "environment.json").is_file():
+            require_same_config(out, config, _MAY_CHANGE)
+            require_same_environment(out, facts, DECISIVE)
+            if count := len(limit.journal.results):
+                tell(f"{out} holds {count} batches already")
+        else:
+            limit.journal.file.touch()
+            write_whole(out / "config.toml", tomli_w.dumps(config))
+            write_whole(out / "environment.json", environment_json(facts))
+        result = probability_of(limit, failure, study.seed)
+        text = json.dumps(result.as_dict(), indent=2, allow_nan=False)
+        write_whole(out / _RESULT, f"{text}\n")
+        write_whole(out / "failure.txt", f"{result}\n")
     return result
+
+
+def read_failure(path: Path, study: Study | None = None) -> FailureProbability:
+    """The result in the folder of a failure probability, without the points of standard space.
+
+    Args:
+        path: the folder.
+        study: the study that it must be of, if there is one to compare with.
+
+    Raises:
+        FolderError: if the folder does not contain a result, or that of another study.
+    """
+    if command_of(path) == "failure" and not (path / _RESULT).is_file():
+        message = f"continue it with `jaxmech failure CONFIG --out {path}`"
+        raise FolderError(f"{path} holds a failure probability that is not finished; {message}")
+    if study is not None:
+        require_same_config(path, plain(study), _MAY_CHANGE)
+    try:
+        return FailureProbability.from_json((path / _RESULT).read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        message = "`jaxmech failure` writes it again from the stored batches"
+        raise FolderError(f"{path / _RESULT} cannot be read: {error}; {message}") from error
 
 
 def design_point_motion(study: Study, point: DesignPoint, folder: Path = Path()) -> Solution:
@@ -137,160 +184,111 @@ def design_point_motion(study: Study, point: DesignPoint, folder: Path = Path())
     return motion
 
 
-class _Work:
-    """The computation of a result: its methods share the limit state and what is known of it."""
-
-    def __init__(self, limit: LimitState, failure: Failure, seed: int) -> None:
-        self.limit, self.failure, self.seed = limit, failure, seed
-        self.estimates: list[FailureEstimate] = []
-        self.doubts: list[str] = []
-        self.remarks: list[str] = []
-        self.points: Search | None = None
-
-    def result(self) -> FailureProbability:
-        failure, limit = self.failure, self.limit
-        try:
-            estimate = getattr(self, f"_{failure.method.replace('-', '_')}")()
-        except ExhaustedError:
-            pilots = [one for one in self.estimates if one.levels]
-            if not pilots:
-                raise refuse(
-                    ("failure", "most"),
-                    f"must be larger, or the failure more frequent: {limit.trajectories:,} "
-                    f"trajectories give no result; {limit.nearest_text()}",
-                ) from None
-            estimate = replace(pilots[0], method="subset")
-        self.estimates.append(estimate)
-        precision, reached = failure.coefficient_of_variation, estimate.coefficient_of_variation
-        if reached > precision * 1.01:
-            self.doubts.append(
-                f"the coefficient of variation is {reached:.2g}, not {precision:g}: `most` = "
-                f"{failure.most:,} trajectories are too few"
-            )
-        if not estimate.probability:
-            self.doubts.append(f"no trajectory fails; {limit.nearest_text()}")
-        if _is_heavy(estimate):
-            self.doubts.append(
-                f"a single failure carries {100 * estimate.weights.max():.1f} % of the "
-                "probability, so that there may be others that carry as much and were not met: the "
-                "interval is too short; compare it with the method subset"
-            )
-        return FailureProbability(
-            estimate, failure.confidence, limit.trajectories, limit.gradients, limit.lost,
-            tuple(self._design_points()), sensitivities(limit.space, estimate),
-            tuple(self.estimates), (*self.remarks, *self._remarks()), tuple(self.doubts),
-        )  # fmt: skip
-
-    def _auto(self) -> FailureEstimate:
-        size, count = _PILOT
-        try:
-            pilot, _ = runs(self.limit, size, count, np.random.default_rng([self.seed, 3]))
-        except FlatError:
-            self.remarks.append("the margin is flat: failures can only be counted")
-            return self._monte_carlo()
-        self.estimates.append(replace(pilot, method="pilot (subset)"))
-        if pilot.probability > _OFTEN:
-            return self._monte_carlo()
-        # The failures of the pilot lead to the design points that matter, also where these fill an
-        # arc or are many.
-        self.points = search(self.limit, self.seed, pilot.failures)
-        around = None
-        if len(self.points.points):
-            if self.limit.size <= _MOST_CURVED:
-                self._approximate()
-            around = self._importance()
-            # The mean weight of failures, as they occur, is the second moment of the estimate. If
-            # those of the pilot say that it is larger, importance sampling does not see some part
-            # of the failures.
-            weight = float(
-                (around.weights * importance_weights(around.failures, self.points)).sum()
-            )
-            by_pilot = float(
-                (pilot.weights * importance_weights(pilot.failures, self.points)).sum()
-            )
-            seen = by_pilot <= _UNSEEN * weight
-            if around.agrees(pilot, _DEVIATIONS) and seen and not _is_heavy(around):
-                return around
-            self.estimates.append(around)
-        chains = self._subset()
-        if around is not None and not around.agrees(chains, _DEVIATIONS):
-            self.remarks.append(
-                f"importance sampling around the design points gives {around.probability:.3g}: "
-                "there are failures far from them"
-            )
-        return chains
-
-    def _searched(self) -> Search:
-        if self.points is None:
-            self.points = search(self.limit, self.seed)
-        if not len(self.points.points):
-            raise InputError(
-                f"the method {self.failure.method!r} needs a design point, but {self._no_point()}; "
-                'choose the method "subset"'
-            )
-        return self.points
-
-    def _no_point(self) -> str:
-        why = (
-            "the margin has no gradient" if self.points and self.points.flat else "the search ends"
+def probability_of(limit: LimitState, failure: Failure, seed: int) -> FailureProbability:
+    """The probability that a limit state is at most 0, by the method of a failure."""
+    precision, method = failure.coefficient_of_variation, failure.method
+    estimates: list[FailureEstimate] = []
+    remarks: list[str] = []
+    pilot = points = None
+    try:
+        if method == "auto":
+            try:
+                pilot, _ = runs(limit, *_PILOT, np.random.default_rng([seed, 3]))
+                estimates.append(replace(pilot, method="pilot (subset)"))
+                method = "monte-carlo" if pilot.probability > _OFTEN else method
+            except FlatError:
+                remarks.append("the margin is flat: failures can only be counted")
+                method = "monte-carlo"
+        if method not in ("monte-carlo", "subset"):
+            # The failures of the pilot lead to the design points that matter, also where these fill
+            # an arc or are many.
+            points = search(limit, seed, None if pilot is None else pilot.failures)
+            if len(points.points):
+                estimates.append(first_order(points))
+            elif pilot is None:
+                message = f"the method {method!r} needs a design point, but {_no_point(points)}"
+                raise InputError(f'{message}; choose the method "subset"')
+        match method:
+            case "monte-carlo":
+                estimate = monte_carlo(limit, precision, seed)
+            case "subset":
+                estimate = subset_simulation(limit, precision, failure.level, seed)
+            case "form":
+                estimate = estimates.pop()
+            case "sorm":
+                assert points is not None
+                estimate = second_order(limit, points)
+                if not np.isfinite(estimate.probability):
+                    raise InputError(
+                        "the method 'sorm' needs a limit state that is smooth, and less curved at "
+                        "the design point than a circle around the medians, but this one is not; "
+                        'choose the method "importance"'
+                    )
+            case "importance":
+                assert points is not None
+                estimate = importance(limit, points, precision, seed)
+            case "auto":
+                assert points is not None
+                assert pilot is not None
+                estimate = _best(limit, failure, seed, pilot, points, estimates, remarks)
+    except ExhaustedError:
+        if pilot is None:
+            raise refuse(
+                ("failure", "most"),
+                f"must be larger, or the failure more frequent: {limit.trajectories:,} "
+                f"trajectories give no result; {limit.nearest_text()}",
+            ) from None
+        estimate = pilot
+    estimates.append(estimate)
+    if steps := limit.space.steps:
+        remarks.append(
+            f"the margin jumps with {', '.join(steps)}, which has a few values only: design points "
+            "are those of its median"
         )
-        return f"no design point was found, as {why} everywhere it was begun"
+    if points is not None and not len(points.points):
+        remarks.append(_no_point(points))
+    elif points is not None and len(near := points.relevant) > 1:
+        listed = ", ".join(f"{index:.3g}" for index in near[:_LISTED])
+        listed += f", ... {near[-1]:.3g}" if len(near) > _LISTED else ""
+        remarks.append(f"there are {len(near)} design points, with reliability indices {listed}")
+    return FailureProbability(
+        estimate, failure.confidence, limit.trajectories, limit.gradients, limit.lost,
+        _design_points(limit, points), sensitivities(limit.space, estimate),
+        tuple(estimates), tuple(remarks), tuple(_doubts(limit, failure, estimate)),
+    )  # fmt: skip
 
-    def _remarks(self) -> Iterator[str]:
-        if steps := self.limit.space.steps:
-            yield (
-                f"the margin jumps with {', '.join(steps)}, which has a few values only: design "
-                "points are those of its median"
-            )
-        if self.points is None:
-            return
-        if not len(self.points.points):
-            yield self._no_point()
-        elif len(near := self.points.relevant) > 1:
-            listed = ", ".join(f"{index:.3g}" for index in near[:_LISTED])
-            listed += f", ... {near[-1]:.3g}" if len(near) > _LISTED else ""
-            yield f"there are {len(near)} design points, with reliability indices {listed}"
 
-    def _approximate(self) -> tuple[FailureEstimate, FailureEstimate]:
-        pair = approximations(self.limit, self._searched())
-        self.estimates += pair
-        return pair
+def _best(
+    limit: LimitState, failure: Failure, seed: int, pilot: FailureEstimate, points: Search,
+    estimates: list[FailureEstimate], remarks: list[str],
+) -> FailureEstimate:  # fmt: skip
+    """Importance sampling around the design points if a pilot agrees, else subset simulation."""
+    precision, around = failure.coefficient_of_variation, None
+    if len(points.points):
+        around = importance(limit, points, precision, seed)
+        if _is_confirmed(around, pilot, points):
+            return around
+        estimates.append(around)
+    chains = subset_simulation(limit, precision, failure.level, seed)
+    if around is not None and not around.agrees(chains, _DEVIATIONS):
+        remarks.append(
+            f"importance sampling around the design points gives {around.probability:.3g}: there "
+            "are failures far from them"
+        )
+    return chains
 
-    def _form(self) -> FailureEstimate:
-        self._approximate()
-        return self.estimates.pop(-2)
 
-    def _sorm(self) -> FailureEstimate:
-        self._approximate()
-        if not np.isfinite(self.estimates[-1].probability):
-            raise InputError(
-                "the method 'sorm' needs a limit state that is smooth, and less curved at the "
-                "design point than a circle around the medians, but this one is not; choose "
-                'the method "importance"'
-            )
-        return self.estimates.pop()
+def _is_confirmed(around: FailureEstimate, pilot: FailureEstimate, points: Search) -> bool:
+    """Whether a pilot agrees with importance sampling around the design points.
 
-    def _importance(self) -> FailureEstimate:
-        precision = self.failure.coefficient_of_variation
-        return importance(self.limit, self._searched(), precision, self.seed)
-
-    def _subset(self) -> FailureEstimate:
-        failure = self.failure
-        precision = failure.coefficient_of_variation
-        return subset_simulation(self.limit, precision, failure.level, self.seed)
-
-    def _monte_carlo(self) -> FailureEstimate:
-        return monte_carlo(self.limit, self.failure.coefficient_of_variation, self.seed)
-
-    def _design_points(self) -> Iterator[DesignPoint]:
-        if self.points is None:
-            return
-        nearest = min(self.points.indices, default=0.0)
-        for u, gradient, index in zip(
-            self.points.points, self.points.gradients, self.points.indices, strict=True
-        ):
-            if index < nearest + _NEGLIGIBLE:
-                yield _design_point(self.limit, u, gradient, float(index))
+    The mean weight of failures, as they occur, is the second moment of the estimate. If those of
+    the pilot say that it is larger, importance sampling does not see some part of the failures.
+    """
+    weight, by_pilot = (
+        float((x.weights * importance_weights(x.failures, points)).sum()) for x in (around, pilot)
+    )
+    seen = by_pilot <= _UNSEEN * weight
+    return around.agrees(pilot, _DEVIATIONS) and seen and not _is_heavy(around)
 
 
 def _is_heavy(estimate: FailureEstimate) -> bool:
@@ -300,19 +298,43 @@ def _is_heavy(estimate: FailureEstimate) -> bool:
     return weighted and float(estimate.weights.max()) > max(_LARGEST, 4 * spread**2)
 
 
-def _design_point(
-    limit: LimitState, u: np.ndarray, gradient: np.ndarray, index: float
-) -> DesignPoint:
-    space = limit.space
-    direction = -gradient / np.linalg.norm(gradient)
-    if space.factor is not None:  # by the correlated variables, whose deviations are one
-        direction = np.linalg.solve(space.factor.T, direction)
-        direction = direction / np.linalg.norm(direction)
-    columns = space.columns(u[None])
-    q, v, params = limit.motion(u)
-    return DesignPoint(
-        index,
-        {name: float(columns[name][0]) for name in space.names},
-        dict(zip(space.names, map(float, direction**2), strict=True)),
-        q, v, params, u,
-    )  # fmt: skip
+def _doubts(limit: LimitState, failure: Failure, estimate: FailureEstimate) -> Iterator[str]:
+    precision, reached = failure.coefficient_of_variation, estimate.coefficient_of_variation
+    if reached > precision * 1.01:
+        yield (
+            f"the coefficient of variation is {reached:.2g}, not {precision:g}: `most` = "
+            f"{failure.most:,} trajectories are too few"
+        )
+    if not estimate.probability:
+        yield f"no trajectory fails; {limit.nearest_text()}"
+    if _is_heavy(estimate):
+        yield (
+            f"a single failure carries {100 * estimate.weights.max():.1f} % of the probability, so "
+            "that there may be others that carry as much and were not met: the interval is too "
+            "short; compare it with the method subset"
+        )
+
+
+def _no_point(points: Search) -> str:
+    why = "the margin has no gradient" if points.flat else "the search ends"
+    return f"no design point was found, as {why} everywhere it was begun"
+
+
+def _design_points(limit: LimitState, points: Search | None) -> tuple[DesignPoint, ...]:
+    """The design points that matter, with their motions and importance factors."""
+    if points is None:
+        return ()
+    space, shown = limit.space, []
+    nearest = min(points.indices, default=0.0)
+    for u, gradient, index in zip(points.points, points.gradients, points.indices, strict=True):
+        if index >= nearest + _NEGLIGIBLE:
+            continue
+        direction = -gradient / np.linalg.norm(gradient)
+        if space.factor is not None:  # by the correlated variables, whose deviations are one
+            direction = np.linalg.solve(space.factor.T, direction)
+            direction = direction / np.linalg.norm(direction)
+        columns = space.columns(u[None])
+        values = {name: float(columns[name][0]) for name in space.names}
+        factors = dict(zip(space.names, map(float, direction**2), strict=True))
+        shown.append(DesignPoint(float(index), values, factors, *limit.motion(u), u))
+    return tuple(shown)

@@ -5,23 +5,26 @@ the joint density of the variables (Wu, "Computational methods for efficient str
 and reliability sensitivity analysis", AIAA Journal 32, 1994). It needs no further trajectories.
 """
 
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from math import exp, inf, isfinite, sqrt
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from math import exp, inf, isfinite, nan, sqrt
 from typing import Any
 
 import numpy as np
+from scipy.special import betaincinv, ndtri, stdtrit
 
 from jaxmech.ensemble.draws.distributions import LogNormal, Normal, Scipy, Spread
 from jaxmech.ensemble.draws.plans import Rule
 from jaxmech.ensemble.failure.standard_space import StandardSpace, normal_quantile, slope
 
 _FEW = 1e-300
+_SHOWN = 8  # variables and sensitivities that a printed result lists
 
 
 @dataclass(frozen=True, eq=False)
 class SubsetLevel:
-    """A level of subset simulation, or the whole of another method.
+    """A level of subset simulation.
 
     Attributes:
         threshold: the margin at or below which a trajectory belongs to the level.
@@ -68,13 +71,11 @@ class FailureEstimate:
     counted: int = 0
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """The interval of the probability.
+        """The interval of the probability; NaN for an approximation.
 
         That of Clopper and Pearson for counted failures; of others that of the logarithm, which is
         nearly normal, with Student's distribution where the deviation is known from few runs.
         """
-        from scipy.special import betaincinv, ndtri, stdtrit
-
         tail = 0.5 + confidence / 2
         if self.counted:
             count, failed = self.counted, round(self.probability * self.counted)
@@ -83,11 +84,10 @@ class FailureEstimate:
             return float(low), float(high)
         if self.probability <= 0:
             return 0.0, inf
-        spread = self.coefficient_of_variation
-        if not isfinite(spread):
-            return float("nan"), float("nan")
+        if not isfinite(self.coefficient_of_variation):
+            return nan, nan
         quantile = float(stdtrit(self.degrees, tail) if self.degrees else ndtri(tail))
-        width = quantile * sqrt(np.log1p(spread**2))
+        width = quantile * sqrt(np.log1p(self.coefficient_of_variation**2))
         return self.probability * exp(-width), min(self.probability * exp(width), 1.0)
 
     def agrees(self, other: "FailureEstimate", deviations: float) -> bool:
@@ -162,27 +162,20 @@ def _scores(
 def _neighbours(rule: Spread, default: float) -> Iterator[tuple[str, float, Spread, Spread, float]]:
     """Each parameter with its value, the distributions for a little more and less, and how much."""
     if isinstance(rule, Scipy):
-        for key, value in rule.parameters.items():
-            if key not in _BOUNDARIES:
-                step = _DIFFERENCE * abs(value)
-                pair = [
-                    Scipy(rule.name, {**rule.parameters, key: value + d}) for d in (step, -step)
-                ]
-                yield key, float(value), pair[0], pair[1], step
+        for key in [key for key in rule.parameters if key not in _BOUNDARIES]:
+            value = float(rule.parameters[key])
+            step = _DIFFERENCE * abs(value)
+            more, less = ({**rule.parameters, key: value + d} for d in (step, -step))
+            yield key, value, replace(rule, parameters=more), replace(rule, parameters=less), step
         return
     for key in _PARAMETERS.get(type(rule), ()):
         present = getattr(rule, key)
         value = float(default if present is None else present)
-        deviation = next(getattr(rule, f.name) for f in fields(rule) if f.name in ("sd", "sigma"))
+        deviation = rule.sd if isinstance(rule, Normal) else getattr(rule, "sigma", 0.0)
         step = _DIFFERENCE * max(abs(value), deviation)
         if deviation > 0:
-            yield (
-                key, value, replace(rule, **{key: value + step}),
-                replace(rule, **{key: value - step}), step,
-            )  # fmt: skip
-
-
-_SHOWN = 8  # variables and sensitivities that a printed result lists
+            more, less = (replace(rule, **{key: value + d}) for d in (step, -step))
+            yield key, value, more, less, step
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,47 +256,52 @@ class FailureProbability:
         return "\n".join(_card(self))
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything but the points of standard normal space, as plain data.
+        """All but the failures in standard normal space, as plain data, with None for NaN."""
+        names = ("probability", "interval", "coefficient_of_variation", "method")
+        shown = {name: getattr(self, name) for name in names}
+        rest = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "estimate"}
+        plain: dict[str, Any] = _plain({**shown, **rest})
+        return plain
 
-        Numbers that are not known are None, as JSON has no NaN.
-        """
-        return _known({
-            "probability": self.probability,
-            "interval": list(self.interval),
-            "confidence": self.confidence,
-            "coefficient_of_variation": self.coefficient_of_variation,
-            "method": self.method,
-            "trajectories": self.trajectories,
-            "gradients": self.gradients,
-            "lost": self.lost,
-            "design_points": [
-                {"index": x.index, "variables": dict(x.variables), "importance": dict(x.importance)}
-                for x in self.design_points
-            ],
-            "sensitivities": [vars(x) for x in self.sensitivities],
-            "estimates": [
-                {
-                    "method": x.method,
-                    "probability": x.probability,
-                    "coefficient_of_variation": x.coefficient_of_variation,
-                    "trajectories": x.trajectories,
-                    "degrees": x.degrees,
-                    "counted": x.counted,
-                    "levels": [vars(level) for level in x.levels],
-                }
-                for x in self.estimates
-            ],
-            "remarks": list(self.remarks),
-            "doubts": list(self.doubts),
-        })  # fmt: skip
+    @classmethod
+    def from_json(cls, text: str) -> "FailureProbability":
+        """The result from the text of its plain data, without the failures."""
+        data = json.loads(
+            text, object_hook=lambda table: {k: nan if x is None else x for k, x in table.items()}
+        )
+        names = [f.name for f in fields(cls) if f.name not in ("estimate", "estimates")]
+        content = {name: _tuple(data[name]) for name in names}
+        levels = [[SubsetLevel(**level) for level in x["levels"]] for x in data["estimates"]]
+        pairs = zip(data["estimates"], levels, strict=True)
+        estimates = tuple(FailureEstimate(**{**x, "levels": tuple(y)}) for x, y in pairs)
+        for point in content["design_points"]:
+            point |= {name: np.asarray(point[name]) for name in "qvu"}
+            point["params"] = {name: np.asarray(x) for name, x in point["params"].items()}
+        content["design_points"] = tuple(DesignPoint(**x) for x in content["design_points"])
+        content["sensitivities"] = tuple(Sensitivity(**x) for x in content["sensitivities"])
+        return cls(estimate=estimates[-1], estimates=estimates, **content)
 
 
-def _known(value: Any) -> Any:
-    """The same data with None in the place of numbers that are not finite."""
-    if isinstance(value, dict):
-        return {key: _known(x) for key, x in value.items()}
-    if isinstance(value, list):
-        return [_known(x) for x in value]
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _plain(value: Any) -> Any:
+    """Data for JSON: of a design point only parameters that are numbers, of estimates no points."""
+    if isinstance(value, DesignPoint):
+        arrays = {name: np.asarray(x) for name, x in value.params.items()}
+        params = {name: x for name, x in arrays.items() if x.dtype.kind in "fiu"}
+        value = replace(value, params=params)
+    if is_dataclass(value):
+        hidden = ("failures", "weights", "runs")
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)
+                if f.name not in hidden}  # fmt: skip
+    if isinstance(value, Mapping):
+        return {key: _plain(x) for key, x in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(x) for x in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
@@ -312,10 +310,8 @@ def _card(result: FailureProbability) -> Iterator[str]:
     percent = f"{100 * result.confidence:g} %"
     interval = f", {percent} interval {low:.3g} ... {high:.3g}" if isfinite(low) else ""
     yield f"probability of failure {result.probability:.4g}{interval} ({result.method})"
-    for doubt in result.doubts:
-        yield f"  WARNING: {doubt}"
-    for remark in result.remarks:
-        yield f"  {remark}"
+    yield from (f"  WARNING: {doubt}" for doubt in result.doubts)
+    yield from (f"  {remark}" for remark in result.remarks)
     if isfinite(result.coefficient_of_variation):
         yield f"  coefficient of variation   {100 * result.coefficient_of_variation:.1f} %"
     lost = f", {result.lost:,} of them not computed to their end" if result.lost else ""
@@ -327,26 +323,17 @@ def _card(result: FailureProbability) -> Iterator[str]:
             about = f" +- {100 * spread:.0f} %" if isfinite(spread) else ""
             yield f"  by {estimate.method:<24}{estimate.probability:.4g}{about}"
     for point in result.design_points:
-        yield from _design_point(point)
-    yield from _sensitivities(result.sensitivities)
-
-
-def _design_point(point: DesignPoint) -> Iterator[str]:
-    yield f"  design point, reliability index {point.index:.4f}"
-    yield f"    {'variable':<32}{'value':>12}{'importance':>12}"
-    order = sorted(point.importance, key=lambda name: -point.importance[name])
-    for name in order[:_SHOWN]:
-        share = 100 * point.importance[name]
-        yield f"    {name:<32}{point.variables[name]:>12.5g}{share:>10.1f} %"
-    if len(order) > _SHOWN:
-        yield f"    and {len(order) - _SHOWN} more"
-
-
-def _sensitivities(sensitivities: tuple[Sensitivity, ...]) -> Iterator[str]:
-    if not sensitivities:
-        return
-    yield "  change of log p with the parameters of the distributions"
-    scaled = sorted(sensitivities, key=lambda x: -abs(x.derivative * (x.value or 1.0)))
+        yield f"  design point, reliability index {point.index:.4f}"
+        yield f"    {'variable':<32}{'value':>12}{'importance':>12}"
+        order = sorted(point.importance, key=lambda name: -point.importance[name])
+        for name in order[:_SHOWN]:
+            share = 100 * point.importance[name]
+            yield f"    {name:<32}{point.variables[name]:>12.5g}{share:>10.1f} %"
+        if len(order) > _SHOWN:
+            yield f"    and {len(order) - _SHOWN} more"
+    if result.sensitivities:
+        yield "  change of log p with the parameters of the distributions"
+    scaled = sorted(result.sensitivities, key=lambda x: -abs(x.derivative * (x.value or 1.0)))
     for x in scaled[:_SHOWN]:
         name = f"{x.variable}, {x.parameter} = {x.value:g}"
         yield f"    {name:<44}{x.derivative:>12.4g} +- {x.standard_deviation:.2g}"

@@ -7,9 +7,6 @@ import pytest
 from jaxmech.cli.main import main
 from jaxmech.ensemble import read_failure
 
-pytest.importorskip("openturns")
-
-
 CONFIG = """
 model = "pendulum"
 size = 64

@@ -30,7 +30,6 @@ from jaxmech.ensemble import (
 from jaxmech.ensemble.failure.limit_state import limit_state_of
 from jaxmech.integrate import FixedSteps
 
-pytest.importorskip("openturns")
 MASS = jm.System(lambda q, v, t, p: 0.5 * v @ v, coordinates=("x",))
 PLAIN = Normal(mean=0.0, sd=1.0)
 

@@ -7,8 +7,6 @@ from scipy import stats
 from experiments.rare_events.mechanisms import counted_interval, counts, mechanisms
 from jaxmech.ensemble import failure_probability
 
-pytest.importorskip("openturns")
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["crane", "double pendulum", "four-bar"])

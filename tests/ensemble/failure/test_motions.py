@@ -22,8 +22,6 @@ from tests.ensemble.failure.problems import (
     write_pulse,
 )
 
-pytest.importorskip("openturns")
-
 
 def spring(q: Any, v: Any, t: Any, p: Any) -> Any:
     return 0.5 * v @ v - 0.5 * OMEGA**2 * q @ q

@@ -12,7 +12,7 @@ from jaxmech.config.errors import StudyError
 from jaxmech.ensemble import Failure, Normal
 from jaxmech.ensemble.draws.plans import Rule
 from jaxmech.ensemble.failure.limit_state import ExhaustedError, LimitState
-from jaxmech.ensemble.failure.probability import _Work
+from jaxmech.ensemble.failure.probability import probability_of
 from jaxmech.ensemble.failure.result import FailureProbability
 from jaxmech.ensemble.failure.standard_space import StandardSpace
 from jaxmech.ensemble.failure.subset import subset_simulation
@@ -50,7 +50,7 @@ class Margins(LimitState):
 
 
 def result(limit: LimitState, method: Any, seed: int) -> FailureProbability:
-    return _Work(limit, Failure(of="x", above=1.0, method=method), seed).result()
+    return probability_of(limit, Failure(of="x", above=1.0, method=method), seed)
 
 
 def arc(b: float) -> tuple[Margins, float]:
@@ -70,7 +70,6 @@ def arc(b: float) -> tuple[Margins, float]:
 
 @pytest.mark.parametrize("b", [3.0, 4.5, 6.0])
 def test_intervals_hold_a_probability_whose_design_points_fill_an_arc(b: float) -> None:
-    pytest.importorskip("openturns")
     held, ratios = 0, []
     for seed in range(30):
         limit, exact = arc(b)
