@@ -26,7 +26,6 @@ from jaxmech.plot.ensemble_figures import draw_pictures as draw_pictures
 from jaxmech.plot.ensemble_figures import draw_replay as draw_replay
 from jaxmech.plot.ensemble_figures import failure_figures as failure_figures
 from jaxmech.plot.ensemble_figures import plot_results as plot_results
-from jaxmech.plot.ensemble_figures import statistic_drawings as statistic_drawings
 from jaxmech.plot.ensemble_figures import trajectory_figures as trajectory_figures
 from jaxmech.plot.fit import draw_fit as draw_fit
 from jaxmech.plot.fit import fit_over_data as fit_over_data
@@ -42,6 +41,10 @@ from jaxmech.plot.panels import add_axes as add_axes
 from jaxmech.plot.panels import legend_below as legend_below
 from jaxmech.plot.panels import new_figure as new_figure
 from jaxmech.plot.panels import styled as styled
+from jaxmech.plot.statistics import ShownStatistic as ShownStatistic
+from jaxmech.plot.statistics import is_series as is_series
+from jaxmech.plot.statistics import saved_times as saved_times
+from jaxmech.plot.statistics import statistic_drawings as statistic_drawings
 from jaxmech.plot.trajectories import drift as drift
 from jaxmech.plot.trajectories import energy_drift as energy_drift
 from jaxmech.plot.trajectories import phase_portrait as phase_portrait

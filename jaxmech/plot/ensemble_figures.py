@@ -3,10 +3,9 @@
 Those of one trajectory show coordinates, residuals and energy, and an animation.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -33,13 +32,12 @@ from jaxmech.plot.panels import (
     save,
     single,
 )
+from jaxmech.plot.statistics import saved_times, statistic_drawings
 from jaxmech.plot.trajectories import drift, energy_drift, phase_portrait, quantile_bands
 from jaxmech.status import succeeded
 from jaxmech.utils.tracers import evenly_spaced
 from jaxmech.utils.units import with_unit
 
-Found = dict[str, np.ndarray]
-Drawn = Callable[[Axes, Found, dict[str, Any], np.ndarray], Axes]
 MOST_TRAJECTORIES = 16_384  # suffices for all plotted quantiles
 LEAST_TRAJECTORIES = 1024
 MOST_TIMES = 257  # more are indistinguishable in a panel
@@ -143,7 +141,7 @@ def _phase(x: np.ndarray, rate: np.ndarray, name: str, unit: str, ax: Axes) -> N
 def _observed(results: Results) -> Iterator[tuple[str, Drawing]]:
     """How the observed quantities with a number at each of several times are drawn."""
     for name in results.config.get("observe", {}):
-        ts = _saves(results, {"of": name})
+        ts = saved_times(results, name)
         if not results.has(name):
             continue
         shape = array_of(results.group, name).shape
@@ -177,92 +175,6 @@ def _title(results: Results) -> str:
     lost = f", {finished - good:,} failed and left out" if finished > good else ""
     part = f" of {results.size:,}" if finished < results.size else ""
     return f"{results.name}: {finished:,}{part} trajectories{drawn}{lost}"
-
-
-def statistic_drawings(results: Results) -> Iterator[tuple[str, Drawing]]:
-    """The statistics that can be drawn, and how."""
-    for name, values in results.statistics.items():
-        settings = results.config.get("statistics", {}).get(name, {})
-        draw = _DRAWN.get(settings.get("statistic"))
-        ts = _saves(results, settings)
-        if draw is not None and _can_be_drawn(values, ts):
-            of = str(settings["of"])
-            settings = settings | {"label": with_unit(of, results.unit_of(of))}
-            yield name, partial(_statistic, draw, values, settings, ts)
-
-
-def _statistic(
-    draw: Drawn, values: Found, settings: dict[str, Any], ts: np.ndarray, ax: Axes
-) -> None:
-    draw(ax, values, settings, ts)
-
-
-def _can_be_drawn(values: Found, ts: np.ndarray) -> bool:
-    """Whether a statistic is of a number at each time, or of one number."""
-    if "quantiles" in values:
-        return values["quantiles"].ndim == 2 and len(values["quantiles"]) == len(ts)
-    if "mean" in values:
-        return values["mean"].ndim == 1 and len(values["mean"]) == len(ts)
-    return values.get("counts", np.zeros(1)).ndim == 1
-
-
-def _saves(results: Results, settings: dict[str, Any]) -> np.ndarray:
-    observed = results.config.get("observe", {}).get(str(settings.get("of")), {})
-    times = results.config["times"]
-    ts = np.linspace(times["start"], times["end"], times["saves"])
-    return ts[:: observed.get("every", 1)]
-
-
-def _quantiles(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes:
-    bands = values["quantiles"]
-    for k, p in enumerate(values["at"]):
-        ax.plot(ts, bands[:, k], label=f"{100 * p:g} %")
-        ax.fill_between(ts, values["low"][:, k], values["high"][:, k], alpha=0.2, linewidth=0)
-    return labelled(ax, "t [s]", f"quantiles of {settings['label']}", legend=True)
-
-
-def _moments(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes:
-    mean, sd = values["mean"], values["sd"]
-    ax.fill_between(ts, values["min"], values["max"], alpha=0.15, linewidth=0, label="range")
-    ax.fill_between(ts, mean - sd, mean + sd, alpha=0.3, linewidth=0, label="mean ± sd")
-    ax.plot(ts, mean, label="mean")
-    return labelled(ax, "t [s]", settings["label"], legend=True)
-
-
-def _histogram(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes:
-    counts, edges = values["counts"], values["edges"]
-    total = counts.sum() + values["below"] + values["above"]
-    ax.stairs(counts / np.diff(edges) / max(float(total), 1.0), edges, fill=True, alpha=0.6)
-    return labelled(ax, settings["label"], "probability density")
-
-
-def _first_passage(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes:
-    ax.fill_between(ts, values["low"], values["high"], step="post", alpha=0.3, linewidth=0)
-    ax.step(ts, values["probability"], where="post")
-    word = next((key for key in ("above", "below") if settings.get(key) is not None), None)
-    condition = "has occurred" if word is None else f"was {word} {settings[word]:g}"
-    ax.set_ylim(0, None)
-    return labelled(ax, "t [s]", f"P({settings['of']} {condition})")
-
-
-def _sobol(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes:
-    index = np.arange(len(values["names"]))
-    for k, order in enumerate(("first_order", "total")):
-        value, low, high = (values[f"{order}{end}"] for end in ("", "_low", "_high"))
-        error = np.maximum([value - low, high - value], 0)
-        label = order.replace("_", " ")
-        ax.bar(index + 0.4 * k - 0.2, value, 0.4, yerr=error, capsize=3, label=label)
-    ax.set_xticks(index, [str(name).partition(".")[2] for name in values["names"]])
-    return labelled(ax, "", f"Sobol index of {settings['of']}", legend=True)
-
-
-_DRAWN: dict[Any, Drawn] = {
-    "quantiles": _quantiles,
-    "moments": _moments,
-    "histogram": _histogram,
-    "first-passage": _first_passage,
-    "sobol-indices": _sobol,
-}
 
 
 _MOST = 12  # variables that are shown

@@ -76,6 +76,6 @@ def test_axes_and_tables_have_them(run: Path) -> None:
     plt.close("all")
     assert labels["bands"] == ["t [s]", "quantiles of x1 [m]"]
     assert labels["bins"][0] == "height [cm]"
-    (mean,) = (answer for answer in answers(results) if answer.name == "mean")
+    (mean,) = (answer for answer in answers(results) if answer.title == "mean")
     titles = [str(row[0]) for row in mean.tables[0].rows]
     assert {"mean [cm]", "sd [cm]", "count"} <= {*titles}

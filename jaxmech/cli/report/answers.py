@@ -1,176 +1,106 @@
 """The answers of a study: tables of its statistics, and each quantity over its members."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from jaxmech.cli.report.tables import Answer, EstimateCell, PageTable
-from jaxmech.ensemble import SERIES, Results, array_of
-from jaxmech.plot import HIGH, LOW, BinnedDensity, Influence
+from jaxmech.cli.report.layout import EstimateCell, PagePart, PageTable
+from jaxmech.ensemble import Results, array_of
+from jaxmech.plot import (
+    HIGH,
+    LOW,
+    BinnedDensity,
+    Influence,
+    ShownStatistic,
+    is_series,
+    saved_times,
+)
 from jaxmech.utils.units import with_unit
 
-MOST_QUANTITIES = 6
+_MOST_QUANTITIES = 6
 _NORMAL = 1.959963984540054  # of a two-sided interval of 95 %
 _LEAST = 8  # members from which a distribution is drawn
 _MOST_ROWS, _MOST_COLUMNS = 24, 12  # of a table
-# What is listed of each statistic, and the names of the ends of its interval, if it has one.
-_LISTED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "moments": {"mean": ("mean_low", "mean_high"), "sd": (), "min": (), "max": (), "count": ()},
-    "probability": {"probability": ("low", "high"), "hits": (), "count": (), "left_out": ()},
-    "first-passage": {
-        "probability": ("low", "high"), "mean": (), "sd": (), "earliest": (), "latest": (),
-        "never": (), "count": (),
-    },
-    "quantiles": {"quantiles": ("low", "high")},
-    "histogram": {"below": (), "above": ()},
-    "covariance": {"correlation": ("correlation_low", "correlation_high"), "count": ()},
-    "sobol-indices": {
-        name: (f"{name}_low", f"{name}_high") for name in ("first_order", "total")
-    },
-    "worst": {"index": (), "value": ()},
-}  # fmt: skip
 # Drawn inputs in the names of statistics, and what is added to the name of a variable.
 _INPUTS = {"start": "", "coordinates": " at the start", "velocities": " rate at the start",
            "parameters": ""}  # fmt: skip
 
-Settings = Mapping[str, Any]
-Asked = Sequence[tuple[Settings, Mapping[str, np.ndarray]]]  # settings and results of statistics
+
+def answers(results: Results) -> list[PagePart]:
+    """The results of all statistics that have some to list, each with its kind and quantity."""
+    names = results.config.get("statistics", {})
+    cards = [_answer(results, name) for name in results.statistics if name in names]
+    return [card for card in cards if card.tables]
 
 
-def answers(results: Results) -> list[Answer]:
-    """The results of all statistics that have some to list."""
-    table = results.config.get("statistics", {})
-    found = [_answer(results, name, table[name]) for name in results.statistics if name in table]
-    return [answer for answer in found if answer.tables]
+def _answer(results: Results, name: str) -> PagePart:
+    shown = ShownStatistic(results, name)
+    kind, of = shown.kind, shown.settings.get("of", "")
+    note = f"{kind} of {', '.join(_names(of))}" if of else kind
+    for side in ("above", "below"):
+        limit = shown.settings.get(side)
+        note += "" if limit is None else f" {side} {limit:g}"
+    note += shown.at
+    if kind != "custom" and "times" in shown.values:
+        note += f"; times: {shown.values['times']}"  # whether events find them, or the saved times
+    columns = [x for x in shown.columns() if np.ndim(x.value) < 2]
+    cells = {x.title: _cells(x.value, *x.ends) for x in columns}
+    tables = []
+    if one := [(title, x[()]) for title, x in cells.items() if not x.ndim]:
+        tables.append(PageTable((), one))
+    lists = {title: x for title, x in cells.items() if x.ndim}
+    count = max((len(x) for x in lists.values()), default=0)
+    rows = [str(x) for x in shown.values.get("names", _components(results, of, count))]
+    same = {title: x for title, x in lists.items() if len(x) == count == len(rows)}
+    if 0 < count <= _MOST_ROWS and 0 < len(same) <= _MOST_COLUMNS:
+        body = [*zip(rows, *same.values(), strict=True)]
+        tables.append(PageTable(("", *same), body, caption=shown.caption))
+    return PagePart(name, note=note, tables=tables)
 
 
-def confidences(results: Results) -> str:
-    """The confidences of the intervals."""
-    settings = results.config.get("statistics", {}).values()
-    levels = sorted({statistic.get("confidence", 0.95) for statistic in settings})
-    return " or ".join(f"{100 * level:g} %" for level in levels) or "95 %"
-
-
-def _answer(results: Results, name: str, settings: Settings) -> Answer:
-    kind, of = settings["statistic"], settings.get("of", "")
-    description = f"{kind} of {', '.join(_names(of))}" if of else kind
-    sides = [side for side in ("above", "below") if settings.get(side) is not None]
-    description += "".join(f" {side} {settings[side]:g}" for side in sides)
-    values, at = _at_the_end(results, settings, results.statistics[name])
-    if str(values.get("times", "")) and np.asarray(values.get("times", 0)).dtype.kind == "U":
-        at += f"; times: {values['times']}"
-    own = {key: () for key, x in values.items() if np.asarray(x).dtype.kind in "fiu"}
-    units, tables = results.statistic_units(name), list[PageTable]()
-    numbers: list[tuple[object, ...]] = []
-    columns: dict[str, np.ndarray] = {}
-    for key, ends in _LISTED.get(kind, own).items():
-        if key not in values:
-            continue
-        cells = _cells(*(np.asarray(values[x]) for x in (key, *ends) if x in values))
-        title = with_unit(key.replace("_", " "), units.get(key, ""))
-        if kind == "quantiles":
-            probabilities = [f"{100 * p:g} %" for p in values["at"]]
-            if cells.ndim == 1:
-                numbers += zip(probabilities, cells, strict=True)
-            elif len(cells) <= _MOST_ROWS:
-                rows = zip(_components(results, of, len(cells)), *cells.T, strict=True)
-                tables.append(PageTable(("", *probabilities), [*rows], caption=title))
-        elif cells.ndim == 2 and max(cells.shape) <= _MOST_COLUMNS and "names" in values:
-            names = [str(x) for x in values["names"]]
-            rows = zip(names, *cells.T, strict=True)
-            tables.append(PageTable(("", *names), [*rows], caption=title))
-        elif cells.ndim == 1 and 0 < len(cells) <= _MOST_ROWS:
-            columns[title] = cells
-        elif cells.ndim == 0:
-            numbers.append((title, cells[()]))
-    if columns:
-        count = len(next(iter(columns.values())))
-        named = [str(x) for x in values.get("names", _components(results, of, count))]
-        same = {title: x for title, x in columns.items() if len(x) == count == len(named)}
-        rows = zip(named, *same.values(), strict=True)
-        tables.insert(0, PageTable(("", *same), [*rows]))
-    if numbers:
-        tables.insert(0, PageTable((), numbers))
-    return Answer(name, f"{description}{at}", tables)
-
-
-def _cells(value: np.ndarray, *ends: np.ndarray) -> np.ndarray:
+def _cells(value: Any, *ends: Any) -> np.ndarray:
     """Numbers, with their intervals where these are known."""
-    cells = np.empty(value.shape, object)
-    for index in np.ndindex(value.shape):
-        interval = [end[index].item() for end in ends]
-        known = len(interval) == 2 and not np.isnan(interval).any()
-        x = value[index].item()
-        cells[index] = EstimateCell(x, *interval) if known else x
+    cells = np.empty(np.shape(value), object)
+    for index in np.ndindex(cells.shape):
+        x, *interval = (np.asarray(part)[index].item() for part in (value, *ends))
+        cells[index] = EstimateCell(x, *interval) if ends and np.isfinite(interval).all() else x
     return cells
 
 
-def _components(results: Results, of: Any, count: int) -> Sequence[str]:
-    names: Sequence[str] = ()
-    if of in ("q", "rates"):
-        names = results.coordinates
-    elif of in ("v", "qdd", "constraint_force"):
-        names = results.velocities or results.coordinates
-    return names if len(names) == count else [str(k + 1) for k in range(count)]
+def _components(results: Results, of: Any, count: int) -> tuple[str, ...]:
+    names = results.velocities if of in ("v", "qdd", "constraint_force") else ()
+    names = names or results.coordinates
+    return names if len(names) == count else tuple(str(k + 1) for k in range(count))
 
 
 def _names(of: Any) -> list[str]:
     return [of] if isinstance(of, str) else [*(of or ())]
 
 
-def is_series(results: Results, name: str) -> bool:
-    """Whether a quantity has a value at each saved time."""
-    observed = results.config.get("observe", {}).get(name)
-    if observed is not None:
-        return bool(observed.get("keep", "all") == "all")
-    return name in results.coordinates or name in SERIES
-
-
-def saved_times(results: Results, quantity: Any) -> np.ndarray:
-    """The saved times of a quantity [s], which may be every so many of all."""
-    observed = results.config.get("observe", {}).get(str(quantity), {})
-    return results.ts[:: observed.get("every", 1)]
-
-
-def _at_the_end(
-    results: Results, settings: Settings, values: Mapping[str, Any]
-) -> tuple[Mapping[str, Any], str]:
-    """The results at the last time, and a remark on it, of a statistic over time."""
-    kind, of = settings["statistic"], settings.get("of")
-    over_time = kind in ("histogram", "moments", "quantiles") and is_series(results, str(of))
-    if not over_time and kind != "first-passage":
-        return values, ""
-    ts, shared = saved_times(results, of), {"at": 1, "edges": 1}  # the same at all times
-    last = {
-        key: x[-1] if np.ndim(x) > shared.get(key, 0) and len(x) == len(ts) else x
-        for key, x in values.items()
-    }
-    return last, f" at t = {ts[-1]:g} s"
-
-
-@dataclass(frozen=True)
-class TypicalMember:
-    """A member that stands for many, or is the worst."""
-
-    index: int
-    rank_name: str  # "median" or "largest", ...
-    value: str  # of the quantity, with its unit
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass
 class MemberQuantity:
     """A number of each member, with what is known of it."""
 
-    name: str
-    label: str  # with its unit
-    sentences: tuple[str, ...]
-    density: BinnedDensity | None
-    mean: tuple[float, float, float] | None
-    limits: tuple[float, ...]
-    influence: Influence | None
-    members: tuple[TypicalMember, ...]
+    name: str  # with the time
+    unit: str
+    level: float = 95.0  # of the interval of the mean [%]
+    mean: tuple[float, float, float] | None = None
+    density: BinnedDensity | None = None
+    influence: Influence | None = None
+    members: dict[int, tuple[str, str]] = field(default_factory=dict)  # "median" and its value
+    limits: list[float] = field(default_factory=list)  # whose probability was asked for
+    sentences: list[str] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """Its name with its unit."""
+        return with_unit(self.name, self.unit)
+
+    def add(self, index: Any, rank_name: str, value: Any) -> None:
+        """Add a member that stands for many, or is the worst, which counts more."""
+        self.members[int(index)] = rank_name, number_with_unit(value, self.unit)
 
 
 def quantities(results: Results) -> list[MemberQuantity]:
@@ -178,60 +108,81 @@ def quantities(results: Results) -> list[MemberQuantity]:
     table = results.config.get("statistics", {})
     names = [x for one in table.values() for x in _names(one.get("of"))]
     names = [*dict.fromkeys([*names, *results.config.get("observe", {})])]
-    found = [*filter(None, (_quantity(results, name) for name in names))]
-    if not found and results.has("q"):
-        found = [*filter(None, (_quantity(results, name) for name in results.coordinates))]
-    return found[:MOST_QUANTITIES]
+    known = [*filter(None, (_quantity(results, name) for name in names))]
+    if not known and results.has("q"):
+        known = [*filter(None, (_quantity(results, name) for name in results.coordinates))]
+    return known[:_MOST_QUANTITIES]
 
 
 def _quantity(results: Results, name: str) -> MemberQuantity | None:
-    table, unit = results.config.get("statistics", {}), results.unit_of(name)
-    asked = [
-        (table[key], values)
-        for key, values in results.statistics.items()
-        if name in _names(table.get(key, {}).get("of"))
-    ]
-    level, density = 95.0, None
-    mean: Any = None
-    members: list[TypicalMember] = []
     at = f" at t = {saved_times(results, name)[-1]:g} s" if is_series(results, name) else ""
-    if (stored := _of_members(results, name)) is not None:
+    quantity = MemberQuantity(f"{name}{at}", results.unit_of(name))
+    asked = [ShownStatistic(results, key) for key in results.statistics]
+    asked = [x for x in asked if name in _names(x.settings.get("of"))]
+    stored = _of_members(results, name)
+    if stored is not None:
         numbers, good = stored
-        x = numbers[known := np.isfinite(numbers)]
+        x, good = numbers[np.isfinite(numbers)], good[np.isfinite(numbers)]
         if x.size < _LEAST:
             return None
         half = _NORMAL * x.std(ddof=1) / np.sqrt(x.size)
-        mean = (float(x.mean()), float(x.mean() - half), float(x.mean() + half))
-        density = BinnedDensity.of_values(x)
-        down = any(s.get("below") is not None or s.get("smallest") for s, _ in asked)
-        members = [*_typical(x, results.members[good[known]], unit, is_smallest=down)]
-    for settings, found in asked if stored is None else ():
-        kind, (values, _) = settings["statistic"], _at_the_end(results, settings, found)
-        if kind == "moments" and np.ndim(values["mean"]) == 0:
-            mean = tuple(float(values[f"mean{end}"]) for end in ("", "_low", "_high"))
-            level = 100 * settings.get("confidence", 0.95)
-            for key, word in (("max", "largest"), ("min", "smallest")):
-                if values[f"{key}_index"] >= 0:
-                    value = number_with_unit(values[key], unit)
-                    members.append(TypicalMember(int(values[f"{key}_index"]), word, value))
-        elif kind == "histogram" and np.ndim(values["counts"]) == 1 and values["counts"].any():
+        quantity.mean = float(x.mean()), float(x.mean() - half), float(x.mean() + half)
+        quantity.density = BinnedDensity.of_values(x)
+        # The members at 5, 50 and 95 %, and the worst one.
+        down = any(x.settings.get("below") is not None or x.settings.get("smallest") for x in asked)
+        order, last = np.argsort(x, kind="stable"), x.size - 1
+        ranks = {f"at {100 * p:g} %": round(p * last) for p in (LOW, 0.5, HIGH)}
+        ranks |= {"smallest": 0} if down else {"largest": last}
+        for rank_name, rank in ranks.items():
+            quantity.add(results.members[good[order[rank]]], rank_name, x[order[rank]])
+    for statistic in asked:
+        _add_statistic(quantity, name, statistic, stored is None)
+    quantity.sentences = [*_sentences(quantity), *quantity.sentences, *_worst(quantity)]
+    return quantity if quantity.sentences or quantity.influence is not None else None
+
+
+def _add_statistic(
+    quantity: MemberQuantity, name: str, statistic: ShownStatistic, is_alone: bool
+) -> None:
+    """Add what a statistic says of a quantity, of whose members nothing is stored if alone."""
+    kind, settings, values = statistic.kind, statistic.settings, statistic.values
+    confidence = 100 * settings.get("confidence", 0.95)
+    sides = [side for side in ("above", "below") if settings.get(side) is not None]
+    quantity.limits += [x for side in sides if (x := float(settings[side])) not in quantity.limits]
+    if kind == "sobol-indices":
+        labels = tuple(_input_label(str(x)) for x in values["names"])
+        parts = [np.asarray(values[x]) for x in ("total", "total_low", "total_high")]
+        measure = "share of the variance, total Sobol index"
+        quantity.influence = Influence(measure, labels, *parts).known()
+    elif kind == "covariance" and quantity.influence is None:
+        names = [str(x) for x in values["names"]]
+        inputs = [k for k, x in enumerate(names) if x.partition(".")[0] in _INPUTS]
+        row, keys = names.index(name), ("correlation", "correlation_low", "correlation_high")
+        parts = [np.asarray(values[key])[row, inputs] for key in keys]
+        labels = tuple(_input_label(names[k]) for k in inputs)
+        if inputs:
+            quantity.influence = Influence("correlation", labels, *parts).known()
+    elif kind == "probability":
+        p, low, high = EstimateCell(
+            *(float(values[x]) for x in ("probability", "low", "high"))
+        ).texts
+        limit = number_with_unit(settings[sides[0]], quantity.unit)
+        interval = f"({confidence:g} % interval {low} to {high})"
+        sentence = f"It is {sides[0]} {limit} with a probability of {p} {interval}."
+        quantity.sentences.append(sentence)
+    elif kind == "moments" and is_alone and np.ndim(values["mean"]) == 0:
+        value, low, high = (float(values[f"mean{end}"]) for end in ("", "_low", "_high"))
+        quantity.mean, quantity.level = (value, low, high), confidence
+        for key, word in (("max", "largest"), ("min", "smallest")):
+            if values[f"{key}_index"] >= 0:
+                quantity.add(values[f"{key}_index"], word, values[key])
+    elif kind == "histogram" and is_alone:
+        if np.ndim(values["counts"]) == 1 and np.any(values["counts"]):
             ends = float(values["below"]), float(values["above"])
-            density = BinnedDensity.of_counts(values["counts"], values["edges"], *ends)
-        elif kind == "worst" and len(values["index"]):
-            word = "smallest" if settings.get("smallest") else "largest"
-            value = number_with_unit(values["value"][0], unit)
-            members.insert(0, TypicalMember(int(values["index"][0]), word, value))
-    influence = influence_of(name, asked)
-    members = [*dict.fromkeys(members)]  # the same one by several statistics
-    said = tuple(_sentences(f"{name}{at}", unit, mean, level, density, members, asked))
-    if not said and influence is None:
-        return None
-    sides = (settings.get(side) for settings, _ in asked for side in ("above", "below"))
-    limits = tuple(dict.fromkeys(float(x) for x in sides if x is not None))
-    label = with_unit(f"{name}{at}", unit)
-    return MemberQuantity(
-        f"{name}{at}", label, said, density, mean, limits, influence, tuple(members)
-    )
+            quantity.density = BinnedDensity.of_counts(values["counts"], values["edges"], *ends)
+    elif kind == "worst" and is_alone and len(values["index"]):
+        word = "smallest" if settings.get("smallest") else "largest"
+        quantity.add(values["index"][0], word, values["value"][0])
 
 
 def _of_members(results: Results, name: str) -> tuple[np.ndarray, np.ndarray] | None:
@@ -250,41 +201,9 @@ def _of_members(results: Results, name: str) -> tuple[np.ndarray, np.ndarray] | 
     return (results.good(name).astype(float).reshape(len(good), -1)[:, 0], good)
 
 
-def influence_of(name: str, asked: Asked) -> Influence | None:
-    """Sobol indices of a quantity or, without any, its correlations with the inputs."""
-    by_kind = {settings["statistic"]: values for settings, values in asked}
-    if values := by_kind.get("sobol-indices"):
-        labels = tuple(_input_label(str(x)) for x in values["names"])
-        parts = (np.asarray(values[x]) for x in ("total", "total_low", "total_high"))
-        return Influence("share of the variance, total Sobol index", labels, *parts).known()
-    if values := by_kind.get("covariance"):
-        names = [str(x) for x in values["names"]]
-        inputs = [k for k, x in enumerate(names) if x.partition(".")[0] in _INPUTS]
-        if name not in names or not inputs:
-            return None
-        row, keys = names.index(name), ("correlation", "correlation_low", "correlation_high")
-        parts = (np.asarray(values[key])[row, inputs] for key in keys)
-        labels = tuple(_input_label(names[k]) for k in inputs)
-        return Influence("correlation", labels, *parts).known()
-    return None
-
-
 def _input_label(key: str) -> str:
     section, _, name = key.partition(".")
     return f"{name}{_INPUTS[section]}" if section in _INPUTS else key
-
-
-def _typical(
-    values: np.ndarray, numbers: np.ndarray, unit: str, *, is_smallest: bool
-) -> Iterator[TypicalMember]:
-    """The members at 5, 50 and 95 %, and the worst one."""
-    order = np.argsort(values, kind="stable")
-    last = len(order) - 1
-    ranks = {f"at {100 * p:g} %": round(p * last) for p in (LOW, 0.5, HIGH)}
-    ranks |= {"smallest": 0} if is_smallest else {"largest": last}
-    for rank_name, rank in ranks.items():
-        k = order[rank]
-        yield TypicalMember(int(numbers[k]), rank_name, number_with_unit(values[k], unit))
 
 
 def number_with_unit(value: Any, unit: str) -> str:
@@ -294,26 +213,18 @@ def number_with_unit(value: Any, unit: str) -> str:
     return f"{text} {unit}".rstrip()
 
 
-def _sentences(
-    name: str, unit: str, mean: Any, level: float, density: BinnedDensity | None,
-    members: Sequence[TypicalMember], asked: Asked,
-) -> Iterator[str]:  # fmt: skip
-    if mean is not None and np.isfinite(mean).all():
-        value, low, high = EstimateCell(*mean).texts
-        interval = f"({level:g} % interval {low} to {high})"
-        yield f"The mean of {name} is {f'{value} {unit}'.rstrip()} {interval}."
+def _sentences(quantity: MemberQuantity) -> Iterator[str]:
+    unit, density = quantity.unit, quantity.density
+    if quantity.mean is not None and np.isfinite(quantity.mean).all():
+        value, low, high = EstimateCell(*quantity.mean).texts
+        interval = f"({quantity.level:g} % interval {low} to {high})"
+        yield f"The mean of {quantity.name} is {f'{value} {unit}'.rstrip()} {interval}."
     if density is not None and np.isfinite(density.quantiles[[0, 2]]).all():
         low, middle, high = (number_with_unit(x, unit) for x in density.quantiles)
         yield f"Half of the members are below {middle}, and 90 % are between {low} and {high}."
-    for settings, values in asked:
-        if settings["statistic"] == "probability":
-            side = "above" if settings.get("above") is not None else "below"
-            cell = EstimateCell(*(float(values[x]) for x in ("probability", "low", "high")))
-            p, low, high = cell.texts
-            level = 100 * settings.get("confidence", 0.95)
-            limit = number_with_unit(settings[side], unit)
-            interval = f"({level:g} % interval {low} to {high})"
-            yield f"It is {side} {limit} with a probability of {p} {interval}."
-    for one in members:
-        if one.rank_name in ("largest", "smallest"):  # no other member goes further
-            yield f"The {one.rank_name} value is {one.value}, of member {one.index:,}."
+
+
+def _worst(quantity: MemberQuantity) -> Iterator[str]:
+    for index, (rank_name, value) in quantity.members.items():
+        if rank_name in ("largest", "smallest"):  # no other member goes further
+            yield f"The {rank_name} value is {value}, of member {index:,}."

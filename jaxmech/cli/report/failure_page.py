@@ -1,25 +1,28 @@
 """`write_failure_report`: one page about a probability of failure that opens anywhere."""
 
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
 
+import numpy as np
 import tomli_w
 
-from jaxmech.cli.report.layout import PagePart, Picture, clip, of_figure, page
-from jaxmech.cli.report.tables import EstimateCell, PageTable, number_text
+from jaxmech.cli.report.layout import (
+    EstimateCell,
+    PagePart,
+    PageTable,
+    Picture,
+    clips,
+    motion,
+    number_text,
+    of_figure,
+    page,
+)
 from jaxmech.config import load, plain, write_whole
 from jaxmech.config.errors import InputError
-from jaxmech.ensemble import (
-    FailureEstimate,
-    FailureProbability,
-    Study,
-    design_point_motion,
-)
-from jaxmech.plot import animate, failure_figures
+from jaxmech.ensemble import FailureProbability, Study, design_point_motion
+from jaxmech.plot import failure_figures
 
-_SECONDS, _FPS = 5.0, 10.0  # of an animation
 _MOST_CLIPS = 4  # design points in motion
 _ROWS = 24  # of a table
 _CAPTIONS = {
@@ -58,6 +61,16 @@ def write_failure_report(
             f"--animate must name design points, of which there are {count}, from 0; "
             f"there is none with the number {beyond[0]}"
         )
+    moving: list[Picture] = []
+    if chosen:
+        model = load(study.model, study.model_options, folder, study.parameters).model
+        motions, captions = {}, {}
+        for k in chosen if model is not None and model.geometry is not None else ():
+            point = result.design_points[k]
+            sol = design_point_motion(study, point, folder)
+            motions[k] = motion(model, np.asarray(sol.ts), sol.q, point.params)
+            captions[k] = f"Reliability index {point.index:.3f}."
+        moving = [*clips(motions, captions).values()]
     pictures = [of_figure(figure, _CAPTIONS[key]) for key, figure in failure_figures(result)]
     low, high = result.interval
     known = f", with {100 * result.confidence:g} % between {low:.3g} and {high:.3g}"
@@ -67,7 +80,11 @@ def write_failure_report(
         f"{known if isfinite(low) else ''}, by the method {result.method}, from "
         f"{result.trajectories:,} trajectories{lost}."
     )
-    estimates = [(x.method, _cell(x, result), x.trajectories or None) for x in result.estimates]
+    estimates = []
+    for x in result.estimates:
+        p, *ends = (float(f"{y:.4g}") for y in (x.probability, *x.interval(result.confidence)))
+        cell = EstimateCell(p, *ends) if all(map(isfinite, ends)) else p
+        estimates.append((x.method, cell, x.trajectories or None))
     points = []
     for point in result.design_points[:1]:
         names = sorted(point.importance, key=lambda name: -point.importance[name])[:_ROWS]
@@ -89,7 +106,7 @@ def write_failure_report(
         ),
         PagePart(
             "The most probable failures", tables=points,
-            clips=[*_clips(result, chosen, study, folder)] if chosen else (),
+            clips=moving,
         ),
         PagePart("Pictures", pictures=pictures),
         PagePart(
@@ -105,25 +122,3 @@ def write_failure_report(
     title = f"{name}: probability of failure {result.probability:.3g}"
     write_whole(out, page(name, lead, parts, title=title, warnings=result.doubts))
     return out
-
-
-def _cell(estimate: FailureEstimate, result: FailureProbability) -> object:
-    low, high = estimate.interval(result.confidence)
-    digits = [float(f"{x:.4g}") for x in (estimate.probability, low, high)]
-    return EstimateCell(*digits) if isfinite(low) and isfinite(high) else digits[0]
-
-
-def _clips(
-    result: FailureProbability, chosen: Sequence[int], study: Study, folder: Path
-) -> Iterator[Picture]:
-    """The design points in motion, if the model has a geometry."""
-    model = load(study.model, study.model_options, folder, study.parameters).model
-    if model is None or model.geometry is None:
-        return
-    with tempfile.TemporaryDirectory() as scratch:
-        for k in chosen:
-            point = result.design_points[k]
-            sol = design_point_motion(study, point, folder)
-            speed = max(float(sol.ts[-1] - sol.ts[0]) / _SECONDS, 1.0)
-            motion = animate(model, (sol.ts, sol.q), point.params, speed=speed, fps=_FPS)
-            yield clip(motion, Path(scratch) / f"{k}.gif", f"Reliability index {point.index:.3f}.")

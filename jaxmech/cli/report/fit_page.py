@@ -8,14 +8,20 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import compress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from jaxmech.cli.report.layout import PagePart, Picture, drawn, of_figure, page
-from jaxmech.cli.report.tables import EstimateCell, PageTable
+from jaxmech.cli.report.layout import (
+    EstimateCell,
+    PagePart,
+    PageTable,
+    Picture,
+    drawn,
+    of_figure,
+    page,
+)
 from jaxmech.config import write_whole
-from jaxmech.identify import Fit, Recording, counted
+from jaxmech.identify import Fit, counted
 from jaxmech.plot import (
     autocorrelation,
     fit_over_data,
@@ -50,20 +56,35 @@ def write_fit_report(fit: Fit, out: Path, name: str = "Fit", sensors: Sequence[s
     )
     intervals = "Intervals of 95 % are below their values; the first column is the one to rely on."
     caption = f"The parameters with their intervals of 95 %, each on its own scale. {_LEGEND}"
-    trust = [
-        PagePart(tables=[_facts(fit), _recordings(fit), _outliers(fit, sensors)]),
-        PagePart(pictures=list(_of_noise(fit, sensors))),
+    recorded = [
+        (one.name, one.count, float(a), float(b))
+        for one, a, b in zip(fit.train.recordings, fit.errors, fit.predicted_errors, strict=True)
     ]
+    recorded += [
+        (f"{one.name}, validation", one.count, None, float(error))
+        for one, error in zip(fit.validation.recordings, fit.validation_errors, strict=True)
+    ]
+    head = ("", "samples", "RMS", "from recorded start")
+    trust = [
+        PagePart(tables=[PageTable(head, recorded, "Recordings"), _outliers(fit, sensors)]),
+        PagePart(pictures=[*_of_noise(fit, sensors)]),
+    ]
+    uncertainty, rows = fit.uncertainty, list[tuple[object, ...]]()
+    for k, name in enumerate(fit.names):
+        ends = [uncertainty.interval(kind=kind)[k] for kind in uncertainty.kinds]
+        cells = [EstimateCell(float(fit.values[k]), float(a), float(b)) for a, b in ends]
+        is_known = uncertainty.determined[k]
+        rows.append((name, *(cells if is_known else ["not determined"] * len(ends))))
     parts = [
-        PagePart("Measured and fitted", pictures=list(_of_motion(fit, sensors))),
+        PagePart("Measured and fitted", pictures=[*_over_time(fit, sensors)]),
         PagePart(
             "Parameters",
-            sentences=list(_determined(fit)),
+            sentences=[*_determined(fit)],
             pictures=[of_figure(parameter_intervals(fit), caption)],
-            tables=[_parameters(fit)],
+            tables=[PageTable(("", *uncertainty.kinds), rows)],
             note=intervals,
         ),
-        PagePart("Residuals", pictures=list(_of_residuals(fit, sensors))),
+        PagePart("Residuals", pictures=[*_over_time(fit, sensors, is_misfit=True)]),
         PagePart("Trust", parts=trust, is_closed=True),
         PagePart("What the recordings determine", text=repr(fit.identifiability), is_closed=True),
         PagePart("The fit as it prints itself", text=repr(fit), is_closed=True),
@@ -95,53 +116,10 @@ def _determined(fit: Fit) -> Iterator[str]:
         yield f"{name} is at its bound, where its interval means little."
 
 
-def _parameters(fit: Fit) -> PageTable:
-    uncertainty = fit.uncertainty
-    columns = [(kind, uncertainty.interval(kind=kind)) for kind in uncertainty.kinds]
-    rows: list[Sequence[Any]] = []
-    for k, name in enumerate(fit.names):
-        if not uncertainty.determined[k]:
-            cells: list[Any] = ["not determined"] * len(columns)
-        else:
-            cells = [EstimateCell(float(fit.values[k]), *map(float, x[k])) for _, x in columns]
-        rows.append((name, *cells))
-    return PageTable(("", *(title for title, _ in columns)), rows)
-
-
-def _facts(fit: Fit) -> PageTable:
-    rows: list[Sequence[Any]] = [
-        ("noise", fit.noise.law),
-        ("AIC", f"{fit.aic:.1f}"),
-        ("BIC", f"{fit.bic:.1f}"),
-        ("unknowns", f"{fit.unknowns}, and {fit.noise.parameters} of the noise"),
-    ]
-    if fit.noise.sensors is not None:
-        rows.insert(1, ("size of the noise", ", ".join(f"{sd:.3g}" for sd in fit.noise.sensors)))
-    rows += [
-        (f"{name} at its bound", f"multiplier {x:.3g}")
-        for name, x in fit.optimization.at_bound.items()
-    ]
-    return PageTable((), rows, "Noise")
-
-
-def _recordings(fit: Fit) -> PageTable:
-    rows: list[Sequence[Any]] = [
-        (one.name, one.count, float(a), float(b))
-        for one, a, b in zip(fit.train.recordings, fit.errors, fit.predicted_errors, strict=True)
-    ]
-    rows += [
-        (f"{one.name}, validation", one.count, None, float(error))
-        for one, error in zip(fit.validation.recordings, fit.validation_errors, strict=True)
-    ]
-    return PageTable(("", "samples", "RMS", "from recorded start"), rows, "Recordings")
-
-
 def _outliers(fit: Fit, sensors: Sequence[str]) -> PageTable:
-    rows: list[Sequence[Any]] = [
-        (
-            one.recording, float(one.time), sensors[one.sensor] if sensors else str(one.sensor),
-            float(one.sigmas),
-        )
+    rows = [
+        (one.recording, float(one.time), sensors[one.sensor] if sensors else str(one.sensor),
+         float(one.sigmas))
         for one in fit.outliers.samples[:_OUTLIERS]
     ]  # fmt: skip
     head = repr(fit.outliers).splitlines()[0].removeprefix("Outliers: ")
@@ -149,24 +127,21 @@ def _outliers(fit: Fit, sensors: Sequence[str]) -> PageTable:
     return PageTable(titles, rows, "Outliers", caption=head)
 
 
-def _of_motion(fit: Fit, sensors: Sequence[str]) -> Iterator[Picture]:
-    for validation in (False, True):
+def _over_time(fit: Fit, sensors: Sequence[str], *, is_misfit: bool = False) -> Iterator[Picture]:
+    """The motion of the first recordings and of a validation, or the residuals of the first."""
+    for validation in (False,) if is_misfit else (False, True):
         part = fit.validation if validation else fit.train
         for k, one in enumerate(part.recordings[: 1 if validation else _RECORDINGS]):
-            draw = partial(fit_over_data, fit, k, validation=validation, sensors=sensors)
-            end = ", which was not fitted" if validation else ""
-            caption = f"{_title(one)}{end}: samples as dots, the simulated motion as lines."
-            yield drawn(draw, caption, below=True)
-
-
-def _title(recording: Recording) -> str:
-    return f"{recording.name[:1].upper()}{recording.name[1:]}"
-
-
-def _of_residuals(fit: Fit, sensors: Sequence[str]) -> Iterator[Picture]:
-    for k, one in enumerate(fit.train.recordings[:_RECORDINGS]):
-        caption = f"{_title(one)}: residuals over time, which should look like noise."
-        yield drawn(partial(residuals, fit, k, sensors=sensors), caption, below=True)
+            caption = f"{one.name[:1].upper()}{one.name[1:]}"
+            if is_misfit:
+                caption += ": residuals over time, which should look like noise."
+            else:
+                caption += ", which was not fitted" if validation else ""
+                caption += ": samples as dots, the simulated motion as lines."
+            draw = residuals if is_misfit else fit_over_data
+            yield drawn(
+                partial(draw, fit, k, validation=validation, sensors=sensors), caption, below=True
+            )
 
 
 def _of_noise(fit: Fit, sensors: Sequence[str]) -> Iterator[Picture]:

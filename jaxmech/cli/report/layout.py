@@ -1,14 +1,14 @@
-"""`page`: the parts of a page, its text, from the templates, and small animations of one scale."""
+"""`page`: the parts of a page with their tables and pictures, and its text from the templates."""
 
 import base64
 import io
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -16,14 +16,55 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 from PIL import Image
 
-from jaxmech.cli.report import tables
-from jaxmech.cli.report.tables import Answer, PageTable
-from jaxmech.ensemble import ReplayedTrajectory
 from jaxmech.plot import Animation, add_axes, animate, legend_below, new_figure, styled
-from jaxmech.status import succeeded
 
+_NARROW = 4  # columns of a table that fits beside others
+_MOST_DECIMALS = 6  # smaller numbers have an exponent
 _TYPES = {"svg": "image/svg+xml", "png": "image/png", "gif": "image/gif"}
 _WIDTH, _HEIGHT = 6.0, 3.3  # inches
+_SECONDS, _FPS = 5.0, 10.0  # of an animation
+_COLORS = 64  # of a still
+_CLIP_WIDTH, _CLIP_DPI = 3.0, 80.0  # inches, and pixels per inch
+
+
+class EstimateCell(NamedTuple):
+    """A number with the limits of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """Value and limits, with as many decimals as show two digits of the interval's length."""
+        length = self.high - self.low
+        decimals = 1 - int(np.floor(np.log10(length))) if 0 < length < np.inf else -1
+        if 0 <= decimals <= _MOST_DECIMALS:
+            value, low, high = (f"{x:z,.{decimals}f}" for x in self)
+        else:
+            value, low, high = map(number_text, self)
+        return value, low, high
+
+
+class CommandCell(NamedTuple):
+    """A command of the shell."""
+
+    command: str
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table of the page; cells are texts, numbers, `EstimateCell`s or `CommandCell`s."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    title: str = ""  # of the section that holds it
+    caption: str = ""
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether its columns need the whole width of the page."""
+        return len(self.head or (self.rows or [()])[0]) > _NARROW
 
 
 @dataclass(frozen=True)
@@ -42,7 +83,7 @@ class PagePart:
 
     title: str = field(default="", kw_only=False)
     sentences: Sequence[str] = ()
-    cards: Sequence[Answer] = ()
+    cards: "Sequence[PagePart]" = ()  # parts with a title, a note and tables, side by side
     text: str = ""
     tables: Sequence[PageTable] = ()
     pictures: Sequence[Picture] = ()
@@ -50,6 +91,11 @@ class PagePart:
     note: str = ""
     parts: "Sequence[PagePart]" = ()
     is_closed: bool = False  # to be opened by the reader
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether its tables take the whole width of the page."""
+        return any(table.is_wide for table in self.tables)
 
 
 def page(
@@ -64,7 +110,7 @@ def page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["number"] = tables.number_text
+    environment.filters["number"] = number_text
     return environment.get_template("page.html").render(
         name=name,
         lead=lead,
@@ -77,9 +123,14 @@ def page(
     )
 
 
-def data_url(data: bytes, kind: str) -> str:
-    """A file inside a page: its address."""
-    return f"data:{_TYPES[kind]};base64,{base64.b64encode(data).decode()}"
+def number_text(value: object) -> str:
+    """Format a number; a dash if it is unknown."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, bool) or not isinstance(value, int | float | None):
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "–" if value is None or not np.isfinite(value) else f"{value:.6g}"
 
 
 def drawn(
@@ -101,68 +152,50 @@ def of_figure(figure: Figure, caption: str, **settings: Any) -> Picture:
     data = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": "jaxmech"}):
         figure.savefig(data, format="svg", dpi=110, metadata={"Date": None})
-    return Picture(data_url(data.getvalue(), "svg"), caption, **settings)
+    return Picture(_address(data, "svg"), caption, **settings)
 
 
-_SECONDS, _FPS = 5.0, 10.0
-_COLORS = 64  # of a still
-_CLIP_WIDTH, _CLIP_DPI = 3.0, 80.0  # inches, and pixels per inch
+def _address(data: io.BytesIO, kind: str) -> str:
+    return f"data:{_TYPES[kind]};base64,{base64.b64encode(data.getvalue()).decode()}"
 
 
-def clips(trajectories: Sequence[ReplayedTrajectory]) -> dict[int, Picture]:
-    """A picture of each trajectory that moves, by its index; its caption tells a failure."""
-    motions = {x.index: motion for x in trajectories if (motion := _animation(x)) is not None}
-    if not motions:
-        return {}
-    _share_limits([*motions.values()])
-    failures = {x.index: _failure(x) for x in trajectories}
-    with tempfile.TemporaryDirectory() as folder:
-        return {
-            index: clip(motion, Path(folder) / f"{index}.gif", failures[index])
-            for index, motion in motions.items()
-        }
-
-
-def _failure(trajectory: ReplayedTrajectory) -> str:
-    status = trajectory.status
-    at = float(trajectory.values["t_failed"])
-    return "" if succeeded(status) else f"It failed at t = {at:.4g} s: {status.name}."
-
-
-def _animation(trajectory: ReplayedTrajectory) -> Animation | None:
-    model, ts = trajectory.subject.model, trajectory.ts
-    if model is None or model.geometry is None or trajectory.last_good < 1:
+def motion(model: Any, ts: np.ndarray, q: Any, params: Any) -> Animation | None:
+    """A motion of a model for `clips`; None if it has no geometry."""
+    if model is None or model.geometry is None:
         return None
     speed = max(float(ts[-1] - ts[0]) / _SECONDS, 1.0)
-    q = trajectory.values["q"][:, : model.system.n]
-    return animate(model, (ts, q), trajectory.params, speed=speed, fps=_FPS)
+    return animate(model, (ts, q), params, speed=speed, fps=_FPS)
 
 
-def _share_limits(motions: Sequence[Animation]) -> None:
-    """Give all pictures the same scale, so that they can be compared."""
-    for letter in "xyz" if motions[0].ax.name == "3d" else "xy":
-        ends = np.array([getattr(one.ax, f"get_{letter}lim")() for one in motions])
-        for one in motions:
-            one.ax.set(**{f"{letter}lim": (ends.min(), ends.max())})
-    for one in motions:
-        space = one.ax
-        sides = [np.ptp(space.get_xlim()), np.ptp(space.get_ylim())]
-        if space.name == "3d":
-            sides.append(np.ptp(space.get_zlim()))  # type: ignore[attr-defined]
-            space.set_box_aspect(sides, zoom=0.85)  # type: ignore[call-arg, arg-type]
-            space.set(zlabel="")
-        space.tick_params(labelsize="x-small")
-        space.set(xlabel="", ylabel="")
-        shape = 0.85 if space.name == "3d" else float(np.clip(sides[1] / sides[0], 0.5, 1.2))
+def clips(
+    motions: Mapping[int, Animation | None], captions: Mapping[int, str]
+) -> dict[int, Picture]:
+    """Small pictures that move, and what is printed in their place; all have the same scale."""
+    moving = {k: x for k, x in motions.items() if x is not None}
+    space = [x.ax for x in moving.values()]
+    for letter in "xyz" if space and space[0].name == "3d" else "xy":
+        ends = np.array([getattr(ax, f"get_{letter}lim")() for ax in space])
+        for ax in space:
+            ax.set(**{f"{letter}lim": (ends.min(), ends.max())})
+    pictures = {}
+    for k, one in moving.items():
+        ax: Any = one.ax
+        ax.tick_params(labelsize="x-small")
+        ax.set(xlabel="", ylabel="")
+        if ax.name == "3d":
+            sides = [np.ptp(x) for x in (ax.get_xlim(), ax.get_ylim(), ax.get_zlim())]
+            ax.set_box_aspect(sides, zoom=0.85)
+            ax.set(zlabel="")
+            shape = 0.85
+        else:
+            shape = float(np.clip(np.ptp(ax.get_ylim()) / np.ptp(ax.get_xlim()), 0.5, 1.2))
         one.figure.set_size_inches(_CLIP_WIDTH, _CLIP_WIDTH * shape + 0.3)
-
-
-def clip(motion: Animation, file: Path, caption: str) -> Picture:
-    """A small animation, saved as a .gif file, and what is printed in its place."""
-    motion.save(file, dpi=_CLIP_DPI, progress=False)
-    still = io.BytesIO()
-    motion.strobe().savefig(still, format="png", dpi=1.5 * _CLIP_DPI)
-    small = io.BytesIO()
-    with Image.open(still) as picture:
-        picture.convert("RGB").quantize(_COLORS).save(small, "png", optimize=True)
-    return Picture(data_url(file.read_bytes(), "gif"), caption, data_url(small.getvalue(), "png"))
+        with tempfile.TemporaryDirectory() as folder:
+            file = one.save(Path(folder) / "clip.gif", dpi=_CLIP_DPI, progress=False)
+            gif = io.BytesIO(file.read_bytes())
+        still, small = io.BytesIO(), io.BytesIO()
+        one.strobe().savefig(still, format="png", dpi=1.5 * _CLIP_DPI)
+        with Image.open(still) as picture:
+            picture.convert("RGB").quantize(_COLORS).save(small, "png", optimize=True)
+        pictures[k] = Picture(_address(gif, "gif"), captions[k], _address(small, "png"))
+    return pictures

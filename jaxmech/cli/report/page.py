@@ -15,9 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.cli.report.answers import MemberQuantity, answers, confidences, quantities
-from jaxmech.cli.report.layout import PagePart, Picture, clips, drawn, of_figure, page
-from jaxmech.cli.report.tables import CommandCell, PageTable
+from jaxmech.cli.report.answers import MemberQuantity, answers, quantities
+from jaxmech.cli.report.layout import (
+    CommandCell,
+    PagePart,
+    PageTable,
+    Picture,
+    clips,
+    drawn,
+    motion,
+    of_figure,
+    page,
+)
 from jaxmech.config import FolderError, python_files, stored_environment, write_whole
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.ensemble import (
@@ -73,8 +82,6 @@ def write_report(
         raise FolderError(f"{path} is not finished, and there is nothing to report; {message}")
     summary = results.summary or summarize(results)
     asked, lost = quantities(results), failed(summary)
-    numbers = _animated_by_default(results, asked) if animated is None else [*animated]
-    moving = _clips(results, numbers, animated is not None, study, folder, tell)
     lead = f"{summary['done']:,} of {summary['size']:,} trajectories, "
     lead += f"{lost:,} failed" if lost else "none failed"
     if len(results.blocks) < results.count and not results.summary:
@@ -83,10 +90,12 @@ def write_report(
         f"{lost:,} of {summary['done']:,} members failed, and are left out of all answers; they "
         "are listed below, under Trust."
     )
+    bad = results.members[~results.is_good] if results.has_trajectories else np.zeros(0, int)
+    moving = _clips(results, asked, bad[:1].tolist(), animated, study, folder, tell)
     text = page(
         results.name,
         f"{lead}.",
-        [*_parts(results, summary, asked, moving, animated or ())],
+        [*_parts(results, summary, asked, moving, animated or (), bad)],
         title=f"{results.name}: {summary['done']:,} trajectories",
         source=str(path),
         warnings=[left_out] if lost else [],
@@ -96,22 +105,66 @@ def write_report(
     return out
 
 
+def _clips(
+    results: Results, asked: Sequence[MemberQuantity], first_bad: list[int],
+    animated: Sequence[int] | None, study: Study | None, folder: Path,
+    tell: Callable[[str], None],
+) -> Mapping[int, Picture]:  # fmt: skip
+    """Members in motion; by default those of the first quantities, and one that failed.
+
+    There are none if they cannot be computed again or have no shape.
+    """
+    numbers = [*(animated or ())]
+    if animated is None:
+        for quantity in asked:
+            more = [*dict.fromkeys([*numbers, *quantity.members])]
+            numbers = more if len(more) <= _MOST_CLIPS else numbers
+        if results.has_trajectories and not numbers:
+            numbers = [int(k) for k in results.members[:1]]
+        numbers = [*dict.fromkeys([*numbers, *first_bad])]
+    if not numbers:
+        return {}
+    try:
+        trajectories = replays(results.path, numbers, study, folder)
+    except (InputError, StudyError) as error:
+        if animated is not None:
+            raise
+        tell(f"the page has no animation: {error}")
+        return {}
+    model = trajectories[0].subject.model
+    if animated is not None and (model is None or model.geometry is None):
+        raise InputError(f"{results.name} has no geometry, without which nothing is animated")
+    motions, captions = {}, {}
+    for one in trajectories:
+        if one.last_good < 1 or model is None:
+            continue
+        q = one.values["q"][:, : model.system.n]
+        motions[one.index] = motion(model, one.ts, q, one.params)
+        at = float(one.values["t_failed"])
+        failure = f"It failed at t = {at:.4g} s: {one.status.name}."
+        captions[one.index] = "" if succeeded(one.status) else failure
+    return clips(motions, captions)
+
+
 def _parts(
-    results: Results,
-    summary: dict[str, Any],
-    asked: Sequence[MemberQuantity],
-    moving: Mapping[int, Picture],
-    chosen: Sequence[int],
-) -> Iterator[PagePart]:
+    results: Results, summary: dict[str, Any], asked: Sequence[MemberQuantity],
+    moving: Mapping[int, Picture], chosen: Sequence[int], bad: np.ndarray,
+) -> Iterator[PagePart]:  # fmt: skip
     shown = {*chosen}  # each moves once, under the first quantity that it is typical of
     for quantity in asked:
-        new = {one.index for one in quantity.members} - shown
-        yield _answer(quantity, {k: moving[k] for k in new if k in moving})
-        shown |= new
+        some = [
+            _of_member(moving[k], k, f"{rank_name[:1].upper()}{rank_name[1:]}: {value}, member")
+            for k, (rank_name, value) in quantity.members.items()
+            if k in moving and k not in shown
+        ]
+        shown |= {*quantity.members}
+        pictures = [*_of_quantity(quantity)]
+        sentences = quantity.sentences
+        yield PagePart(quantity.label, sentences=sentences, pictures=pictures, clips=some)
     if some := [_of_member(moving[k], k) for k in chosen if k in moving]:
         yield PagePart("Chosen members", clips=some)
-    pictures = dict(_pictures(results))
-    if motions := [picture for name, picture in pictures.items() if name not in _OF_TRUST]:
+    pictures_of = dict(_pictures(results))
+    if motions := [picture for name, picture in pictures_of.items() if name not in _OF_TRUST]:
         yield PagePart("Motions", pictures=motions)
     cards, tables = answers(results), list[PageTable]()
     quantiles = summary["quantiles"]
@@ -121,10 +174,15 @@ def _parts(
         caption = f"Quantiles at t = {quantiles['times'][-1]:g} s"
         tables = [PageTable(head, rows, caption=caption)]
     if cards or tables:
-        note = f"Intervals of {confidences(results)} are below their values; arrays in full are in"
+        asked_for = results.config.get("statistics", {}).values()
+        levels = sorted({x.get("confidence", 0.95) for x in asked_for})
+        percent = " or ".join(f"{100 * level:g} %" for level in levels)
+        note = f"Intervals of {percent} are below their values; arrays in full are in"
         note = f"{note} statistics.npz." if cards else ""
         yield PagePart("Numbers", cards=cards, tables=tables, note=note, is_closed=True)
-    yield _trust(results, summary, [pictures[x] for x in _OF_TRUST if x in pictures], moving)
+    trusted = [pictures_of[x] for x in _OF_TRUST if x in pictures_of]
+    failures = [_of_member(moving[k], k) for k in bad[:1].tolist() if k in moving]
+    yield _trust(results, summary, trusted, failures, bad)
     configuration = (results.path / "config.toml").read_text(encoding="utf-8")
     yield PagePart("Configuration", text=configuration, is_closed=True)
     facts = {
@@ -133,8 +191,7 @@ def _parts(
     }
     tables = [PageTable(("fact", "value"), [pair for pair in facts.items() if pair[1]])]
     marks = (read_mark(results.path, block) for block in results.blocks)
-    kinds = Counter(mark.processor for mark in marks if mark)
-    del kinds[""]
+    kinds = Counter(mark.processor for mark in marks if mark and mark.processor)
     several = ""
     if len(kinds) > 1:
         tables.append(PageTable(("processor", "blocks"), [*kinds.items()]))
@@ -142,39 +199,42 @@ def _parts(
     yield PagePart("Environment", tables=tables, note=several, is_closed=True)
 
 
-def _answer(quantity: MemberQuantity, moving: Mapping[int, Picture]) -> PagePart:
-    """The distribution of a quantity, what it depends on, and its typical and worst members."""
-    pictures = []
+def _of_quantity(quantity: MemberQuantity) -> Iterator[Picture]:
+    """The distribution of a quantity, and what it depends on."""
     if quantity.density is not None:
         draw = partial(
             distribution, quantity.density, name=quantity.label, mean=quantity.mean,
             limits=quantity.limits,
         )  # fmt: skip
-        pictures.append(drawn(draw, f"The distribution of {quantity.name} over the members."))
+        yield drawn(draw, f"The distribution of {quantity.name} over the members.")
     if quantity.influence is not None:
         strongest = quantity.influence.strongest()
         caption = f"What {quantity.name} depends on: {strongest.measure}, with intervals of 95 %."
         height = 1.1 + 0.34 * max(len(strongest.names), 3)
-        pictures.append(drawn(partial(influences, strongest), caption, height=height))
-    some = [
-        _of_member(moving[one.index], one.index, f"{one.rank_name}: {one.value}")
-        for one in quantity.members
-        if one.index in moving
-    ]
-    return PagePart(quantity.label, sentences=quantity.sentences, pictures=pictures, clips=some)
+        yield drawn(partial(influences, strongest), caption, height=height)
 
 
-def _of_member(clip: Picture, index: int, rank_name: str = "") -> Picture:
-    member = f"{rank_name[:1].upper()}{rank_name[1:]}, member" if rank_name else "Member"
-    return replace(clip, caption=f"{member} {index:,}. {clip.caption}".rstrip())
+def _of_member(picture: Picture, index: int, lead: str = "Member") -> Picture:
+    return replace(picture, caption=f"{lead} {index:,}. {picture.caption}".rstrip())
+
+
+def _pictures(results: Results) -> Iterator[tuple[str, Picture]]:
+    """The pictures of stored trajectories, and of statistics over time, by name."""
+    if results.has_trajectories and results.is_good.any():
+        for name, figure in trajectory_figures(results):
+            is_wide = float(figure.get_size_inches()[0]) > _COLUMN  # a grid of panels
+            yield name, of_figure(figure, _CAPTIONS[name], is_wide=is_wide)
+    of = results.config.get("statistics", {})
+    for name, draw in statistic_drawings(results):
+        if (kind := of[name]["statistic"]) in _OVER_TIME:
+            caption = f"{kind.replace('-', ' ').capitalize()} of {of[name]['of']} over time."
+            yield f"statistic {name}", drawn(draw, caption)
 
 
 def _trust(
-    results: Results,
-    summary: dict[str, Any],
-    pictures: list[Picture],
-    moving: Mapping[int, Picture],
-) -> PagePart:
+    results: Results, summary: dict[str, Any], pictures: list[Picture], failures: list[Picture],
+    bad: np.ndarray,
+) -> PagePart:  # fmt: skip
     """How members ended, their residuals and errors, and the failed ones."""
     ends = [(name, x["count"], x["message"]) for name, x in summary["status"].items()]
     worst = [(name.replace("_", " "), value) for name, value in summary["worst"].items()]
@@ -191,87 +251,23 @@ def _trust(
     if pictures:
         parts.append(PagePart(pictures=pictures))
     if count := failed(summary):
-        table = _failures(results, summary)
-        listed = len(table.rows)
-        note = f"{listed:,} of {count:,} are listed." if count > listed else ""
-        some = [_of_member(moving[k], k) for k in _first_failure(results) if k in moving]
-        parts.append(PagePart("Failures", tables=[table], clips=some, note=note))
+        # What was drawn for the failed trajectories, and the commands that replay them.
+        names: list[str] = []
+        rows: list[tuple[Any, ...]] = [(int(k), "", "") for k in summary.get("failed", ())]
+        if results.has_trajectories:
+            group = results.group
+            names = [x for x in group if x.startswith(_DRAWN)]
+            names = [x for x in names if array_of(group, x).shape == (results.size,)]
+            rows = [
+                (k, Status(int(results.rows("status", k))).name,
+                 *(float(results.rows(name, k)) for name in ("t_failed", *names)))
+                for k in bad[:_MOST_FAILURES].tolist()
+            ]  # fmt: skip
+        config = " --config CONFIG" if python_files(results.config, results.path) else ""
+        command = f"jaxmech replay {quote(str(results.path))}"
+        lines = [(str(k), *rest, CommandCell(f"{command} {k}{config}")) for k, *rest in rows]
+        head = ("trajectory", "status", "t [s]", *names, "to see it alone")
+        note = f"{len(lines):,} of {count:,} are listed." if count > len(lines) else ""
+        table = PageTable(head, lines)
+        parts.append(PagePart("Failures", tables=[table], clips=failures, note=note))
     return PagePart("Trust", parts=parts, is_closed=True)
-
-
-def _failures(results: Results, summary: dict[str, Any]) -> PageTable:
-    """The failed trajectories, with what was drawn for them and the commands that replay them."""
-    rows: list[tuple[Any, ...]] = [(int(index), "", "") for index in summary.get("failed", ())]
-    names: list[str] = []
-    if results.has_trajectories:
-        bad = results.members[~np.asarray(succeeded(results.status))][:_MOST_FAILURES]
-        names = [
-            name
-            for name in results.group
-            if name.startswith(_DRAWN) and array_of(results.group, name).shape == (results.size,)
-        ]
-        rows = [
-            (
-                k, Status(int(results.rows("status", k))).name,
-                *(float(results.rows(name, k)) for name in ("t_failed", *names)),
-            )
-            for k in bad.tolist()
-        ]  # fmt: skip
-    config = " --config CONFIG" if python_files(results.config, results.path) else ""
-    command = f"jaxmech replay {quote(str(results.path))}"
-    lines = [(str(k), *rest, CommandCell(f"{command} {k}{config}")) for k, *rest in rows]
-    return PageTable(("trajectory", "status", "t [s]", *names, "to see it alone"), lines)
-
-
-def _pictures(results: Results) -> Iterator[tuple[str, Picture]]:
-    """The pictures of stored trajectories, and of statistics over time, by name."""
-    if results.has_trajectories and np.any(succeeded(results.status)):
-        for name, figure in trajectory_figures(results):
-            is_wide = float(figure.get_size_inches()[0]) > _COLUMN  # a grid of panels
-            yield name, of_figure(figure, _CAPTIONS[name], is_wide=is_wide)
-    of = results.config.get("statistics", {})
-    for name, draw in statistic_drawings(results):
-        if (kind := of[name]["statistic"]) in _OVER_TIME:
-            caption = f"{kind.replace('-', ' ').capitalize()} of {of[name]['of']} over time."
-            yield f"statistic {name}", drawn(draw, caption)
-
-
-def _clips(
-    results: Results,
-    numbers: Sequence[int],
-    is_asked: bool,
-    study: Study | None,
-    folder: Path,
-    tell: Callable[[str], None],
-) -> Mapping[int, Picture]:
-    """Members in motion, by number; none if they cannot be computed again or have no shape."""
-    if not numbers:
-        return {}
-    try:
-        trajectories = replays(results.path, numbers, study, folder)
-    except (InputError, StudyError) as error:
-        if is_asked:
-            raise
-        tell(f"the page has no animation: {error}")
-        return {}
-    model = trajectories[0].subject.model
-    if is_asked and (model is None or model.geometry is None):
-        raise InputError(f"{results.name} has no geometry, without which nothing is animated")
-    return clips(trajectories)
-
-
-def _animated_by_default(results: Results, asked: Sequence[MemberQuantity]) -> list[int]:
-    """The members of the first quantities, and one that failed."""
-    numbers: list[int] = []
-    for quantity in asked:
-        more = dict.fromkeys([*numbers, *(one.index for one in quantity.members)])
-        numbers = [*more] if len(more) <= _MOST_CLIPS else numbers
-    if results.has_trajectories and not numbers:
-        numbers = [int(k) for k in results.members[:1]]
-    return [*dict.fromkeys([*numbers, *_first_failure(results)])]
-
-
-def _first_failure(results: Results) -> list[int]:
-    if not results.has_trajectories:
-        return []
-    return [int(k) for k in results.members[~np.asarray(succeeded(results.status))][:1]]
