@@ -1,10 +1,10 @@
 """Analysis of a system without simulating it: `structure` and its findings.
 
-Read `states` and `row_dependence` first; the other files build on them. Then each file examines one
-thing: `initial_state` violated constraints, closed gaps and consistent states nearby, `redundancy`
-the rank of the constraints and whether a singular pose is rigid, `mass` the mass matrix, and
-whether M and Q of the user are those of the Lagrangian, `functions` NaN, missing derivatives, and
-what has no effect, `integrability` constraints on velocities, and `short_run` gradients.
+Read `states` first; the other files build on it. Then each file examines one thing: `initial_state`
+violated constraints, closed gaps and consistent states nearby, `redundancy` dependent rows, the
+rank of the constraints and whether a singular pose is rigid, `mass` the mass matrix, and whether M
+and Q of the user are those of the Lagrangian, `functions` NaN, missing derivatives, and what has no
+effect, and `integrability` constraints on velocities.
 `structure` runs all of them into `findings`, which `report` prints. In folders of their own:
 `equilibrium/` and `stability/` (linear equations about a motion); both use `symmetries`. The
 derivatives of a motion belong to this namespace too.
@@ -19,10 +19,8 @@ from jaxmech.analysis.equilibrium import equilibrium as equilibrium
 from jaxmech.analysis.findings import Finding as Finding
 from jaxmech.analysis.findings import Severity as Severity
 from jaxmech.analysis.functions import unused_parameters as unused_parameters
-from jaxmech.analysis.initial_state import nearest_consistent as nearest_consistent
+from jaxmech.analysis.redundancy import Dependence as Dependence
 from jaxmech.analysis.report import Structure as Structure
-from jaxmech.analysis.row_dependence import Dependence as Dependence
-from jaxmech.analysis.short_run import ShortRun as ShortRun
 from jaxmech.analysis.stability import Floquet as Floquet
 from jaxmech.analysis.stability import Linearization as Linearization
 from jaxmech.analysis.stability import Modes as Modes
@@ -54,7 +52,6 @@ __all__ = [
     "Modes",
     "Sensitivities",
     "Severity",
-    "ShortRun",
     "Stability",
     "StateSpace",
     "Structure",

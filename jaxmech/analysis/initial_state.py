@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.analysis.findings import Finding, listed, note, serious
-from jaxmech.analysis.row_dependence import dependences, independence, owners, without_rows
 from jaxmech.analysis.states import Pose, State, moved, pose
 from jaxmech.integrate import Gaps
 from jaxmech.linalg import unit
@@ -106,7 +105,8 @@ def _is_near(state: State, middle: State) -> bool:
 def _transverse_plane(A: HostArray, x: HostArray, away: HostArray) -> _Slice | None:
     """The plane across the free part of a change; None if the constraints have full rank."""
     change = away - x
-    free = without_rows(A, change, 1e-6)
+    rows, _ = unit(A)
+    free = change - np.linalg.pinv(rows, rcond=1e-6) @ (rows @ change)
     length = np.linalg.norm(free)
     if length < 1e-6 * np.linalg.norm(change):
         return None
@@ -153,35 +153,6 @@ def _changes(system: System, state: State) -> str:
     pairs = sorted(zip(names, changes, strict=True), key=lambda pair: -round(abs(pair[1]), 9))
     phrases = [f"{name} by {change:+.3g}" for name, change in pairs[:4] if abs(change) > 1e-9]
     return f", which changes {', '.join(phrases)}" if phrases else ""
-
-
-def contradictions(
-    system: System, sizes: Sequence[int], pose: Pose, qdd: HostArray, tolerance: float
-) -> dict[str, Finding]:
-    """Findings, by name, on the constraints whose accelerations exclude each other."""
-    # The test is that of a step of `simulate`.
-    eps, qdd = float(np.finfo(qdd.dtype).eps), qdd.astype(float)
-    miss = np.abs(pose.A @ qdd - pose.b)
-    terms = np.abs(pose.A).sum(1) * np.abs(qdd).max() + np.abs(pose.b)
-    # Near an equilibrium, and in rows of zeros, all terms may be round-off of greater ones.
-    free = np.abs(np.linalg.lstsq(pose.metric, pose.Q)[0]).max()
-    rounding = eps**0.75 * (np.abs(pose.A).sum(1) * free + terms).max(initial=0.0)
-    bad = np.nonzero(miss > np.maximum(eps**0.25 * terms, rounding))[0]
-    names = [c.name for c in system.constraints]
-    owner, _ = owners(names, sizes)
-    missed: dict[str, float] = {}
-    for k in bad:
-        missed[owner[k]] = max(float(miss[k]), missed.get(owner[k], 0.0))
-    return {
-        d.name: serious(
-            f"no acceleration satisfies constraint {d.name!r}"
-            + (f" and {listed(d.others)} at once" if d.others else ", whose row of A is zero")
-            + f"; it is missed by {missed[d.name]:.3g}",
-            "make them consistent, or leave one of them out",
-        )
-        for d in dependences(independence(pose.rows, tolerance), names, sizes)
-        if d.name in missed
-    }
 
 
 def with_closed_gaps(system: System, state: State) -> tuple[System, list[Finding]]:

@@ -1,4 +1,8 @@
-"""The rank of the constraints at a state and nearby, and the redundant equations.
+"""Constraint equations that follow from others, by name, at a state and nearby.
+
+Rows are processed in the order in which the constraints are written. A row in the span of the rows
+kept so far is dependent. Since the kept rows are independent, its coefficients on them are unique,
+and so are the constraints on which it depends.
 
 Where the rank drops in a pose, a motion that is possible to first order may not be possible to
 second order. A velocity u of the null space of A belongs to a motion only if A w = -phi''(u, u) has
@@ -20,16 +24,108 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from jaxmech.analysis.findings import Finding, listed, note, serious, warning
-from jaxmech.analysis.row_dependence import Dependence, dependences, independence, owners, removable
 from jaxmech.analysis.states import SPREAD, Pose
 from jaxmech.compiler import native_call
-from jaxmech.linalg import unit
+from jaxmech.linalg import Rows, unit
 from jaxmech.system import Holonomic, Nonholonomic, Params, System, mass_scale
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.jit_cache import jit_of
 
 COMBINATIONS = 200  # of several forms, among which a semidefinite one is sought
 LARGE = 0.3  # part of the largest rate, of coordinates that are named as moving
+NEAR_SINGULAR = 1e-3  # largest relative size of the weakest direction in a nearly singular pose
+VANISHING = 0.1  # part of its usual length that a row which vanishes on the constraints keeps
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """Equations of one constraint that follow from those before them.
+
+    The entries of `Structure.dependences`, see `structure`.
+
+    Attributes:
+        name: the constraint.
+        equations: indices of its equations, counted from 0.
+        others: the constraints of which they are combinations, in system order, possibly the
+            constraint itself; empty if an equation does not depend on the coordinates at all.
+    """
+
+    name: str
+    equations: tuple[int, ...]
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Independence:
+    """A partition of the rows into independent and dependent ones."""
+
+    independent: tuple[int, ...]  # indices of the independent rows
+    combinations: dict[int, NDArray[np.floating]]  # coefficients of the others on the kept rows
+
+    @property
+    def rank(self) -> int:
+        """The number of independent rows."""
+        return len(self.independent)
+
+
+def independence(C: Rows, tolerance: float) -> Independence:
+    """Sort the rows of C, of unit length or zero, by Gram-Schmidt done twice."""
+    basis = np.zeros((0, C.shape[1]))
+    independent: list[int] = []
+    combinations = {}
+    for number, row in enumerate(C):
+        remainder = row - basis.T @ (basis @ row)
+        remainder = remainder - basis.T @ (basis @ remainder)
+        length = np.linalg.norm(remainder)
+        if length > tolerance:
+            basis = np.vstack([basis, remainder / length])
+            independent.append(number)
+        else:
+            combinations[number] = np.linalg.lstsq(C[independent].T, row, rcond=None)[0]
+    width = len(independent)
+    padded = {k: np.pad(x, (0, width - x.size)) for k, x in combinations.items()}
+    return Independence(tuple(independent), padded)
+
+
+def dependences(
+    rows: Independence, names: Sequence[str], sizes: Sequence[int]
+) -> tuple[Dependence, ...]:
+    """Group the dependent rows by the names of their constraints."""
+    owner, index = owners(names, sizes)
+    by_owner: dict[str, tuple[list[int], set[str]]] = {}
+    for row, x in rows.combinations.items():
+        indices, partners = by_owner.setdefault(owner[row], ([], set()))
+        indices.append(index[row])
+        least = 1e-6 * np.abs(x).max(initial=0.0)
+        partners.update(
+            owner[k] for k, c in zip(rows.independent, x, strict=True) if abs(c) > least
+        )
+    return tuple(
+        Dependence(name, tuple(indices), tuple(n for n in names if n in partners))
+        for name, (indices, partners) in by_owner.items()
+    )
+
+
+def removable(
+    C: Rows, names: Sequence[str], sizes: Sequence[int], tolerance: float
+) -> tuple[str, ...]:
+    """The constraints any single one of which can be left out without a loss of rank."""
+    owner, _ = owners(names, sizes)
+    full = independence(C, tolerance)
+    if not full.combinations:
+        return ()
+    belongs = np.array(owner)
+    return tuple(
+        name
+        for name, size in zip(names, sizes, strict=True)
+        if size and independence(C[belongs != name], tolerance).rank == full.rank
+    )
+
+
+def owners(names: Sequence[str], sizes: Sequence[int]) -> tuple[list[str], list[int]]:
+    """The name of the constraint of every row, and the index of the row in it."""
+    pairs = [(name, k) for name, size in zip(names, sizes, strict=True) for k in range(size)]
+    return [name for name, _ in pairs], [k for _, k in pairs]
 
 
 class SecondOrder(NamedTuple):
@@ -119,10 +215,6 @@ def _bent(system: System, directions: Array, q: Array, t: Array, params: Params)
         return jax.jacfwd(jax.jacfwd(level))(jnp.zeros(directions.shape[1], q.dtype))
 
     return native_call(bent, directions, q, t, params)
-
-
-NEAR_SINGULAR = 1e-3  # largest relative size of the weakest direction in a nearly singular pose
-VANISHING = 0.1  # part of its usual length that a row which vanishes on the constraints keeps
 
 
 @dataclass(frozen=True)
@@ -348,3 +440,32 @@ def _redundant(d: Dependence, may_go: tuple[str, ...]) -> Finding:
         f"multipliers are not (those of minimum norm are returned); keep it{instead}"
     )
     return note(clause_of(d), remedy)
+
+
+def contradictions(
+    system: System, sizes: Sequence[int], pose: Pose, qdd: HostArray, tolerance: float
+) -> dict[str, Finding]:
+    """Findings, by name, on the constraints whose accelerations exclude each other."""
+    # The test is that of a step of `simulate`.
+    eps, qdd = float(np.finfo(qdd.dtype).eps), qdd.astype(float)
+    miss = np.abs(pose.A @ qdd - pose.b)
+    terms = np.abs(pose.A).sum(1) * np.abs(qdd).max() + np.abs(pose.b)
+    # Near an equilibrium, and in rows of zeros, all terms may be round-off of greater ones.
+    free = np.abs(np.linalg.lstsq(pose.metric, pose.Q)[0]).max()
+    rounding = eps**0.75 * (np.abs(pose.A).sum(1) * free + terms).max(initial=0.0)
+    bad = np.nonzero(miss > np.maximum(eps**0.25 * terms, rounding))[0]
+    names = [c.name for c in system.constraints]
+    owner, _ = owners(names, sizes)
+    missed: dict[str, float] = {}
+    for k in bad:
+        missed[owner[k]] = max(float(miss[k]), missed.get(owner[k], 0.0))
+    return {
+        d.name: serious(
+            f"no acceleration satisfies constraint {d.name!r}"
+            + (f" and {listed(d.others)} at once" if d.others else ", whose row of A is zero")
+            + f"; it is missed by {missed[d.name]:.3g}",
+            "make them consistent, or leave one of them out",
+        )
+        for d in dependences(independence(pose.rows, tolerance), names, sizes)
+        if d.name in missed
+    }

@@ -5,10 +5,7 @@ from dataclasses import dataclass
 from jaxmech.analysis.findings import Finding, Severity
 from jaxmech.analysis.integrability import Integrability
 from jaxmech.analysis.mass import MassMatrix
-from jaxmech.analysis.redundancy import Ranks
-from jaxmech.analysis.row_dependence import Dependence
-from jaxmech.analysis.short_run import Slope
-from jaxmech.compiler import Explanation
+from jaxmech.analysis.redundancy import Dependence, Ranks
 from jaxmech.system import Violation
 from jaxmech.utils.text import html_table, titled_lines
 
@@ -37,8 +34,6 @@ class Structure:
         violations: constraints that the given state does not satisfy.
         unused: parameters that do not affect the motion.
         idle: coordinates on which nothing acts.
-        slopes: the gradient check, if a `run` was requested and possible.
-        lanes: the compilation of a batch of steps, if a `run` was requested; prints its details.
         findings: problems and facts with remedies, the serious ones first.
         states: names of the states of first order, which are no degrees of freedom.
     """
@@ -51,8 +46,6 @@ class Structure:
     violations: tuple[Violation, ...] = ()
     unused: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
-    slopes: tuple[Slope, ...] | None = None
-    lanes: Explanation | None = None
     findings: tuple[Finding, ...] = ()
     states: tuple[str, ...] = ()
 
@@ -105,12 +98,6 @@ def _facts(structure: Structure) -> list[tuple[str, str]]:
             ),
             ("state", "violates constraints" if structure.violations else "consistent"),
         ]
-    if structure.slopes is not None:
-        good = [slope.name for slope in structure.slopes if slope.agrees]
-        lines.append(("gradients", f"agree with differences: {', '.join(good) or 'none'}"))
-    if structure.lanes is not None:
-        is_native = not any(part.reason for part in structure.lanes.parts)
-        lines.append(("batches", "native code" if is_native else "partly not native code"))
     serious = sum(finding.severity == Severity.SERIOUS for finding in structure.findings)
     lines.append(("findings", f"{len(structure.findings)}, of which {serious} serious"))
     return lines

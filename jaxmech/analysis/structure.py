@@ -1,12 +1,10 @@
 """`structure`: examine a system at a state without simulating it."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.analysis.findings import Finding, Severity
 from jaxmech.analysis.functions import (
     idle_coordinates,
     idle_findings,
@@ -15,7 +13,6 @@ from jaxmech.analysis.functions import (
 )
 from jaxmech.analysis.initial_state import (
     NEARBY,
-    contradictions,
     nearby,
     nearest_consistent,
     rubbed_coordinates,
@@ -24,14 +21,12 @@ from jaxmech.analysis.initial_state import (
 )
 from jaxmech.analysis.integrability import integrability, integrability_findings
 from jaxmech.analysis.mass import mass, mass_and_force_findings, mass_findings
-from jaxmech.analysis.redundancy import rank_findings, ranks
+from jaxmech.analysis.redundancy import contradictions, rank_findings, ranks
 from jaxmech.analysis.report import Equations, Structure
-from jaxmech.analysis.short_run import ShortRun, lanes_findings, lanes_of, slope_findings, slopes
 from jaxmech.analysis.states import State, checked_in_rates, moved, pose
-from jaxmech.compiler import why_not
 from jaxmech.laws import acceleration
-from jaxmech.system import Params, Subject, System, violations, with_params
-from jaxmech.utils.checks import require_kind, with_standard_promotion
+from jaxmech.system import Params, Subject, violations, with_params
+from jaxmech.utils.checks import with_standard_promotion
 
 
 @with_standard_promotion
@@ -41,8 +36,6 @@ def structure(
     v: Any,
     t: Any = 0.0,
     params: Params = None,
-    *,
-    run: ShortRun | None = None,
 ) -> Structure:
     """Examine a system at a state, and report possible problems.
 
@@ -59,8 +52,6 @@ def structure(
         v: velocities, shape (n,).
         t: time [s].
         params: the parameters that the functions of the system expect.
-        run: `ShortRun()` to take a few steps as well, which compares the reverse-mode gradient with
-            differences, reports whether batches run as lanes, and compiles a gradient.
 
     Raises:
         TypeError: if `system` is not a `System`.
@@ -81,22 +72,37 @@ def structure(
         (1, False)
     """
     system, params = with_params(system, params)
-    whole, at_start = system, system.arguments(q, v, t, params)
-    system, of_gaps = with_closed_gaps(system, State(*at_start))
-    simulated, (system, state) = system, checked_in_rates(system, q, v, t, params)
-    begin = state._replace(v=simulated.dynamics.from_speeds(*state))
-    if run is not None:
-        require_kind("run", run, ShortRun, "ShortRun() or None")
+    whole, at_start = system, State(*system.arguments(q, v, t, params))
+    system, findings = with_closed_gaps(system, at_start)
+    with_gaps, (system, state) = system, checked_in_rates(system, q, v, t, params)
+    begin = state._replace(v=with_gaps.dynamics.from_speeds(*state))
     sizes = system.dynamics.sizes(*state)
     unused = unused_parameters(whole, begin)
-    findings = not_numbers(system, state) + of_gaps
-    report: dict[str, Any] = {}
+    findings = not_numbers(system, state) + findings
+    rank, integrable, masses, broken, idle = None, None, None, (), ()
     if pose(system, state).is_finite:
-        report = _report_fields(system, sizes, state, findings, run)
+        tolerance = float(jnp.finfo(state.q.dtype).eps) ** 0.5
+        broken = tuple(violations(system, *state))
+        nearest, reached = nearest_consistent(system, state, tolerance)
+        findings += start_findings(system, state, broken, nearest.state, reached=reached)
+        if not broken:
+            nearest, reached = pose(system, state), True
+        around = [p for p in nearby(system, nearest.state, tolerance) if p.is_finite]
+        generic_poses = [pose(system, moved(nearest.state, seed)) for seed in range(NEARBY)]
+        generic_poses = [p for p in generic_poses if p.is_finite] or [nearest]
+        rank = ranks(system, sizes, nearest, around, generic_poses, tolerance)
+        integrable = integrability(system, [p.state for p in (around or [nearest])])
+        masses = mass(system, nearest, tolerance)
+        qdd = np.asarray(acceleration(system, *nearest.state).qdd)
+        excluded = contradictions(system, sizes, nearest, qdd, tolerance) if reached else {}
+        never_met = () if reached else [v.name for v in violations(system, *nearest.state)]
+        findings += rank_findings(rank, {*excluded, *never_met}) + mass_findings(system, masses)
+        findings += integrability_findings(integrable) if integrable else []
+        findings += mass_and_force_findings(system, nearest.state)
+        findings += [finding for name, finding in excluded.items() if name not in rank.flat]
         rubbed = rubbed_coordinates(whole, begin)
-        report["idle"] = tuple(c for c in report["idle"] if c not in rubbed)
-    lanes = lanes_of(simulated, begin) if run and why_not() is None else None
-    findings += lanes_findings(lanes) + idle_findings(unused, report.get("idle", ()))
+        idle = tuple(c for c in idle_coordinates(system, state) if c not in rubbed)
+    findings += idle_findings(unused, idle)
     return Structure(
         coordinates=tuple(system.coordinates),
         states=tuple(system.states),
@@ -104,45 +110,11 @@ def structure(
             Equations(c.name, type(c).__name__, size)
             for c, size in zip(system.constraints, sizes, strict=True)
         ),
+        ranks=rank,
+        integrability=integrable,
+        mass=masses,
+        violations=broken,
         unused=unused,
-        lanes=lanes,
+        idle=idle,
         findings=tuple(sorted(findings, key=lambda finding: -finding.severity)),
-        **report,
     )
-
-
-def _report_fields(
-    system: System, sizes: Sequence[int], state: State, findings: list[Finding],
-    run: ShortRun | None,
-) -> dict[str, Any]:  # fmt: skip
-    """The fields of the report that need finite equations; appends to the findings."""
-    tolerance = float(jnp.finfo(state.q.dtype).eps) ** 0.5
-    broken = tuple(violations(system, *state))
-    nearest, reached = nearest_consistent(system, state, tolerance)
-    findings += start_findings(system, state, broken, nearest.state, reached=reached)
-    if not broken:
-        nearest, reached = pose(system, state), True
-    around = [p for p in nearby(system, nearest.state, tolerance) if p.is_finite]
-    generic_poses = [pose(system, moved(nearest.state, seed)) for seed in range(NEARBY)]
-    generic_poses = [p for p in generic_poses if p.is_finite] or [nearest]
-    rank = ranks(system, sizes, nearest, around, generic_poses, tolerance)
-    integrable = integrability(system, [p.state for p in (around or [nearest])])
-    masses = mass(system, nearest, tolerance)
-    qdd = np.asarray(acceleration(system, *nearest.state).qdd)
-    excluded = contradictions(system, sizes, nearest, qdd, tolerance) if reached else {}
-    never_met = () if reached else [v.name for v in violations(system, *nearest.state)]
-    findings += rank_findings(rank, {*excluded, *never_met}) + mass_findings(system, masses)
-    findings += integrability_findings(integrable) if integrable else []
-    findings += mass_and_force_findings(system, nearest.state)
-    findings += [finding for name, finding in excluded.items() if name not in rank.flat]
-    fields: dict[str, Any] = {
-        "ranks": rank,
-        "integrability": integrable,
-        "mass": masses,
-        "violations": broken,
-        "idle": idle_coordinates(system, state),
-    }
-    if run and not any(finding.severity == Severity.SERIOUS for finding in findings):
-        fields["slopes"] = slopes(system, nearest.state, run, qdd)
-        findings += slope_findings(fields["slopes"])
-    return fields

@@ -96,7 +96,7 @@ class ShownStatistic:
             if self.kind == "quantiles":
                 for k, p in enumerate(self.values["at"]):
                     yield Column(f"{100 * p:g} %", value[..., k], [x[..., k] for x in limits])
-            elif self.kind == "covariance":
+            elif key == "correlation":
                 for k, other in enumerate(self.values["names"]):
                     yield Column(str(other), value[:, k], [x[:, k] for x in limits])
             else:
@@ -191,7 +191,7 @@ SHOWN: dict[str, Shown] = {
     "histogram": Shown(
         {"below": (), "above": ()}, ("counts", "below", "above"), _histogram
     ),
-    "covariance": Shown({"correlation": ("correlation_low", "correlation_high")},
+    "covariance": Shown({"correlation": ("correlation_low", "correlation_high"), "count": ()},
                         caption="correlation"),
     "sobol-indices": Shown(
         {name: (f"{name}_low", f"{name}_high") for name in ("first_order", "total")}, (), _sobol

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -18,8 +17,7 @@ from jaxmech import (
     models,
     simulate,
 )
-from jaxmech.analysis import Dependence, Severity, ShortRun, Structure, structure
-from jaxmech.compiler import explain, off
+from jaxmech.analysis import Dependence, Severity, Structure, structure
 from jaxmech.run import SimulationError
 from tests.small import PENDULUM, QUATERNION, REDUNDANT
 
@@ -380,59 +378,6 @@ def test_at_rest_a_constraint_on_the_speed_has_no_rows() -> None:
     assert found.ranks is not None
     assert (found.ranks.here, found.ranks.nearby, found.ranks.flat) == (0, 1, ())
     assert "singular pose" in texts(found)
-
-
-def test_a_short_run_checks_gradients_and_lanes() -> None:
-    case = PENDULUM
-    found = structure(case.system, case.q, case.v, 0.0, case.params, run=ShortRun(steps=3))
-    assert found.slopes is not None
-    assert [slope.name for slope in found.slopes] == ["start", "g", "l", "m"]
-    for slope in found.slopes:
-        assert slope.agrees
-        assert slope.reverse == pytest.approx(slope.difference, rel=1e-6, abs=1e-9)
-    assert found.lanes is not None
-    assert [part.reason for part in found.lanes.parts] == [""]
-    assert not found.serious
-    assert "  gradients     agree with differences: start, g, l, m" in repr(found)
-    assert "  batches       native code" in repr(found)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::jaxmech.compiler.NativeCodeWarning")
-def test_lanes_are_not_reported_where_none_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Random numbers make a batch run under plain `vmap` on a CPU, which is reported."""
-
-    def noisy(q: Any, v: Any, t: Any, p: Any) -> Any:
-        return 0.0 * jax.random.normal(jax.random.key(0), q.shape) - q
-
-    args = particle(force=noisy), [1.0, 0.5], REST
-    assert "run under plain vmap" in texts(structure(*args, run=ShortRun(1)), Severity.WARNING)
-    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
-    found = structure(*args, run=ShortRun(1))
-    assert found.lanes is None
-    assert "lanes" not in texts(found, Severity.WARNING)
-    assert "batches" not in repr(found)
-    assert repr(explain(jnp.sin, jnp.ones(3))) == (
-        "function: plain vmap, because of the platform: native code runs on cpu and cuda, "
-        "and this is tpu"
-    )
-    with off():
-        assert repr(explain(jnp.sin, jnp.ones(3))).endswith("because of `compiler.off()`")
-
-
-@pytest.mark.slow
-def test_a_wrong_gradient_is_reported() -> None:
-    def deaf(q: Any, v: Any, t: Any, p: Any) -> Any:
-        _, pull = jax.lax.while_loop(
-            lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] / 2), (0, p["k"])
-        )
-        return -jax.lax.stop_gradient(pull) * q
-
-    system = particle(force=deaf)
-    found = structure(system, [1.0, 0.5], REST, 0.0, {"k": 8.0}, run=ShortRun(steps=2, h=0.1))
-    assert found.slopes is not None
-    assert [slope.name for slope in found.slopes if not slope.agrees] == ["k"]
-    assert "the gradient of a short run by 'k' is 0" in texts(found)
 
 
 def test_the_report_is_one_page() -> None:

@@ -70,11 +70,11 @@ def write_fit_report(fit: Fit, out: Path, name: str = "Fit", sensors: Sequence[s
         PagePart(pictures=[*_of_noise(fit, sensors)]),
     ]
     uncertainty, rows = fit.uncertainty, list[tuple[object, ...]]()
-    for k, name in enumerate(fit.names):
+    for k, parameter in enumerate(fit.names):
         ends = [uncertainty.interval(kind=kind)[k] for kind in uncertainty.kinds]
         cells = [EstimateCell(float(fit.values[k]), float(a), float(b)) for a, b in ends]
         is_known = uncertainty.determined[k]
-        rows.append((name, *(cells if is_known else ["not determined"] * len(ends))))
+        rows.append((parameter, *(cells if is_known else ["not determined"] * len(ends))))
     parts = [
         PagePart("Measured and fitted", pictures=[*_over_time(fit, sensors)]),
         PagePart(
