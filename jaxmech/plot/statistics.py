@@ -121,7 +121,7 @@ def statistic_drawings(results: Results) -> Iterator[tuple[str, Drawing]]:
 
 
 def _drawn(draw: Any, values: Values, settings: Settings, ts: np.ndarray, ax: Axes) -> Axes:
-    return draw(ax, values, settings, ts)  # type: ignore[no-any-return]
+    return draw(ax, values, settings, ts)
 
 
 def _quantiles(ax: Axes, values: Values, settings: Settings, ts: np.ndarray) -> Axes:

@@ -171,8 +171,8 @@ def _add_statistic(
         sentence = f"It is {sides[0]} {limit} with a probability of {p} {interval}."
         quantity.sentences.append(sentence)
     elif kind == "moments" and is_alone and np.ndim(values["mean"]) == 0:
-        value, low, high = (float(values[f"mean{end}"]) for end in ("", "_low", "_high"))
-        quantity.mean, quantity.level = (value, low, high), confidence
+        mean = (float(values[f"mean{end}"]) for end in ("", "_low", "_high"))
+        quantity.mean, quantity.level = (next(mean), next(mean), next(mean)), confidence
         for key, word in (("max", "largest"), ("min", "smallest")):
             if values[f"{key}_index"] >= 0:
                 quantity.add(values[f"{key}_index"], word, values[key])

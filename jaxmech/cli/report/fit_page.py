@@ -56,7 +56,7 @@ def write_fit_report(fit: Fit, out: Path, name: str = "Fit", sensors: Sequence[s
     )
     intervals = "Intervals of 95 % are below their values; the first column is the one to rely on."
     caption = f"The parameters with their intervals of 95 %, each on its own scale. {_LEGEND}"
-    recorded = [
+    recorded: list[tuple[object, ...]] = [
         (one.name, one.count, float(a), float(b))
         for one, a, b in zip(fit.train.recordings, fit.errors, fit.predicted_errors, strict=True)
     ]

@@ -172,14 +172,13 @@ def clips(
 ) -> dict[int, Picture]:
     """Small pictures that move, and what is printed in their place; all have the same scale."""
     moving = {k: x for k, x in motions.items() if x is not None}
-    space = [x.ax for x in moving.values()]
+    space: list[Any] = [x.ax for x in moving.values()]
     for letter in "xyz" if space and space[0].name == "3d" else "xy":
         ends = np.array([getattr(ax, f"get_{letter}lim")() for ax in space])
         for ax in space:
             ax.set(**{f"{letter}lim": (ends.min(), ends.max())})
     pictures = {}
-    for k, one in moving.items():
-        ax: Any = one.ax
+    for (k, one), ax in zip(moving.items(), space, strict=True):
         ax.tick_params(labelsize="x-small")
         ax.set(xlabel="", ylabel="")
         if ax.name == "3d":
