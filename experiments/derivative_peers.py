@@ -30,7 +30,7 @@ from mujoco.rollout import Rollout
 
 import jaxmech as jm
 from experiments.derivatives import AXES, arm, stewart
-from experiments.mechanism_peers import Chain
+from experiments.mechanisms import Chain
 from jaxmech.config.environment import environment
 
 STEP, STEPS, BATCH, THREADS, REPEATS = 1e-3, 500, 1024, 2, 5

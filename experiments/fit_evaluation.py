@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-from experiments.recovery.mechanisms import double_pendulum
+from experiments.coverage import double_pendulum
 from jaxmech.config.environment import environment
 from jaxmech.config.toml import ConfigError, read
 from jaxmech.identify.problem.least_squares import half_square, linearized, runs

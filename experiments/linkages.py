@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-from experiments.mechanism_peers import shortest
+from experiments.mechanisms import shortest
 from jaxmech import parts as jp
 from jaxmech.config.environment import environment
 
@@ -188,7 +188,7 @@ def measured(linkage: Linkage) -> dict[str, Any]:
     sol = jax.block_until_ready(batch(*many))
     called = time.process_time()
     loops = [part.operations for part in jm.compiler.explain(run, *many).parts if part.operations]
-    seconds = shortest(lambda: batch(*many).q, clock=time.process_time)
+    seconds = shortest(lambda: batch(*many).q)
     row = {
         "coordinates": joints.system.n,
         "operations": max(loops, default=None),
@@ -222,9 +222,7 @@ def rollout(linkage: Linkage, speed: float, angle: float) -> dict[str, Any]:
     qvel = np.append(speed, others)
     start[:, 1 + model.nq :] = qvel
     with Rollout(nthread=len(workers)) as pool:
-        seconds = shortest(
-            lambda: pool.rollout(model, workers, start, nstep=STEPS), clock=time.process_time
-        )
+        seconds = shortest(lambda: pool.rollout(model, workers, start, nstep=STEPS))
         states, _ = pool.rollout(model, workers, start, nstep=STEPS)
     data.qpos[:] = states[0, -1, 1 : 1 + model.nq]
     mujoco.mj_forward(model, data)

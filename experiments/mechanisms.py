@@ -1,12 +1,12 @@
-"""Chains of spatial bodies with hinges: first calls, operations and speed, beside its peers.
+"""Chains of spatial bodies with hinges: first calls, operations and speed, beside MuJoCo.
 
     python -m experiments.mechanisms [--bodies 1 3 6] [--coordinates joints] [--json FILE]
 
 Every row is measured in a process of its own, in float64, with RK4 steps of 1 ms from the same
 initial state. Times are CPU time, those of a batch the sum over all threads for a step of one
 trajectory; operations are those of a step, on scalars, as the compiler counts them. The columns of
-MuJoCo, MJX and Exudyn (`experiments.mechanism_peers`) are empty where these are not installed; the
-last ones are the largest differences of the final angles.
+MuJoCo are empty where it is not installed; the last one is the largest difference of the final
+angles.
 """
 
 import argparse
@@ -14,13 +14,13 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.mechanism_peers import PEERS, Chain, Run, peer_figures, shortest
 from jaxmech.config.environment import environment
 
 BODIES = (1, 2, 3, 5, 8, 12, 20)
@@ -30,8 +30,46 @@ AXES = ((0, 0, 1), (0, 1, 0), (1, 0, 0))
 HERE, END, CENTER, INERTIA = (0, 0, -0.1), (0.05, 0, 0.4), (0.1, 0.02, 0.2), (0.02, 0.03, 0.04)
 HEAD = ("bodies", "coordinates", "n", "operations", "assemble [CPU s]", "simulate [CPU s]",
         "single [us/step]", "batch [us/step]", "MuJoCo step [us]", "rollout [us/step]",
-        "MJX [us/step]", "Exudyn step [us]", "difference", "difference of MJX",
-        "difference of Exudyn")  # fmt: skip
+        "difference")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Masses, the axes of the hinges, and the numbers that all bodies share."""
+
+    masses: Sequence[float]  # [kg]
+    axes: Sequence[tuple[int, int, int]]
+    inertia: tuple[float, float, float]  # about the centre of mass [kg m^2]
+    center: np.ndarray  # from the hinge of a body to its centre of mass [m]
+    way: np.ndarray  # from the hinge of a body to the next one [m]
+
+    def xml(self, step: float) -> str:
+        """The chain for MuJoCo."""
+        text, close = "", ""
+        for k, (mass, axis) in enumerate(zip(self.masses, self.axes, strict=True)):
+            text += (
+                f'<body pos="{_words(self.way if k else (0, 0, 0))}">'
+                f'<inertial pos="{_words(self.center)}" mass="{mass}" '
+                f'diaginertia="{_words(self.inertia)}"/>'
+                f'<joint type="hinge" axis="{_words(axis)}"/>'
+            )
+            close += "</body>"
+        option = f'<option integrator="RK4" timestep="{step}" gravity="0 0 -9.81">'
+        flags = '<flag contact="disable" constraint="disable" limit="disable"/></option>'
+        return f"<mujoco>{option}{flags}<worldbody>{text}{close}</worldbody></mujoco>"
+
+
+def shortest(run: Callable[[], Any], seconds: float = 1.0) -> float:
+    """The CPU time of the shortest of the runs of about a second [s], after one for warming up."""
+    import jax
+
+    jax.block_until_ready(run())
+    times: list[float] = []
+    while not times or sum(times) < seconds:
+        begun = time.process_time()
+        jax.block_until_ready(run())
+        times.append(time.process_time() - begun)
+    return min(times)
 
 
 def state(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -57,7 +95,7 @@ def chain(n: int, coordinates: str) -> Any:
 
 
 def peer_chain(n: int) -> Chain:
-    """The same chain for the peers, whose bodies have their origins in their hinges."""
+    """The same chain for MuJoCo, whose bodies have their origins in their hinges."""
     return Chain(
         masses=[1 + 0.1 * k for k in range(n)],
         axes=[AXES[k % 3] for k in range(n)],
@@ -67,8 +105,8 @@ def peer_chain(n: int) -> Chain:
     )
 
 
-def measured(n: int, coordinates: str, peers: Sequence[str]) -> dict[str, Any]:
-    """A row: the figures of jaxmech, and those of the peers that are installed."""
+def measured(n: int, coordinates: str) -> dict[str, Any]:
+    """A row: the figures of jaxmech, and those of MuJoCo if it is installed."""
     import jax
     import jax.numpy as jnp
 
@@ -76,7 +114,7 @@ def measured(n: int, coordinates: str, peers: Sequence[str]) -> dict[str, Any]:
     from jaxmech import parts as jp
 
     jax.config.update("jax_enable_x64", True)
-    mechanism, (angles, rates), clock = chain(n, coordinates), state(n), time.process_time
+    mechanism, (angles, rates) = chain(n, coordinates), state(n)
     system, params = mechanism.system, dict(mechanism.params)
     starts = {f"j{k}": jp.Start(angles[k], velocity=rates[k]) for k in range(n)}
     if coordinates == "bodies":
@@ -103,16 +141,49 @@ def measured(n: int, coordinates: str, peers: Sequence[str]) -> dict[str, Any]:
         "operations": _operations(jm.compiler.explain(run, *many)),
         "assemble [CPU s]": round(assembled - begun, 2),
         "simulate [CPU s]": round(simulated - assembled, 2),
-        "single [us/step]": shortest(lambda: single(q, v), clock=clock) / STEPS * 1e6,
-        "batch [us/step]": shortest(lambda: batch(*many), clock=clock) / STEPS / BATCH * 1e6,
+        "single [us/step]": shortest(lambda: single(q, v)) / STEPS * 1e6,
+        "batch [us/step]": shortest(lambda: batch(*many)) / STEPS / BATCH * 1e6,
     }
     final = end[0]
     if coordinates == "bodies":
         joints = chain(n, "joints")
         moving = mechanism.kinematics.moving(mechanism.bodies, *end, jnp.zeros(()), params)
         final = joints.guess(_starts(mechanism, moving))[0]
-    motion = Run(angles, rates, STEPS, STEP, BATCH, clock)
-    return row | peer_figures(peer_chain(n), motion, np.asarray(final), peers)
+    try:
+        return row | mujoco_figures(peer_chain(n), angles, rates, np.asarray(final))
+    except ImportError as error:
+        return row | {"MuJoCo skipped": str(error)}
+
+
+def mujoco_figures(
+    chain: Chain, angles: np.ndarray, rates: np.ndarray, final: np.ndarray
+) -> dict[str, Any]:
+    """`mj_step` of a single chain, the rollout of a batch on two threads, and the difference."""
+    import mujoco
+    from mujoco.rollout import Rollout
+
+    model = mujoco.MjModel.from_xml_string(chain.xml(STEP))
+    data = mujoco.MjData(model)
+
+    def single() -> None:
+        mujoco.mj_resetData(model, data)
+        data.qpos[:], data.qvel[:] = angles, rates
+        mujoco.mj_step(model, data, STEPS)
+
+    alone = shortest(single)
+    start = np.tile(np.concatenate([[0.0], angles, rates]), (BATCH, 1))
+    workers = [mujoco.MjData(model) for _ in range(2)]
+    with Rollout(nthread=len(workers)) as pool:
+        many = shortest(lambda: pool.rollout(model, workers, start, nstep=STEPS))
+    return {
+        "MuJoCo step [us]": alone / STEPS * 1e6,
+        "rollout [us/step]": many / STEPS / BATCH * 1e6,
+        "difference": float(np.abs(np.angle(np.exp(1j * (data.qpos - final)))).max()),
+    }
+
+
+def _words(numbers: Any) -> str:
+    return " ".join(map(str, numbers))
 
 
 def poses(mechanism: Any, starts: Any) -> Any:
@@ -144,12 +215,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bodies", type=int, nargs="+", default=BODIES)
     parser.add_argument("--coordinates", nargs="+", default=["joints", "bodies"])
-    parser.add_argument("--peers", nargs="*", default=list(PEERS), help=", ".join(PEERS))
     parser.add_argument("--json", type=Path, help="file for the rows")
     parser.add_argument("--one", action="store_true", help="measure the first row in this process")
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(measured(options.bodies[0], options.coordinates[0], options.peers)))
+        print(json.dumps(measured(options.bodies[0], options.coordinates[0])))
         return
     rows = []
     print(" | ".join(HEAD))
@@ -157,7 +227,6 @@ def main() -> None:
         for coordinates in options.coordinates:
             command = [sys.executable, "-m", "experiments.mechanisms", "--one"]
             command += ["--bodies", str(n), "--coordinates", coordinates]
-            command += ["--peers", *options.peers]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 print(f"{n} | {coordinates} | failed: {done.stderr.strip().splitlines()[-1:]}")

@@ -9,7 +9,6 @@ import jax
 
 from experiments.speed import benchmarks, charts, report
 from experiments.speed.benchmarks import Measured, Results
-from experiments.speed.compare import compare
 from experiments.speed.settings import Speed
 from jaxmech.compiler.platforms import NATIVE
 from jaxmech.config.errors import InputError
@@ -91,7 +90,6 @@ def _arguments() -> Namespace:
     parser.add_argument("config", nargs="?", type=Path, default=Path("configs/speed.toml"))
     parser.add_argument("--out", type=Path)
     parser.add_argument("--devices", choices=["all", *NATIVE], default="all")
-    parser.add_argument("--compare", nargs="+", type=Path, default=[])
     return parser.parse_args()
 
 
@@ -100,8 +98,6 @@ if __name__ == "__main__":
     jax.config.update("jax_enable_x64", True)
     given = _arguments()
     try:
-        if given.compare:
-            sys.exit(compare(given.compare, given.out or Path("runs/compare")))
         wanted = NATIVE if given.devices == "all" else (given.devices,)
         sys.exit(main(given.config, given.out, wanted))
     except InputError as error:

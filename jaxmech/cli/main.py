@@ -488,7 +488,6 @@ def audit(
 def bench(
     config: Path = Path("configs/speed.toml"), /, *, out: Out = None,
     devices: Literal["all", "cpu", "cuda"] = "all",
-    compare: Annotated[list[Path] | None, Parameter(consume_multiple=True, negative="")] = None,
 ) -> int:  # fmt: skip
     """Measure the speed of batches, in a clone, beside other methods for the same trajectories.
 
@@ -500,7 +499,6 @@ def bench(
     Args:
         config: a TOML file like configs/speed.toml or configs/speed_quick.toml.
         devices: the devices to measure, of those that JAX finds.
-        compare: measure nothing, but compare the speed.json of two machines or more.
     """
     _require_good_jax()
     places = (config.resolve().parent.parent, Path.cwd())
@@ -513,7 +511,6 @@ def bench(
         )
     options = [str(config), "--devices", devices]
     options += ["--out", str(out)] if out else []
-    options += ["--compare", *map(str, compare)] if compare else []
     path = os.pathsep.join(filter(None, [str(clone), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-P", "-m", "experiments.speed", *options]
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}) as child:

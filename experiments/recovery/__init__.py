@@ -1,1 +1,0 @@
-"""Parameters recovered from synthetic recordings, and the coverage of their intervals."""
