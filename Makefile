@@ -39,8 +39,8 @@ demo: $(INSTALLED) ## run the study of configs/double_pendulum.toml
 
 test: $(if $(ROOM),,lint) pytest ## check the style and run the tests; of one room: ROOM=compiler
 
-slow: ## run the slow tests, about forty minutes on two cores
-	@JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(MAKE) --no-print-directory pytest MARKS=slow
+slow: ## run the slow tests, about twenty minutes on two cores
+	@$(MAKE) --no-print-directory pytest MARKS=slow
 
 pytest: $(INSTALLED_DEV) ## run the tests
 	@$(RUN)/python -c 'import platform, jax; print("Python", platform.python_version(), "with jax", jax.__version__)'

@@ -6,6 +6,7 @@ It is in the root folder because the examples in `jaxmech/` need it as well as `
 import gc
 import os
 import platform
+import shutil
 import zlib
 from pathlib import Path
 
@@ -15,12 +16,15 @@ import jaxlib
 
 # Most programs of tests run once, and compiling them takes far longer than running them. Commands
 # that tests start inherit the setting, so that their results are bit-identical. LLVM does not
-# optimize either, which changes no bits. `make slow`, and `.ci/run` with the newest JAX, compile as
-# users do: JAX_DISABLE_MOST_OPTIMIZATIONS=0.
+# optimize either, which changes no bits. `.ci/run` with the newest JAX compiles as users do:
+# JAX_DISABLE_MOST_OPTIMIZATIONS=0.
 quick = os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1"
 if quick and jaxlib.__version__.startswith("0.9."):
     # Without these emitters compilation takes half the time; later versions of XLA always use them.
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+if tuple(map(int, jaxlib.__version__.split(".")[:2])) < (0, 12):
+    # These print an error for every program that `keep_programs` finds again (jax#38445).
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 # Operations are lowered without the stack that traced them: a twentieth of the time.
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
@@ -54,25 +58,36 @@ jax.config.update("jax_enable_x64", True)
 
 
 def keep_programs() -> None:
-    """Programs of XLA are kept from run to run, where a probe shows that they are found again.
+    """Programs of XLA are kept from run to run, for processes that tests start too.
 
-    Releases before 0.12 reject or complain of every entry on some processors (jax#38445).
+    Only where a probe shows that they are found again: some releases reject every entry on some
+    processors. A folder beyond two gigabytes, mostly of programs of older sources, is emptied.
     """
-    if jax.__version_info__ < (0, 12):
-        return
     cpu = Path("/proc/cpuinfo")
     flags = cpu.read_text().partition("flags")[2].partition("\n")[0] if cpu.exists() else ""
     kind = f"{jax.__version__}-{platform.machine()}-{zlib.crc32(flags.encode()):x}"
-    jax.config.update("jax_compilation_cache_dir", str(ROOT / ".pytest_cache" / "xla" / kind))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    folder = ROOT / ".pytest_cache" / "xla" / kind
+    if "PYTEST_XDIST_WORKER" not in os.environ and folder.exists():
+        with os.scandir(folder) as entries:
+            size = sum(entry.stat().st_size for entry in entries)
+        if size > 2e9:
+            shutil.rmtree(folder)
+    settings = {
+        "jax_compilation_cache_dir": str(folder),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    for name, value in settings.items():
+        jax.config.update(name, value)
     seen = []
     jax.monitoring.register_event_listener(lambda event, **_: seen.append(event))
     for _ in range(2):
         jax.clear_caches()
         jax.jit(lambda x: 2 * x + 1).lower(1.0).compile()
     jax.monitoring.clear_event_listeners()
-    if not any(event.endswith("/cache_hits") for event in seen):
+    if any(event.endswith("/cache_hits") for event in seen):
+        os.environ.update((name.upper(), str(value)) for name, value in settings.items())
+    else:
         jax.config.update("jax_compilation_cache_dir", None)
 
 

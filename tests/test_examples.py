@@ -23,8 +23,6 @@ def test_the_site_shows_every_example() -> None:
 def test_an_example_runs(name: str, tmp_path: Path) -> None:
     shutil.copytree(FOLDER, tmp_path, dirs_exist_ok=True)  # with the files that examples read
     environment = os.environ | {"MPLBACKEND": "Agg"}
-    for setting in ("JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS"):  # of the tests, not of a reader
-        environment.pop(setting, None)
     done = subprocess.run(
         [sys.executable, f"{name}.py"], cwd=tmp_path, env=environment,
         capture_output=True, text=True, check=False,

@@ -72,6 +72,7 @@ def test_models() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.as_users
 def test_batches() -> None:
     """Batches of any size and of parameters and times agree, also when nested."""
     lanes, vmap = both(["sizes", "layouts"])

@@ -119,6 +119,7 @@ def test_lanes_fill_the_registers_of_the_processor(
 
 
 @pytest.mark.slow
+@pytest.mark.as_users
 def test_the_bits_do_not_depend_on_the_registers(monkeypatch: pytest.MonkeyPatch) -> None:
     fn, many = repeated(40), jnp.linspace(0.3, 50.0, SMALL + 9)
     found = []

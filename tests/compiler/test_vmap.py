@@ -41,6 +41,7 @@ def test_alone_it_is_the_function() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.as_users
 def test_a_trajectory_alone_is_a_batch_of_one() -> None:
     model = jm.models.pendulum()
     q, v = model.initial()
