@@ -1,97 +1,168 @@
-"""Tables of numbers: CSV and Parquet files and data frames, read by polars, with lines of rows.
+"""Tables of measurements: CSV and Parquet files and data frames, read by polars.
 
-A column is a polars Series, of text if it comes from a CSV file. `numbers` converts it, and names
-the place of a cell that holds no number.
+`Rows` are named columns, which give numbers in SI units. Whatever is wrong is told with the file,
+the line and the column.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxmech.config.errors import InputError
+from jaxmech.config.errors import InputError, refuse
+from jaxmech.utils.text import not_one_of
+from jaxmech.utils.units import si_unit, unit_in_name, unit_problem, with_unit
 
 if TYPE_CHECKING:
     from polars import DataFrame, Series
 
 _MISSING = ("", "nan", "nat", "na", "<na>", "n/a", "null", "none", "-")
-_SEPARATORS = ",;\t"
 
 
 class TableError(InputError):
     """An unusable file of measurements; the text names the file, the line, and the problem."""
 
 
-class TableRows(NamedTuple):
-    """The rows of a table."""
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of a file or a frame, or those of one recording in it."""
 
+    path: Path
+    name: str  # of the recording
     frame: "DataFrame"
-    lines: Sequence[int] = ()  # of the titles and of each row, where a file has lines
+    lines: Sequence[int] = ()  # of each row, where a file has lines
+    units: Mapping[str, str] = field(default_factory=dict)  # beside those at the end of their names
 
+    def location(self, row: int) -> str:
+        """The location of a row, for messages."""
+        return f"{self.path}:{self.lines[row]}" if self.lines else f"{self.path}, row {row}"
 
-def read_rows(path: Path) -> TableRows:
-    r"""The rows of a Parquet file, or else of a CSV file.
+    def title(self, column: str | int) -> str | None:
+        """The title of a column by its title, its name without unit or its index, if it exists.
 
-    Lines of a CSV file that are empty or begin with `#` are left out; cells are separated by
-    commas, semicolons or tabs.
+        Raises:
+            TableError: if there are several.
+        """
+        titles = self.frame.columns
+        if isinstance(column, int) and 0 <= column < len(titles):
+            return titles[column]
+        if str(column) in titles:
+            return str(column)
+        same = [title for title in titles if unit_in_name(title)[0] == str(column)]
+        if len(same) > 1:
+            either = " or ".join(same)
+            raise TableError(f"{self.path}: {column!r} may be {either}; write one of them in full")
+        return same[0] if same else None
 
-    Raises:
-        TableError: if the file cannot be read.
-    """
-    import polars as pl  # imports slowly
+    def required(self, key: str, column: str | int) -> str:
+        """The title of a column, or a StudyError of the key that names it."""
+        if (title := self.title(column)) is None:
+            reason = not_one_of(str(column), self.frame.columns, f"a column of {self.path}")
+            raise refuse(key, f"names {column!r}, which {reason}")
+        return title
 
-    try:
-        if path.suffix.lower() == ".parquet":
-            return TableRows(pl.read_parquet(path.read_bytes()))
-        return _csv(path, path.read_text(encoding="utf-8-sig"))
-    except TableError:
-        raise
-    except OSError as error:
-        raise TableError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except pl.exceptions.PolarsError as error:
-        raise TableError(f"{path}: cannot be read: {error}") from error
-    except ValueError as error:  # not UTF-8, or not a file name
-        raise TableError(f"{path}: cannot be read: it is not a text file") from error
+    def numbers(self, *columns: str | int) -> np.ndarray:
+        """The numbers of columns in SI units, (T, len(columns)), NaN for cells without one."""
+        titles = [self.required("columns", column) for column in columns]
+        values = [numbers(self.frame[x], self.location) * self._conversion(x)[0] for x in titles]
+        return np.stack(values, axis=1) if values else np.zeros((len(self.frame), 0))
 
+    def times(self, time: str | None, dt: float | None) -> np.ndarray:
+        """The times of the rows [s], which must increase: those of a column, or every `dt`.
 
-def frame_of(data: Any) -> "DataFrame":
-    """The columns of a frame of pandas or polars, or of a mapping from names to arrays.
+        Dates and durations count from the first one.
+        """
+        from polars import Duration, Float64  # imports slowly
 
-    An index of pandas that has a name is a column, too.
-    """
-    from polars import DataFrame  # imports slowly
+        if len(self.frame) < 2:
+            location = self.location(0) if len(self.frame) else self.path
+            text = f"{self.name} has {len(self.frame)} samples, but needs at least two"
+            raise TableError(f"{location}: {text}")
+        if time is None:
+            if dt is None:
+                raise TableError(
+                    f"{self.path}: when were the samples taken? Name the column by `time`, or the "
+                    f"time between them by `dt`. Columns: {', '.join(self.frame.columns)}"
+                )
+            return dt * np.arange(len(self.frame))
+        cells = self.frame[title := self.required("time", time)]
+        if cells.dtype.is_temporal():
+            since = cells if isinstance(cells.dtype, Duration) else cells - cells[0]
+            ts = since.dt.total_nanoseconds().cast(Float64).fill_null(np.nan).to_numpy() / 1e9
+        else:
+            ts = self.numbers(title)[:, 0]
+        for row in np.flatnonzero(~np.isfinite(ts))[:1]:
+            raise TableError(f"{self.location(row)}: the time `{title}` is missing")
+        for row in np.flatnonzero(np.diff(ts) <= 0)[:1]:
+            raise TableError(
+                f"{self.location(row + 1)}: the time `{title}` must increase, but "
+                f"{cells[int(row) + 1]} follows {cells[int(row)]}"
+            )
+        return np.asarray(ts)
 
-    if getattr(getattr(data, "index", None), "name", None) is not None:
-        data = data.reset_index()
-    arrays = {str(name): np.asarray(data[name]) for name in getattr(data, "columns", data)}
-    counts = {name: array.shape[:1] for name, array in arrays.items()}
-    if len({*counts.values()}) > 1:
-        told = ", ".join(f"{name} has {count[0]}" for name, count in counts.items() if count)
-        raise TableError(f"frame: its columns must have the same number of values, but {told}")
-    return DataFrame(
-        {
-            name: list(map(str, array)) if array.dtype == object else array
-            for name, array in arrays.items()
-        }
-    )
+    def parts(self, by: str | None) -> "list[Rows]":
+        """The recordings in the rows, one for each value of a column."""
+        if by is None:
+            return [self]
+        title = self.required("recording", by)
+        name = self.frame[title].cast(str, strict=False).str.strip_chars().fill_null("")
+        parts = []
+        for value in name.unique(maintain_order=True):
+            rows = (name == value).arg_true().to_list()
+            lines = [self.lines[k] for k in rows] if self.lines else ()
+            parts.append(replace(self, name=value, frame=self.frame[rows], lines=lines))
+        return parts
+
+    def unit(self, title: str) -> str | None:
+        """The unit of a column: as stated, or in its title."""
+        name, written = unit_in_name(title)
+        return self.units.get(title, self.units.get(name, written))
+
+    def labels(self, *columns: str | int) -> tuple[str, ...]:
+        """The names of columns with the units that their numbers have here."""
+        titles = [self.required("columns", column) for column in columns]
+        return tuple(
+            with_unit(unit_in_name(x)[0], (si_unit(self.unit(x) or "") or (1.0, ""))[1])
+            for x in titles
+        )
+
+    def notes(self, *columns: str | int) -> list[str]:
+        """What was converted to SI units; a StudyError if a unit is of no column, or wrong."""
+        for name in self.units:
+            if (title := self.title(name)) is None:
+                known = ", ".join(self.frame.columns)
+                message = f"must belong to a column of {self.path}; Known: {known}"
+                raise refuse(("units", name), message)
+            self._conversion(title)
+        titles = dict.fromkeys(self.required("columns", column) for column in columns)
+        return [note for _, note in map(self._conversion, titles) if note]
+
+    def _conversion(self, title: str) -> tuple[float, str]:
+        """The factor that makes the numbers of a column those of SI units, and a note of it."""
+        name, written = unit_in_name(title)
+        unit = self.unit(title)
+        if self.frame[title].dtype.is_temporal():
+            return 1.0, f"{title} was converted to s since the first sample"
+        if not unit:
+            return 1.0, ""
+        problem = unit_problem(unit)
+        fault = f"{problem}, in {title!r}" if problem else ""
+        if written and written != unit and si_unit(written) != si_unit(unit):
+            fault = f"must agree with the column {title!r}, but is {unit!r}"
+        if fault:
+            raise refuse(("units", name), f'{fault}; with "" the numbers stay as they are')
+        size, label = si_unit(unit) or (1.0, "")
+        return size, "" if size == 1 else f"{name} [{unit}] was converted to {label}"
 
 
 def numbers(cells: "Series", location: Callable[[int], str]) -> np.ndarray:
-    """The numbers of a column, NaN for cells without one.
-
-    Args:
-        cells: the column.
-        location: the location of a row, for messages.
-
-    Raises:
-        TableError: if a cell holds anything else.
-    """
+    """The numbers of a column, NaN for cells without one; a TableError if one is no number."""
     from polars import Float64, String  # imports slowly
 
-    is_number = cells.dtype.is_numeric()
     text = cells.cast(String).str.strip_chars()
-    values = (cells if is_number else text).cast(Float64, strict=False)
+    values = (cells if cells.dtype.is_numeric() else text).cast(Float64, strict=False)
     missing = text.is_null() | text.str.to_lowercase().is_in(_MISSING)
     for row in (values.is_null() & ~missing).arg_true()[:1]:
         hint = "; write a decimal point, not a comma" if "," in text[row] else ""
@@ -103,15 +174,34 @@ def numbers(cells: "Series", location: Callable[[int], str]) -> np.ndarray:
     return values.fill_null(np.nan).to_numpy()
 
 
-def seconds(dates: "Series") -> np.ndarray:
-    """Durations in seconds, of dates since the first one; NaN where there is none."""
-    from polars import Duration, Float64  # imports slowly
+def read_rows(path: Path, units: Mapping[str, str] = {}) -> Rows:
+    """The rows of a Parquet file, or else of a CSV file.
 
-    since = dates if isinstance(dates.dtype, Duration) else dates - dates[0]
-    return since.dt.total_nanoseconds().cast(Float64).fill_null(np.nan).to_numpy() / 1e9
+    Lines of a CSV file that are empty or begin with `#` are left out; cells are separated by
+    commas, semicolons or tabs, and those of one line are as many as there are columns.
+
+    Raises:
+        TableError: if the file cannot be read.
+    """
+    import polars as pl  # imports slowly
+
+    try:
+        if path.suffix.lower() == ".parquet":
+            return Rows(path, path.stem, pl.read_parquet(path.read_bytes()), units=units)
+        text = path.read_text(encoding="utf-8-sig")
+        return _csv(Rows(path, path.stem, pl.DataFrame(), units=units), text)
+    except OSError as error:
+        raise TableError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except pl.exceptions.PolarsError as error:
+        raise TableError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from error
+    except UnicodeDecodeError as error:
+        raise TableError(f"{path}: cannot be read: it is not a text file") from error
 
 
-def _csv(path: Path, text: str) -> TableRows:
+def _csv(rows: Rows, text: str) -> Rows:
+    from polars import read_csv
+
+    path = rows.path
     numbered = [
         (number, line)
         for number, line in enumerate(text.splitlines(), start=1)
@@ -119,48 +209,53 @@ def _csv(path: Path, text: str) -> TableRows:
     ]
     if len(numbered) < 2:
         raise TableError(f"{path}: must hold a line with the names of the columns, and samples")
-    lines, rows = zip(*numbered, strict=True)
-    separator = max(_SEPARATORS, key=rows[0].count)
-    names = _titles(f"{path}:{lines[0]}", rows[0], separator)
-    for number, row in numbered:
-        # polars fills short rows, and reads a quotation that is open on in the next line
-        outside = row if '"' not in row else "".join(row.split('"')[::2])
-        count = 1 + outside.count(separator)
-        if outside is not row and row.count('"') % 2:
-            raise TableError(f"{path}:{number}: has a quotation mark without its partner")
-        if count != len(names):
-            message = f"has {count} cells, but there are {len(names)} columns"
-            raise TableError(f"{path}:{number}: {message}: {', '.join(names)}")
-    frame = _cells("\n".join(rows[1:]), separator)
-    if frame.shape != (len(rows) - 1, len(names)):
+    lines, texts = zip(*numbered, strict=True)
+    separator = max(",;\t", key=texts[0].count)
+
+    def cells(text: str) -> "DataFrame":
+        return read_csv(text.encode(), separator=separator, has_header=False, infer_schema=False)
+
+    titles = [(cell or "").strip() for cell in cells(texts[0]).row(0)]
+    for title in titles:
+        if title.replace(".", "").lstrip("+-").isdigit():
+            raise TableError(f"{path}:{lines[0]}: must name the columns, but holds numbers")
+        if not title or titles.count(title) > 1:
+            message = f"column {title!r} appears twice" if title else "a column has no name"
+            raise TableError(f"{path}:{lines[0]}: {message}")
+    for line, row in numbered:  # polars would fill short rows
+        count = 1 + row.count(separator)
+        if '"' not in row and count != len(titles):
+            message = f"has {count} cells, but there are {len(titles)} columns"
+            raise TableError(f"{path}:{line}: {message}: {', '.join(titles)}")
+    frame = cells("\n".join(texts[1:]))
+    if frame.shape != (len(texts) - 1, len(titles)):
         raise TableError(f"{path}: cannot be read: quotation marks must enclose whole cells")
-    frame.columns = names
-    return TableRows(frame, lines)
+    frame.columns = titles
+    return replace(rows, frame=frame, lines=lines[1:])
 
 
-def _cells(text: str, separator: str) -> "DataFrame":
-    from polars import read_csv
+def rows_of_frame(data: Any, units: Mapping[str, str] = {}) -> Rows:
+    """The rows of a frame of pandas or polars, or of a mapping from names to arrays.
 
-    return read_csv(
-        text.encode(), separator=separator, has_header=False, infer_schema=False, glob=False
-    )
+    An index of pandas that has a name is a column, too.
 
+    Raises:
+        TypeError: if there are no named columns.
+        TableError: if their lengths differ.
+    """
+    from polars import DataFrame, exceptions  # imports slowly
 
-def _titles(location: str, row: str, separator: str) -> list[str]:
-    """The names of the columns."""
-    names = [(cell or "").strip() for cell in _cells(row, separator).row(0)]
-    if any(map(_is_number, names)):
-        raise TableError(f"{location}: must name the columns, but holds numbers")
-    for name in names:
-        if not name or names.count(name) > 1:
-            message = f"column {name!r} appears twice" if name else "a column has no name"
-            raise TableError(f"{location}: {message}")
-    return names
-
-
-def _is_number(text: str) -> bool:
+    if getattr(getattr(data, "index", None), "name", None) is not None:
+        data = data.reset_index()
     try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+        arrays = {str(name): np.asarray(data[name]) for name in getattr(data, "columns", data)}
+        texts = {k: list(map(str, x)) if x.dtype == object else x for k, x in arrays.items()}
+        return Rows(Path("frame"), "frame", DataFrame(texts), units=units)
+    except exceptions.PolarsError as error:
+        message = "its columns must have the same number of values"
+        raise TableError(f"frame: {message}: {error}") from error
+    except (TypeError, IndexError, KeyError) as error:
+        raise TypeError(
+            f"Argument `frame` must have named columns, as a frame of pandas or polars, but is of "
+            f"type {type(data).__name__}."
+        ) from error

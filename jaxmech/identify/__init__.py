@@ -10,12 +10,8 @@ from jaxmech.config import TableError as TableError
 from jaxmech.identify.data.inputs import signal_rows as signal_rows
 from jaxmech.identify.data.recording import Recording as Recording
 from jaxmech.identify.data.segments import Shooting as Shooting
-from jaxmech.identify.data.sheet import Sheet as Sheet
-from jaxmech.identify.data.sheet import column_sheets as column_sheets
-from jaxmech.identify.data.sheet import required_title as required_title
 from jaxmech.identify.data.table import Recordings as Recordings
 from jaxmech.identify.data.table import Table as Table
-from jaxmech.identify.data.table import read_frame as read_frame
 from jaxmech.identify.data.table import read_table as read_table
 from jaxmech.identify.fit import fit as fit
 from jaxmech.identify.identifiable import Identifiable as Identifiable
@@ -69,7 +65,6 @@ __all__ = [
     "fit",
     "identifiability",
     "load_fit",
-    "read_frame",
     "read_table",
     "save_fit",
 ]

@@ -240,7 +240,7 @@ def test_what_counts_as_success() -> None:
         ("[data]", "[dota]", "toml:9: dota is not a known key; did you mean `data`?"),
         ('["theta [rad]"]', '["thta"]', "toml:12: data.observed names 'thta', which is not a"),
         ('["5", "6"]', '["5", "7"]', "toml:15: data.validation names '7', which is not a record"),
-        ('time = "t [s]"\n', "", "fit_pendulum.csv:1: when were the samples taken? Name the col"),
+        ('time = "t [s]"\n', "", "fit_pendulum.csv: when were the samples taken? Name the col"),
         ("noise_sd = 0.002", "noise_sd = 0", "toml:16: data.noise_sd must be positive"),
         ('{ law = "both" }', "{ lew = 1 }", "toml:6: model_options.lew is not"),
         ("pendulum.py:pendulum", "pendulum.py:pend", "toml:5: model is not an attribute in"),

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from jaxmech.config.errors import StudyError
-from jaxmech.identify import Table, TableError, read_frame, read_table
+from jaxmech.identify import Recording, Table, TableError, read_table
 
 COLUMNS = {
     "run": ["a", "a", "a", "b", "b"],
@@ -15,7 +15,7 @@ COLUMNS = {
     "theta [deg]": [90.0, None, 0.0, 180.0, 90.0],
     "u": [1.0, 2.0, 3.0, 4.0, 5.0],
 }
-MEANING = {"observed": "theta", "time": "t", "inputs": {"torque": "u"}, "recording": "run"}
+MEANING = {"observed": "theta", "time": "t", "inputs": {"torque": "u"}, "by": "run"}
 
 
 @pytest.fixture(params=["dict", "pandas", "polars"])
@@ -27,22 +27,20 @@ def frame(request):
 
 
 def test_a_frame_is_as_many_recordings_as_a_column_has_values(frame) -> None:
-    a, b = read_frame(frame, **MEANING)
+    a, b = Recording.from_frame(frame, **MEANING)
     assert (a.name, b.name) == ("a", "b")
     np.testing.assert_allclose(a.ts, [0, 0.1, 0.2])
     np.testing.assert_allclose(a.observed[:, 0], [np.pi / 2, np.nan, 0])
     np.testing.assert_allclose(b.q0[0], np.pi)
     np.testing.assert_array_equal(b.inputs["torque"].values, [4, 5])
     assert a.notes == ("t [ms] was converted to s", "theta [deg] was converted to rad")
-    (held,) = read_frame(frame, **MEANING, train=["b"])
-    assert held.name == "b"
 
 
 def test_an_index_of_dates_counts_in_seconds() -> None:
     pandas = pytest.importorskip("pandas")
     index = pandas.date_range("2024-05-01T12:00", periods=3, freq="20ms", name="time")
     frame = pandas.DataFrame({"x": [1.0, 2.0, 3.0]}, index=index)
-    (one,) = read_frame(frame, observed=["x"], time="time", v0=["x"])
+    (one,) = Recording.from_frame(frame, observed=["x"], time="time", v0=["x"])
     np.testing.assert_allclose(one.ts, [0, 0.02, 0.04], rtol=1e-14)
     assert one.notes == ("time was converted to s since the first sample",)
 
@@ -50,30 +48,33 @@ def test_an_index_of_dates_counts_in_seconds() -> None:
 def test_nullable_columns() -> None:
     pandas = pytest.importorskip("pandas")
     column = pandas.array([1, None, 3], dtype="Int64")
-    (one,) = read_frame(pandas.DataFrame({"x": column}), observed=["x"], dt=0.1, v0=["x"])
+    (one,) = Recording.from_frame(pandas.DataFrame({"x": column}), observed=["x"], dt=0.1, v0=["x"])
     np.testing.assert_array_equal(one.observed[:, 0], [1, np.nan, 3])
 
 
 def test_what_is_wrong_in_a_frame(frame) -> None:
     with pytest.raises(StudyError, match="did you mean `theta"):
-        read_frame(frame, **(MEANING | {"observed": ["thta"]}))
+        Recording.from_frame(frame, **(MEANING | {"observed": ["thta"]}))
     with pytest.raises(TableError, match=r"the time `t .ms.` must increase, but 50 follows 200"):
-        read_frame(frame, observed=["u"], time="t")
-    with pytest.raises(TableError, match="frame, frame, sample 0: column `run` must hold numbers"):
-        read_frame(frame, observed=["run"], dt=0.1)
+        Recording.from_frame(frame, observed=["u"], time="t")
+    with pytest.raises(TableError, match="frame, row 0: column `run` must hold numbers"):
+        Recording.from_frame(frame, observed=["run"], dt=0.1)
     with pytest.raises(TypeError, match="stroke"):
-        read_frame(frame, observed=["u"], stroke=1, dt=0.1)
+        Recording.from_frame(frame, observed=["u"], stroke=1, dt=0.1)
     with pytest.raises(TypeError, match=r"must have named columns.* type list"):
-        read_frame([1, 2], observed=["u"], dt=0.1)
-    with pytest.raises(TableError, match="same number of values, but t has 3, x has 2"):
-        read_frame({"t": [0.0, 0.1, 0.2], "x": [1.0, 2.0]}, observed=["x"], time="t")
+        Recording.from_frame([1, 2], observed=["u"], dt=0.1)
+    with pytest.raises(TableError, match="same number of values"):
+        Recording.from_frame({"t": [0.0, 0.1, 0.2], "x": [1.0, 2.0]}, observed=["x"], time="t")
     with pytest.raises(TableError, match=r"when were the samples taken.*Columns: run, t"):
-        read_frame(frame, observed=["u"])
+        Recording.from_frame(frame, observed=["u"])
 
 
 def test_a_parquet_file(tmp_path) -> None:
     pl.DataFrame(COLUMNS).write_parquet(tmp_path / "swings.parquet")
-    table = Table(file="swings.parquet", **(MEANING | {"observed": ("theta",)}), validation=("b",))
+    table = Table(
+        file="swings.parquet", observed=("theta",), time="t", inputs={"torque": "u"},
+        recording="run", validation=("b",),
+    )  # fmt: skip
     (a,), (b,) = read_table(table, tmp_path)
     np.testing.assert_allclose(a.observed[:, 0], [np.pi / 2, np.nan, 0])
     np.testing.assert_allclose(b.ts, [0.05, 0.1])
@@ -92,10 +93,10 @@ def test_a_parquet_file_that_cannot_be_read(tmp_path) -> None:
 def test_dates_that_are_no_times() -> None:
     dates = np.array(["2024-05-01", "2024-05-02", "2024-05-04"], "datetime64[ns]")
     frame = {"day": dates, "x": [1.0, 2.0, 3.0]}
-    (one,) = read_frame(frame, observed=["x"], time="day", v0=["x"])
+    (one,) = Recording.from_frame(frame, observed=["x"], time="day", v0=["x"])
     np.testing.assert_allclose(one.ts, [0, 86400, 3 * 86400])
-    with pytest.raises(TableError, match="sample 0: column `day` must hold numbers, but holds '20"):
-        read_frame(frame, observed=["day"], dt=0.1)
+    with pytest.raises(TableError, match="row 0: column `day` must hold numbers, but holds '20"):
+        Recording.from_frame(frame, observed=["day"], dt=0.1)
 
 
 @pytest.mark.parametrize(
@@ -103,8 +104,8 @@ def test_dates_that_are_no_times() -> None:
     [
         ('"a";1', ""),
         ('"a;b";1', ""),
-        ('a";1', ":3: has a quotation mark without its partner"),
-        ('a;b;"1"', ":3: has 3 cells, but there are 2 columns"),
+        ('a";1', ": cannot be read"),
+        ('a;b;"1"', ": cannot be read: found more fields"),
     ],
 )
 def test_quotation_marks_in_a_csv(tmp_path, row: str, message: str) -> None:

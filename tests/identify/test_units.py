@@ -8,7 +8,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech.config.errors import StudyError
-from jaxmech.identify import Table, read_frame, read_table
+from jaxmech.identify import Table, read_table
 from jaxmech.plot.fit import fit_over_data
 from jaxmech.utils.units import dimension
 
@@ -20,7 +20,7 @@ def recording(title: str, size: float = 1.0, **columns: Any) -> jm.Recording:
     """A spring that is let go at 0.1 m, in a column of so many units for a metre."""
     x = size * 0.1 * np.cos(3.0 * TS)
     columns = {"observed": [title], "time": "t [s]"} | columns
-    (one,) = read_frame({"t [s]": TS, title: x, "v [mm/s]": 0 * TS}, **columns)
+    (one,) = jm.Recording.from_frame({"t [s]": TS, title: x, "v [mm/s]": 0 * TS}, **columns)
     return one
 
 

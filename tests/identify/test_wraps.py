@@ -7,7 +7,7 @@ import pytest
 
 from jaxmech import FixedSteps, simulate
 from jaxmech.config.errors import StudyError
-from jaxmech.identify import Recording, fit, read_frame
+from jaxmech.identify import Recording, fit
 from jaxmech.plot.fit import fit_over_data
 from tests.identify.swings import BEGIN, CARTESIAN, FREE, SWING, TRUTH, on_the_rod
 from tests.identify.swings import angle as observed_angle
@@ -88,13 +88,13 @@ def test_a_column_of_degrees_that_wraps(angle) -> None:
     degrees = np.degrees(angle) % 360
     degrees[40] = np.nan
     frame = {"t": TS, "theta [deg]": degrees}
-    (one,) = read_frame(frame, observed="theta", time="t", wraps="theta")
+    (one,) = Recording.from_frame(frame, observed="theta", time="t", wraps="theta")
     assert one.wraps == {0: TURN}
     assert np.nanmax(np.abs(np.diff(one.observed[:, 0]))) > 5
     np.testing.assert_allclose(np.delete(one.q0[:, 0], 40), np.delete(angle, 40), atol=1e-12)
     np.testing.assert_allclose(one.v0[0], 16.0, rtol=0.05)  # slope of the unwrapped angle
     np.testing.assert_array_equal(one.every(2).periods, [TURN])
-    with pytest.raises(StudyError, match="must be columns of `observed`, but has 't'"):
-        read_frame(frame, observed="theta [deg]", dt=0.1, wraps="t")
-    with pytest.raises(StudyError, match="must be angles, but 'x' is in mm"):
-        read_frame({"x [mm]": TS}, observed="x", dt=0.1, wraps="x")
+    with pytest.raises(StudyError, match="must be angles in `observed`, but has 't'"):
+        Recording.from_frame(frame, observed="theta [deg]", dt=0.1, wraps="t")
+    with pytest.raises(StudyError, match="must be angles in"):
+        Recording.from_frame({"x [mm]": TS}, observed="x", dt=0.1, wraps="x")

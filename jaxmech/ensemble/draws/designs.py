@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from jaxmech.config import TableError, numbers, read_rows
-from jaxmech.config.errors import Key, refuse
+from jaxmech.config.errors import refuse
 from jaxmech.ensemble.draws.distributions import Distribution
 from jaxmech.utils.text import doc, not_one_of, setting
 
@@ -186,23 +186,17 @@ class Points:
         return points
 
 
-_TABLE = ("sampling", "table")
-
-
-def read_table(path: Path, key: Key = _TABLE) -> dict[str, np.ndarray]:
-    """The columns of a file by name, or a StudyError of the key that describes the problem."""
+def read_table(path: Path) -> dict[str, np.ndarray]:
+    """The columns of a file of draws by name, or a StudyError that describes the problem."""
+    key = ("sampling", "table")
     if not path.is_file():
         raise refuse(key, f"must name a file, but there is none at {path}")
     try:
-        frame, lines = read_rows(path)
-
-        def location(row: int) -> str:
-            return f"{path}:{lines[row + 1]}" if lines else f"{path}, row {row}"
-
-        columns = {cells.name: numbers(cells, location) for cells in frame}
+        rows = read_rows(path)
+        columns = {cells.name: numbers(cells, rows.location) for cells in rows.frame}
         for name, values in columns.items():
-            for row in np.flatnonzero(np.isnan(values)).tolist():
-                raise TableError(f"{location(row)}: column `{name}` has no number")
+            for row in np.flatnonzero(np.isnan(values))[:1]:
+                raise TableError(f"{rows.location(row)}: column `{name}` has no number")
     except TableError as error:
         raise refuse(key, f"must hold a column of numbers for each variable: {error}") from error
     return columns

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.config import Process, Subject, SubjectInputs, TableError, read_rows
+from jaxmech.config import Process, Rows, Subject, SubjectInputs, TableError, read_rows
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
 from jaxmech.ensemble.draws.distributions import Discrete, Distribution, Fixed, FromTable
 from jaxmech.ensemble.draws.inputs import (
@@ -23,7 +23,7 @@ from jaxmech.ensemble.draws.inputs import (
     numbers_of,
 )
 from jaxmech.ensemble.study import Study
-from jaxmech.identify import Sheet, column_sheets, required_title, signal_rows
+from jaxmech.identify import signal_rows
 from jaxmech.system import Signal
 from jaxmech.utils.digests import arrays_digest
 
@@ -157,55 +157,50 @@ def read_inputs(inputs: Inputs, folder: Path, times: TimeRange) -> SubjectInputs
             processes[name] = item.process(times)
             continue
         files[name] = item.files(folder)
-        sheets = [_sheet(name, item, folder / file) for file in files[name]]
-        rows = [_signal(name, item, sheet) for sheet in sheets]
-        for file, signal in zip(files[name], rows, strict=True):
+        tables = [_rows(name, item, folder / file) for file in files[name]]
+        samples = [_signal(name, item, rows) for rows in tables]
+        for file, signal in zip(files[name], samples, strict=True):
             key = f"input {name} from {file}" if item.is_numbered else f"input {name}"
             digests[key] = arrays_digest(signal.ts, signal.values, signal.delay)
             problems += _uncovered(name, file, signal, times)
-        signals[name] = signal_rows(rows) if item.is_numbered else rows[0]
+        signals[name] = signal_rows(samples) if item.is_numbered else samples[0]
         if isinstance(item, RandomPhases):
             try:
-                processes[name] = item.process(rows[0])
+                processes[name] = item.process(samples[0])
             except StudyError as error:
                 raise error.within("inputs", name) from None
-        words = (note for sheet in sheets for note in sheet.notes((item.column,)))
+        words = (note for rows in tables for note in rows.notes(item.time, item.column))
         notes[name] = tuple(dict.fromkeys(words))
     refuse_all(problems)
     signals |= {name: process.signal for name, process in processes.items()}
     return SubjectInputs(signals, numbers_of(inputs), files, digests, processes, notes)
 
 
-def _sheet(name: str, item: RecordedInput, path: Path) -> Sheet:
-    key = ("inputs", name, "file")
-    if not path.is_file():
-        raise refuse(key, f"must name a file, but there is none at {path}")
+def _rows(name: str, item: RecordedInput, path: Path) -> Rows:
+    """The rows of a file, with both columns of an input."""
     try:
-        sheets = column_sheets(path, read_rows(path), None, item.time, None)
-        if not sheets:
-            raise refuse("file", f"must hold a signal: {path} holds no samples")
-        sheet = sheets[0]._replace(units=item.units)
-        required_title("column", item.column, sheet.columns, path)
-        sheet.require_units_of_columns()
+        if not path.is_file():
+            raise refuse("file", f"must name a file, but there is none at {path}")
+        rows = read_rows(path, item.units)
+        rows.notes(rows.required("column", item.column), rows.required("time", item.time))
     except StudyError as error:
         raise error.within("inputs", name) from None
     except TableError as error:
-        raise refuse(key, f"must hold a signal: {error}") from error
-    return sheet
+        raise refuse(("inputs", name, "file"), f"must hold a signal: {error}") from error
+    return rows
 
 
-def _signal(name: str, item: RecordedInput, sheet: Sheet) -> Signal:
-    """The samples of a sheet, in SI units."""
-    key = ("inputs", name, "file")
+def _signal(name: str, item: RecordedInput, rows: Rows) -> Signal:
+    """The samples of an input, in SI units."""
     try:
-        values = sheet.numbers((item.column,))[:, 0]
-        if missing := np.flatnonzero(np.isnan(values)).tolist():
-            location = sheet.location(missing[0])
+        values = rows.numbers(item.column)[:, 0]
+        for row in np.flatnonzero(np.isnan(values))[:1]:
             message = f"`{item.column}` is missing; it must be known at every sample"
-            raise TableError(f"{location}: {message}, interpolate it, or leave the row out")
-        return Signal(sheet.times(), values, item.interpolation, item.delay)
+            message += ", interpolate it, or leave the row out"
+            raise TableError(f"{rows.location(row)}: {message}")
+        return Signal(rows.times(item.time, None), values, item.interpolation, item.delay)
     except TableError as error:
-        raise refuse(key, f"must hold a signal: {error}") from error
+        raise refuse(("inputs", name, "file"), f"must hold a signal: {error}") from error
 
 
 def _uncovered(name: str, file: str, signal: Signal, covered: TimeRange) -> Iterator[Problem]:

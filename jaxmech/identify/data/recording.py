@@ -3,7 +3,7 @@
 Residuals of sensors that wrap, such as an encoder that jumps from pi to -pi, are followed here.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from reprlib import repr as short
 from typing import Any
@@ -13,8 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmech.config import Rows, TableError, rows_of_frame
+from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
 from jaxmech.identify.data.inputs import checked_inputs
+from jaxmech.identify.data.velocity_estimates import rates, without_outliers
+from jaxmech.system import Interpolation, Signal
 from jaxmech.utils.checks import require_positive_integer
+from jaxmech.utils.text import doc, setting
+from jaxmech.utils.units import si_unit, unit_problem
+
+Column = str | int
 
 
 def followed(
@@ -73,7 +81,7 @@ def unwrapped(samples: np.ndarray, period: float) -> np.ndarray:
     return result
 
 
-Pair = tuple[Any, Any]
+_FEWEST = 3  # samples of a coordinate from which it has a rate
 _FIRST = "finite numbers at the first sample"
 _ROUND_OFF = 1e-7  # share of an interval between samples; a fit resolves parts in 1e8
 
@@ -128,7 +136,7 @@ class Recording:
     q0: Any
     v0: Any
     weights: Any = None
-    start_sd: Pair | None = None
+    start_sd: tuple[Any, Any] | None = None
     name: str = ""
     origin: float = 0.0
     inputs: Mapping[str, Any] = field(default_factory=dict)
@@ -162,6 +170,38 @@ class Recording:
         """Predicted (T, d) less observed values, less whole periods; NaN if missing."""
         return followed_on_host(predicted - self.observed, self.periods)
 
+    @classmethod
+    def from_frame(
+        cls, frame: Any, *, observed: Any, by: str | None = None, **columns: Any
+    ) -> tuple["Recording", ...]:
+        """The recordings of a data frame: one, or one for each value of the column `by`.
+
+        Args:
+            frame: a data frame of pandas or polars, or a mapping from names to arrays. A pandas
+                index with a name counts as a column, too; dates become seconds from the first one.
+            observed: the column that was measured, or several.
+            by: the column that names the recording of each row.
+            **columns: `time` or `dt`, `q0`, `v0`, `units`, `noise_sd`, `start_sd`, `wraps`,
+                `inputs`, `interpolation`, `stride`, as the fields of a `Table`.
+
+        Raises:
+            TypeError: if there is no such field, or `frame` has no columns.
+            StudyError: if a field does not match the columns.
+            TableError: if a column holds no numbers, or the times do not increase.
+
+        Example:
+            >>> frame = {"t [ms]": [0, 100, 200], "theta [deg]": [9.0, 8.0, 5.0]}
+            >>> Recording.from_frame(frame, observed="theta", time="t")
+            (Recording(frame: 3 samples of 1 sensor in 0.2 s),)
+        """
+        for key in ("observed", "q0", "v0", "wraps", "start_sd"):
+            value = observed if key == "observed" else columns.get(key)
+            if value is not None:
+                columns[key] = (value,) if isinstance(value, str | int) else tuple(value)
+        meaning = Columns(**columns)
+        rows = rows_of_frame(frame, meaning.units)
+        return tuple(meaning.of_rows(part) for part in rows.parts(by))
+
     def every(self, stride: int) -> "Recording":
         """Every `stride`-th sample, beginning with the first.
 
@@ -182,6 +222,132 @@ class Recording:
             f"Recording({name}{samples} samples of {sensors} sensor{'s' * (sensors > 1)} in "
             f"{self.ts[-1] - self.ts[0]:g} s{f', {missing} missing' if missing else ''}{since})"
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The meaning of the columns of a table or a data frame."""
+
+    observed: tuple[Column, ...] = field(metadata=doc("columns that were measured"))
+    q0: tuple[Column, ...] = setting((), "columns of the start variables; `observed` by default")
+    v0: tuple[Column, ...] = setting(
+        (), "columns of their velocities; derivatives of `q0` by default"
+    )
+    time: str | None = setting(None, "column, or array of an .npz, of the sample times")
+    dt: float | None = setting(
+        None, "time between samples [s]; the array `dt` of an .npz by default", positive=True
+    )
+    stride: int = setting(1, "keep every n-th sample", least=1)
+    noise_sd: float | list[Any] | None = setting(
+        None, "standard deviation of the noise in SI units, of all columns or of each"
+    )
+    units: Mapping[str, str] = setting(
+        {},
+        'units of columns whose names do not end in one, such as { theta = "deg", t = "ms" }; '
+        'numbers are converted to SI units, with "" they stay as they are',
+    )
+    wraps: tuple[Column, ...] = setting(
+        (), "observed angles that jump back after a turn, such as from pi to -pi"
+    )
+    inputs: Mapping[str, Column] = setting(
+        {}, "columns of inputs, by the name of the parameter whose place they take"
+    )
+    interpolation: Interpolation = setting(
+        "linear", 'inputs between two samples: "hold" (the first of them), "linear" or "cubic"'
+    )
+    start_sd: tuple[float, ...] | None = setting(
+        None,
+        "standard deviations of the recorded q0 and v0 in SI units, two numbers; a start variable "
+        "that is also observed counts once, as its first sample",
+    )
+
+    def __post_init__(self) -> None:
+        refuse_all([*self.problems(), *out_of_range(self)])
+
+    def problems(self) -> Iterator[Problem]:
+        """What is wrong with the columns, whatever is in the file."""
+        count, starts = len(self.observed), self.q0 or self.observed
+        if not count:
+            yield Problem(("observed",), "must name at least one column")
+        for key in ("observed", "q0", "v0", "wraps"):  # a repeated column would be two sensors
+            columns = getattr(self, key)
+            if len({*columns}) < len(columns):
+                yield Problem((key,), f"must name every column once, but is {list(columns)}")
+        if len(self.v0) > len(starts):
+            message = f"must name as many columns as `q0`, {len(starts)}, or none"
+            yield Problem(("v0",), f"{message}, but names {len(self.v0)}")
+        noise, start = self.noise_sd, self.start_sd
+        if noise is not None and not (_are_positive(noise) and np.shape(noise) in ((), (count,))):
+            message = f"must be positive, one for all or one for each of {count} columns"
+            yield Problem(("noise_sd",), f"{message}, but is {noise}")
+        if start is not None and (len(start) != 2 or not all(sd > 0 for sd in start)):
+            yield Problem(("start_sd",), f"must be two positive numbers, but is {list(start)}")
+        if self.time is not None and self.dt is not None:
+            yield Problem(("dt",), "must be left out where `time` is given")
+        for name, unit in self.units.items():
+            if message := unit_problem(unit):
+                yield Problem(("units", name), message)
+
+    def of_rows(self, rows: Rows) -> Recording:
+        """The recording in these rows, or a StudyError or TableError that says what is wrong."""
+        observed = [rows.required("observed", column) for column in self.observed]
+        q_titles = [rows.required("q0", column) for column in self.q0] or observed
+        v_titles = [rows.required("v0", column) for column in self.v0]
+        inputs = {name: rows.required("inputs", column) for name, column in self.inputs.items()}
+        wraps = [rows.required("wraps", column) for column in self.wraps]
+        for title in wraps:
+            if title not in observed or (si_unit(rows.unit(title) or "rad") or "?")[-1] != "rad":
+                raise refuse("wraps", f"must be angles in `observed`, but has {title!r}")
+        clock = [] if self.time is None else [rows.required("time", self.time)]
+        notes = rows.notes(*clock, *observed, *q_titles, *v_titles, *inputs.values())
+
+        ts, q0, v0 = rows.times(self.time, self.dt), rows.numbers(*q_titles), None
+        for k, title in enumerate(q_titles):
+            if title in wraps:
+                q0[:, k] = unwrapped(q0[:, k], 2 * np.pi)
+        if v_titles:
+            v0 = rows.numbers(*v_titles)
+        else:
+            q0, moved = without_outliers(q0, ts)
+            v0 = rates(q0, ts)
+            notes += [
+                f"{rows.name}: the first sample of {q_titles[k]} is an outlier, and not the start"
+                for k in np.flatnonzero(moved[0])
+            ]
+        for titles, first in ((q_titles, q0[0]), (v_titles or q_titles, v0[0])):
+            for k in np.flatnonzero(~np.isfinite(first))[:1]:
+                raise TableError(
+                    f"{rows.location(0)}: column `{titles[k]}` is missing where {rows.name} "
+                    "begins; the start must be known, cut the rows before it"
+                )
+        # what is observed as well counts once, as its first sample
+        sds = self.start_sd or (np.inf, np.inf)
+        of_q0, of_v0 = (
+            np.array([np.inf if title in observed else sd for title in titles])
+            for titles, sd in ((q_titles, sds[0]), (v_titles or q_titles, sds[1]))
+        )
+        try:
+            whole = Recording(
+                ts, rows.numbers(*observed), q0, v0,
+                weights=None if self.noise_sd is None else 1 / np.asarray(self.noise_sd, float),
+                start_sd=(of_q0, of_v0) if np.isfinite([*of_q0, *of_v0]).any() else None,
+                name=rows.name, notes=notes,
+                inputs={
+                    name: Signal(ts, rows.numbers(title)[:, 0], self.interpolation)
+                    for name, title in inputs.items()
+                },
+                wraps={k: 2 * np.pi for k, title in enumerate(observed) if title in wraps},
+                sensors=rows.labels(*observed),
+                starts=(rows.labels(*q_titles), rows.labels(*v_titles)),
+            )  # fmt: skip
+            return whole.every(self.stride)
+        except ValueError as error:
+            raise TableError(f"{rows.path}: {error}") from error
+
+
+def _are_positive(values: Any) -> bool:
+    array = np.asarray(values)
+    return bool(array.dtype.kind in "iuf" and np.all(array > 0) and np.isfinite(array).all())
 
 
 def _checked(one: Recording) -> dict[str, Any]:
@@ -308,3 +474,22 @@ def require_same_sensors(recordings: tuple[Recording, ...]) -> tuple[Recording, 
                 f"shows {samples[0]:g} throughout; leave it out, or give it as NaN."
             )
     return recordings
+
+
+def states_of_samples(one: Recording) -> tuple[np.ndarray, np.ndarray] | None:
+    """Coordinates and rates (T, n) at the samples; NaN where one is missing.
+
+    The first ones are those of the recording. Angles that wrap are unwrapped, within half a turn of
+    it. None if a coordinate has hardly been measured.
+    """
+    samples = np.where(one.measured, one.observed, np.nan)
+    if (np.isfinite(samples).sum(axis=0) < _FEWEST).any():
+        return None
+    for k in np.flatnonzero(one.periods):
+        period, column = one.periods[k], unwrapped(samples[:, k], one.periods[k])
+        first = column[np.isfinite(column)][0]
+        samples[:, k] = column - period * np.round((first - one.q0[k]) / period)
+    q, _ = without_outliers(samples, one.ts)
+    v = rates(q, one.ts)
+    q[0], v[0] = one.q0, one.v0
+    return q, v

@@ -10,30 +10,7 @@ outlier may end anywhere, or nowhere: samples that their neighbours contradict d
 import numpy as np
 from numpy.typing import NDArray
 
-from jaxmech.identify.data.recording import Recording, unwrapped
 from jaxmech.utils.arrays import HostArray
-
-_FEWEST = 3  # samples of a coordinate from which it has a rate
-
-
-def states_of_samples(one: Recording) -> tuple[np.ndarray, np.ndarray] | None:
-    """Coordinates and rates (T, n) at the samples; NaN where one is missing.
-
-    The first ones are those of the recording. Angles that wrap are unwrapped, within half a turn of
-    it. None if a coordinate has hardly been measured.
-    """
-    samples = np.where(one.measured, one.observed, np.nan)
-    if (np.isfinite(samples).sum(axis=0) < _FEWEST).any():
-        return None
-    for k in np.flatnonzero(one.periods):
-        period, column = one.periods[k], unwrapped(samples[:, k], one.periods[k])
-        first = column[np.isfinite(column)][0]
-        samples[:, k] = column - period * np.round((first - one.q0[k]) / period)
-    q, _ = without_outliers(samples, one.ts)
-    v = rates(q, one.ts)
-    q[0], v[0] = one.q0, one.v0
-    return q, v
-
 
 _WIDTHS = (5, 9, 17, 33, 65)  # samples under a parabola
 _JUDGED = 100  # samples at which the widths are compared

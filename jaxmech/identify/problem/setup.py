@@ -14,9 +14,13 @@ from jaxmech.identify.data.inputs import (
     with_inputs,
     without_inputs,
 )
-from jaxmech.identify.data.recording import Recording, named, require_same_sensors
+from jaxmech.identify.data.recording import (
+    Recording,
+    named,
+    require_same_sensors,
+    states_of_samples,
+)
 from jaxmech.identify.data.segments import SegmentOrigin, Segments, Shooting, segments
-from jaxmech.identify.data.velocity_estimates import states_of_samples
 from jaxmech.identify.identifiable import Identifiable, Settings
 from jaxmech.identify.problem.body_inertia import bodies_of
 from jaxmech.identify.problem.contact_bounds import contact_bounds
