@@ -47,7 +47,6 @@ TOP = jm.System(
     kinematics=by_spins,
     invariants=[jm.Holonomic(unit, name="unit")],
 )
-TOP_BY_RATES = jm.System(_top, [jm.Holonomic(unit, name="unit")], coordinates=QUATERNION)
 
 
 # A thin disc that rolls on a plane, leaning: point of contact x, y, heading, lean, and angle of

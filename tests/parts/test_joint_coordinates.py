@@ -60,13 +60,6 @@ def moved_by_time(**kwargs: Any) -> jp.Mechanism:
     return jp.Mechanism([a, b, c], joints, [jp.gravity()], PARAMS, **kwargs)
 
 
-def free_pair(**kwargs: Any) -> jp.Mechanism:
-    a, b = box("a", center=(0.1, 0.0, 0.0)), box("b")
-    hinge = jp.revolute("hinge", a, P, b, (0, "l", 0), axis=(0, 1, 0))
-    spring = jp.spring("spring", jp.ground, P, b, P, stiffness="k", length=0.0)
-    return jp.Mechanism([a, b], [hinge], [spring], PARAMS, **kwargs)
-
-
 def plate_with_screw(**kwargs: Any) -> jp.Mechanism:
     """A plate on a table, with a spindle in it."""
     a, b = box("a", center=(0.1, 0.0, 0.0)), box("b", center=(0.0, 0.1, 0.1))
@@ -120,7 +113,6 @@ def state_of(made: Made, t: float) -> tuple[jp.Mechanism, jp.Mechanism, Any, Any
     [
         tree_of_all_joints,
         moved_by_time,
-        free_pair,
         plate_with_screw,
         planar_tree,
     ],
@@ -214,27 +206,24 @@ def test_a_loop_and_its_reaction() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-def test_a_motion_is_native_and_differentiated(dtype: Any) -> None:
+def test_a_motion_is_native_and_differentiated() -> None:
     """A double pendulum with the energies and gradients of one in bodies, in a batch."""
     mechanism = planar_tree()
-    ts = jnp.linspace(0, 0.5, 6, dtype=dtype)
-    params = {**PARAMS, "l": jnp.asarray([0.3, 0.4, 0.5], dtype)}
+    ts = jnp.linspace(0, 0.5, 6)
+    params = {**PARAMS, "l": jnp.asarray([0.3, 0.4, 0.5])}
     axes = {name: 0 if name == "l" else None for name in params}
 
     def end(params: Any) -> Any:
-        q = jnp.asarray([0.1, 0.4, 0.2], dtype)
+        q = jnp.asarray([0.1, 0.4, 0.2])
         sol = jm.simulate(mechanism.system, q, 0 * q, ts, params, steps=jm.FixedSteps(10))
         return mechanism.frame("b", sol.q[-1], 0.5, params).origin.sum()
 
     told = repr(jm.compiler.explain(end, params, in_axes=(axes,)))
     assert "plain vmap" not in told, told
     slopes = jax.vmap(jax.grad(end), (axes,))(params)["l"]
-    if dtype == jnp.float64:
-        step = 1e-6
-        ends = [jax.vmap(end, (axes,))({**params, "l": params["l"] + s}) for s in (step, -step)]
-        np.testing.assert_allclose(slopes, (ends[0] - ends[1]) / (2 * step), rtol=1e-6)
-    assert slopes.dtype == dtype
+    step = 1e-6
+    ends = [jax.vmap(end, (axes,))({**params, "l": params["l"] + s}) for s in (step, -step)]
+    np.testing.assert_allclose(slopes, (ends[0] - ends[1]) / (2 * step), rtol=1e-6)
 
 
 def test_joints_without_names_are_constraints() -> None:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import Adaptive, DormandPrince5, FixedSteps, Holonomic, System, models, simulate
+from jaxmech import Adaptive, DormandPrince5, FixedSteps, Holonomic, System
 from jaxmech.run import GradientCheck, check_gradients
 from jaxmech.run.tangents import step_sizes, sweep
 from tests.small import REDUNDANT
@@ -50,31 +50,6 @@ def test_rods_that_are_redundant() -> None:
     assert found.names == ("g", "l", "m", "start")
     assert_equal_in_three_ways(found)
     assert abs(found.reverse[1]) > 1
-
-
-@pytest.mark.slow
-def test_singular_mass() -> None:
-    model = models.free_body()
-    q0, v0 = model.initial()
-    found = check_gradients(model.system, q0, v0, TS, model.params, steps=THOUSAND)
-    assert found.names == ("J[0]", "J[1]", "J[2]", "start")
-    assert_equal_in_three_ways(found)
-
-
-@pytest.mark.slow
-def test_gradients_of_a_batch_in_any_order() -> None:
-    """vmap(grad) and grad(vmap) of the same 1,000 steps through redundant rods."""
-    turned = np.array([[1.2, -1.6, 0.8, 0.6], [1.6, 1.2, 0.3, -0.4], [-1.2, -1.6, 0.4, -0.3]])
-
-    def last(g: Any, start: Any) -> Any:
-        params = {**REDUNDANT.params, "g": g}
-        sol = simulate(REDUNDANT.system, start[:2], start[2:], TS, params, steps=THOUSAND)
-        return sol.q[-1, 0] + 2 * sol.v[-1].sum()
-
-    each = jax.jit(jax.vmap(jax.grad(last), (None, 0)))(9.81, turned)
-    both = jax.jit(jax.grad(lambda g: jax.vmap(last, (None, 0))(g, turned).sum()))(9.81)
-    np.testing.assert_allclose(each.sum(), both, rtol=1e-13)
-    assert np.abs(each).min() > 1e-3
 
 
 def loss(q: Any, v: Any, ts: Any, p: Any) -> Any:

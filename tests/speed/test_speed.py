@@ -4,11 +4,9 @@ import json
 from pathlib import Path
 
 import jax
-import numpy as np
 import pytest
 
 from experiments.speed.settings import Speed
-from experiments.speed.workers import Job, JobError
 from jaxmech.cli.main import main
 from jaxmech.config.toml import read
 
@@ -56,31 +54,6 @@ def test_a_tiny_table_from_the_outside(tmp_path, monkeypatch, capfd) -> None:
     shown = (tmp_path / "run" / "speed.md").read_text(encoding="utf-8")
     assert "\n| Cholesky | " in shown
     assert "Cholesky" in capfd.readouterr().out
-
-
-class FakePool:
-    """Workers in this process: each returns its array and its seconds for a run."""
-
-    def __init__(self, **given: tuple[float, list[float]]) -> None:
-        self.given, self.order = given, []
-
-    def worker(self, name: str) -> "FakeWorker":
-        return FakeWorker(self, name)
-
-
-class FakeWorker:
-    def __init__(self, pool: FakePool, name: str) -> None:
-        self.pool, self.name = pool, name
-
-    def prepare(self, job: Job) -> tuple[float, list[np.ndarray]]:
-        return 1.0, [np.array([1.0, self.pool.given[self.name][0]])]
-
-    def seconds(self, at_least: float) -> float:
-        self.pool.order.append(self.name)
-        times = self.pool.given[self.name][1]
-        if not times:
-            raise JobError("crashed (SIGABRT)")
-        return times.pop(0)
 
 
 @pytest.mark.parametrize("name", ["speed", "speed_quick"])

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import ellipj, ellipk
+from scipy.special import ellipj
 
 import jaxmech as jm
 from tests.rotations import (
@@ -89,22 +89,6 @@ def test_a_top_precesses_steadily() -> None:
 
 
 @pytest.mark.slow
-def test_a_top_that_is_released_nutates_as_the_elliptic_functions() -> None:
-    A, C, mgl, tilt, axle = 0.3, 0.1, 0.8, 0.6, 12.0
-    p = {"J": np.array([A, A, C]), "mgl": mgl}
-    q0 = np.array([np.cos(tilt / 2), 0.0, np.sin(tilt / 2), 0.0])
-    w0 = np.array([0.0, 0.0, axle])
-    sol = jm.simulate(TOP, q0, w0, TS, p, steps=jm.Adaptive(rtol=1e-12, atol=1e-14))
-    # u = cos(tilt): u'^2 = b (u0 - u) (1 - u^2) - a^2 (u0 - u)^2
-    a, b, u0 = C * axle / A, 2 * mgl / A, np.cos(tilt)
-    low, high = sorted(np.roots([b, -(a**2), a**2 * u0 - b]))  # of 1 - u^2 = (a^2 / b)(u0 - u)
-    m, rate = (u0 - low) / (high - low), np.sqrt(b * (high - low)) / 2
-    sn = ellipj(rate * TS + ellipk(m), m)[0]
-    z = jax.vmap(axis)(sol.q)[:, 2]
-    np.testing.assert_allclose(z, low + (u0 - low) * sn**2, atol=1e-9)
-
-
-@pytest.mark.slow
 def test_a_disc_rolls_in_spins_as_in_rates() -> None:
     q0 = np.array([0.1, -0.2, 0.5, 0.3, 0.0])
     u0 = np.array([0.2, 0.9, 6.0])
@@ -150,12 +134,11 @@ def closed_sleigh(p: Any, v0: Any, t: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("steps", [jm.FixedSteps(64), jm.Adaptive(rtol=1e-12, atol=1e-14)])
-def test_a_sleigh_slides_in_closed_form_and_so_do_its_derivatives(steps: Any) -> None:
+def test_a_sleigh_slides_in_closed_form_and_so_do_its_derivatives() -> None:
     u0, p = jnp.array([-0.5, 1.1]), jax.tree.map(jnp.asarray, SLEIGH.params)
 
     def end(p: Any, u: Any) -> Any:
-        sol = jm.simulate(SLEDGE, np.zeros(3), u, TS, p, steps=steps)
+        sol = jm.simulate(SLEDGE, np.zeros(3), u, TS, p, steps=jm.FixedSteps(64))
         return sol.v[-1] @ jnp.array([1.0, 2.0])
 
     def closed(p: Any, u: Any) -> Any:
@@ -169,25 +152,8 @@ def test_a_sleigh_slides_in_closed_form_and_so_do_its_derivatives(steps: Any) ->
     np.testing.assert_allclose(pushed, jax.jvp(closed, (p, u0), change)[1], atol=1e-8)
 
 
-@pytest.mark.slow
-def test_second_derivatives_are_those_of_the_closed_form() -> None:
-    u0, p = jnp.array([-0.5, 1.1]), SLEIGH.params
-
-    def end(u: Any) -> Any:
-        sol = jm.simulate(SLEDGE, np.zeros(3), u, TS, p, steps=jm.FixedSteps(64))
-        return sol.v[-1] @ jnp.array([1.0, 2.0])
-
-    H = jax.hessian(end)(u0)
-    expected = jax.hessian(lambda u: closed_sleigh(p, u, TS[-1]) @ jnp.array([1.0, 2.0]))(u0)
-    np.testing.assert_allclose(H, expected, atol=1e-7)
-
-
-@pytest.mark.parametrize(
-    "steps",
-    [jm.FixedSteps(64), pytest.param(jm.Adaptive(rtol=1e-11, atol=1e-13), marks=pytest.mark.slow)],
-)
-def test_a_loop_moves_in_any_velocities(steps: Any) -> None:
-    system, p = sheared(DOUBLE.system), DOUBLE.params
+def test_a_loop_moves_in_any_velocities() -> None:
+    steps, system, p = jm.FixedSteps(64), sheared(DOUBLE.system), DOUBLE.params
     q0, v0 = DOUBLE.initial()
     _, u0 = in_velocities(system, q0, v0)
     ts = np.linspace(0.0, 1.0, 5)

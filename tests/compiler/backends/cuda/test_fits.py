@@ -1,7 +1,6 @@
 """Kernels of a fit for a GPU, run by the processor, reproduce the fit; `ptxas` accepts them."""
 
 import numpy as np
-import optax
 import pytest
 
 from experiments.cuda import ptxas
@@ -9,24 +8,17 @@ from experiments.cuda.host import on_host
 from experiments.cuda.kernels import Called, running
 from jaxmech import FixedSteps
 from jaxmech.compiler.backends.cuda.program import cuda_program
-from jaxmech.identify import Descent, Fit, TrustRegion, fit
+from jaxmech.identify import Fit, fit
 from tests.identify.swings import BEGIN, FREE, SWING, noisy, swings
-
-OPTIMIZERS = {
-    "least squares": TrustRegion(),  # derivatives in forward mode, a batch of them
-    "descent": Descent(optax.adam(1e-2), iterations=3),  # in reverse mode
-}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_kernels_of_a_fit(name: str) -> None:
+def test_kernels_of_a_fit() -> None:
     rng = np.random.default_rng(3)
     recordings = [noisy(one, rng) for one in swings()]
 
     def found() -> Fit:
-        how = {"free": FREE, "steps": FixedSteps(1), "optimizer": OPTIMIZERS[name]}
-        return fit(SWING, recordings, BEGIN, **how)
+        return fit(SWING, recordings, BEGIN, free=FREE, steps=FixedSteps(1))
 
     with running(on_host) as kernels:
         ours = found()
