@@ -17,41 +17,29 @@ from jaxmech.identify.fit import fit as fit
 from jaxmech.identify.identifiable import Identifiable as Identifiable
 from jaxmech.identify.identifiable import Settings as Settings
 from jaxmech.identify.inference.density import Density as Density
-from jaxmech.identify.inference.identifiability import Direction as Direction
-from jaxmech.identify.inference.identifiability import FixedParameter as FixedParameter
 from jaxmech.identify.inference.identifiability import Identifiability as Identifiability
-from jaxmech.identify.inference.identifiability import identifiability as identifiability
-from jaxmech.identify.inference.information import samples_of_sensors as samples_of_sensors
-from jaxmech.identify.inference.misfit import Outlier as Outlier
 from jaxmech.identify.inference.misfit import Outliers as Outliers
+from jaxmech.identify.inference.uncertainty import Covariance as Covariance
 from jaxmech.identify.inference.uncertainty import Uncertainty as Uncertainty
-from jaxmech.identify.inference.uncertainty import counted as counted
 from jaxmech.identify.optimize.gradient_descent import Descent as Descent
 from jaxmech.identify.optimize.trust_region import MultiStart as MultiStart
 from jaxmech.identify.optimize.trust_region import TrustRegion as TrustRegion
 from jaxmech.identify.problem.body_inertia import bodies_of as bodies_of
-from jaxmech.identify.problem.noise import NORMAL as NORMAL
 from jaxmech.identify.problem.noise import Huber as Huber
 from jaxmech.identify.problem.noise import StudentT as StudentT
 from jaxmech.identify.problem.transforms import PhysicalInertia as PhysicalInertia
-from jaxmech.identify.result import Estimate as Estimate
 from jaxmech.identify.result import Fit as Fit
 from jaxmech.identify.result import Predicted as Predicted
-from jaxmech.identify.storage import load_fit as load_fit
-from jaxmech.identify.storage import save_fit as save_fit
 
 __all__ = [
+    "Covariance",
     "Density",
     "Descent",
-    "Direction",
-    "Estimate",
     "Fit",
-    "FixedParameter",
     "Huber",
     "Identifiability",
     "Identifiable",
     "MultiStart",
-    "Outlier",
     "Outliers",
     "PhysicalInertia",
     "Recording",
@@ -63,8 +51,5 @@ __all__ = [
     "TrustRegion",
     "Uncertainty",
     "fit",
-    "identifiability",
-    "load_fit",
     "read_table",
-    "save_fit",
 ]

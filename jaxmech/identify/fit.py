@@ -5,24 +5,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.identify.data.recording import Recording, named, require_same_sensors
+from jaxmech.identify.data.recording import named, require_same_sensors
 from jaxmech.identify.identifiable import Identifiable, InitialStates, Optimizer, Settings
 from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.optimize.loop import Solved, across_kinks, solve, starting_points
 from jaxmech.identify.optimize.trust_region import TrustRegion
-from jaxmech.identify.outcome import held_out, is_noise, result_of
-from jaxmech.identify.problem.least_squares import (
-    Data,
-    Observe,
-    consistent_start,
-    half_square,
-    mean_square,
-)
+from jaxmech.identify.outcome import is_noise, result_of
+from jaxmech.identify.problem.least_squares import Observe, consistent_start
 from jaxmech.identify.problem.noise import AbstractLoss
-from jaxmech.identify.problem.rows import Point, Task, evaluated
+from jaxmech.identify.problem.rows import Point, evaluated, residual_rows
 from jaxmech.identify.problem.sensor_noise import log_likelihood
 from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.result import Fit
@@ -74,14 +67,12 @@ def fit(
             `PhysicalInertia()`. By default limits of dry friction are not negative, and
             restitutions from 0 to 1, if they start so.
         prior: priors by name, (mean, standard deviation); needs recordings with weights.
-        validation: recordings that are not fitted, for judging the result. They do not influence
-            the fit, except with the `patience` of `Descent`.
+        validation: recordings that are not fitted, for judging the result.
         initial_states: "free" fits them along with the parameters, on the constraints, with
             `Recording.start_sd` as their prior where it is known; "fixed" keeps the recorded
             values, which must then be exact. A first sample is a measurement with noise like any
-            other: if it is treated as exact, the intervals miss the true values. A fit with fixed
-            initial states tests whether the recordings agree with them, and warns if not.
-            `Shooting(...)` cuts the recordings into segments, for chaotic motion.
+            other: if it is treated as exact, the intervals miss the true values. `Shooting(...)`
+            cuts the recordings into segments, for chaotic motion.
         loss: a robust loss, `Huber()` or `StudentT()`, for recordings with outliers; by
             default squares.
         optimizer: `TrustRegion()`, `Descent(...)`, or an optax transformation. With
@@ -151,47 +142,30 @@ def fit(
         require_same_sensors((*task.origin.recordings, *others))
     for recording in others:
         consistent_start(task.problem, params, recording, free=settings.free_starts)
-    deciding = _deciding(policy, task, others)
     points: Iterable[Point] = [at]
     if policy.starts:  # one after the other, since points are large
         points = (evaluated(task, y) for y in starting_points(task, at.y, policy.starts))
-    ends = [solve(task, point, policy, deciding, progress) for point in points]
+    ends = [solve(task, point, policy, progress=progress) for point in points]
     if not ends:
         raise FloatingPointError(
             "Argument `optimizer`: none of the starting points can be simulated; take a smaller "
             "spread."
         )
-    losses = [_final_loss(end, policy, deciding) for end in ends] if len(ends) > 1 else [0.0]
+    losses = [_final_loss(end, policy) for end in ends] if len(ends) > 1 else [0.0]
     solved = ends[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))]
     has_kinks = bool(task.problem.system.unilateral)
     if has_kinks and isinstance(policy, TrustRegion) and not (policy.starts or horizon):
         solved = across_kinks(solved, policy, is_noise)
-    return result_of(solved, others, subject.params)
+    return result_of(solved, others)
 
 
-def _final_loss(solved: Solved, policy: Any, validation: Data | None) -> float:
+def _final_loss(solved: Solved, policy: Any) -> float:
     """The loss that decides between the fits of several starting points."""
-    task, y, conditions = solved.task, solved.at.y, solved.conditions
-    if validation is not None:
-        return float(mean_square(task.problem, y, validation))
-    if isinstance(policy, Descent):  # its last loss is that of a batch, before the last step
-        return float(half_square(task.problem, jnp.asarray(y), task.data, conditions))
+    task, conditions = solved.task, solved.conditions
+    if isinstance(policy, Descent):  # its last loss is that before the last step
+        return residual_rows(task, solved.at, conditions).loss
     if task.loss is not None:
         return -log_likelihood(task, solved.at, conditions)
     if solved.noise is not None:  # the weights differ from fit to fit
         return float(task.seen.sum((0, 1)) @ np.log(solved.noise.sd))
     return solved.history[-1]
-
-
-def _deciding(policy: Any, task: Task, others: Sequence[Recording]) -> Data | None:
-    """The validation recordings that decide when a descent stops, if any do."""
-    if not isinstance(policy, Descent):
-        return None
-    if policy.patience is not None and not others:
-        raise ValueError("Argument `validation` must hold recordings where `patience` is given.")
-    if policy.batch is not None and not task.origin.first.all():
-        raise ValueError(
-            "Argument `batch` draws recordings, which multiple shooting cuts into segments that "
-            "depend on each other; leave out `batch`, or the segments."
-        )
-    return None if policy.patience is None else held_out(task, others)[0]

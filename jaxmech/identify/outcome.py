@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.identify.data.recording import Recording
-from jaxmech.identify.data.segments import SegmentOrigin, segments
+from jaxmech.identify.data.segments import segments
 from jaxmech.identify.inference.misfit import correlated, misfit
-from jaxmech.identify.inference.normal_equations import blocks, normal, normal_conditions
+from jaxmech.identify.inference.normal_equations import assessed
 from jaxmech.identify.inference.remarks import remarks
 from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.problem.least_squares import Data, runs
@@ -17,29 +17,17 @@ from jaxmech.identify.problem.noise import NORMAL
 from jaxmech.identify.problem.rows import Task, evaluated, samples, unrobust
 from jaxmech.identify.problem.sensor_noise import estimated, log_likelihood
 from jaxmech.identify.result import Fit, Noise, Optimization, Predicted
-from jaxmech.system import Params
 
 
-def result_of(solved: Solved, others: Sequence[Recording], params0: Params) -> Fit:
+def result_of(solved: Solved, others: Sequence[Recording]) -> Fit:
     """The `Fit` at the end of an optimization, with predictions of recordings not fitted."""
     task, at, conditions, end = solved.task, solved.at, solved.conditions, solved.end
     data, origin, layout = task.data, task.origin, task.problem.layout
     z, u = data.parts(at.y, layout.size)
-    train = Predicted(origin.recordings, origin.gathered(at.run.predicted))
-    if origin.first.all():  # of the same shape as in the fit, so that nothing is compiled anew
-        again = evaluated(replace(task, hard=False), np.concatenate([z, np.zeros(u.size)]))
-        from_start = replace(train, values=origin.gathered(again.run.predicted))
-    else:
-        from_start = _predicted(task, z, origin.recordings)
-    # The fitted start variables; without `start` those of the state, on the constraints.
-    starts, split = at.run.begin, task.problem.system.n
-    if task.problem.start is not None:
-        s = data.segments
-        recorded = np.concatenate([np.asarray(s.q0), np.asarray(s.v0)], axis=1)
-        starts, split = recorded + np.asarray(data.start_changes(u)), s.q0.shape[1]
 
-    count, unknowns = _counts(task)
+    # The noise, and the residuals in units of it.
     size, standard = _standard(solved)
+    law = "normal" if task.loss is None else repr(task.loss)
     is_correlated = correlated(task, at, standard) is not None
     noise = Noise(
         size=size,
@@ -47,23 +35,40 @@ def result_of(solved: Solved, others: Sequence[Recording], params0: Params) -> F
         stated=task.weighted,
         correlated=is_correlated,
         residuals=standard,
-        law=f"{'normal' if task.loss is None else repr(task.loss)}, independent, "
-        + ("stated" if task.weighted else "estimated"),
+        law=f"{law}, independent, {'stated' if task.weighted else 'estimated'}",
         parameters=0 if task.weighted else data.segments.observed.shape[2],
         log_likelihood=log_likelihood(task, at, conditions),
     )
-    to_second_order, factor = normal_conditions(task, at, conditions, unknowns)
-    information = normal(task, at, to_second_order, factor)
-    if is_correlated:
-        covariance, number = blocks(task, at, to_second_order, factor)
-        if number:
-            information = replace(information, block_covariance=covariance, blocks=number)
-    weight = np.asarray(conditions.prior_weight, float)
-    prior_sd = np.divide(1.0, weight, out=np.full(weight.shape, np.inf), where=weight > 0)
-    at_bound = {layout.names[k]: slope for k, slope in end.at_bound}
+
+    # What the rows of the last step say about the numbers, and what was known before.
+    count, unknowns = _counts(task)
+    found, information = assessed(
+        task, at, conditions, noise=noise.unit, unknowns=unknowns, correlated=is_correlated,
+        degrees=np.inf if task.weighted else count - unknowns,
+    )  # fmt: skip
+    with np.errstate(divide="ignore"):
+        prior_sd = 1 / np.asarray(conditions.prior_weight, float)
+    priors = np.stack([np.asarray(conditions.prior_mean, float), prior_sd], axis=1)
+
+    # The motions from the fitted initial states, and from the recorded ones: of the same shape as
+    # in the fit where possible, so that nothing is compiled anew.
+    train = Predicted(origin.recordings, origin.gathered(at.run.predicted))
+    from_start = train
+    if not origin.first.all():
+        from_start = _predicted(task, z, origin.recordings)
+    elif u.size:
+        again = evaluated(replace(task, hard=False), np.concatenate([z, np.zeros(u.size)]))
+        from_start = replace(train, values=origin.gathered(again.run.predicted))
+
+    # The fitted start variables; without `start` those of the state, on the constraints.
+    starts, split = at.run.begin, task.problem.system.n
+    if task.problem.start is not None:
+        s = data.segments
+        recorded = np.concatenate([np.asarray(s.q0), np.asarray(s.v0)], axis=1)
+        starts, split = recorded + np.asarray(data.start_changes(u)), s.q0.shape[1]
+
     return Fit(
         params=layout.known(z, data.leaves),
-        params0=params0,
         names=layout.names,
         values=np.asarray(at.numbers),
         train=train,
@@ -71,8 +76,10 @@ def result_of(solved: Solved, others: Sequence[Recording], params0: Params) -> F
         validation=_predicted(task, z, others),
         initial_states=tuple((x[:split], x[split:]) for x in np.asarray(starts)[origin.first]),
         optimization=Optimization(
-            end.converged, end.reason, solved.history, solved.evaluations, at_bound
+            end.converged, end.reason, solved.history, solved.evaluations,
+            at_bound={layout.names[k]: slope for k, slope in end.at_bound},
         ),
+        uncertainty=found,
         information=information,
         noise=noise,
         count=count,
@@ -80,9 +87,9 @@ def result_of(solved: Solved, others: Sequence[Recording], params0: Params) -> F
         integration_error=solved.integration_error,
         notes=tuple(remarks(solved, standard, unknowns)),
         bounds=layout.bounds(data.leaves),
-        priors=np.stack([np.asarray(conditions.prior_mean, float), prior_sd], axis=1),
+        priors=priors,
         end=solved,
-    )
+    )  # fmt: skip
 
 
 def is_noise(solved: Solved) -> bool:
@@ -112,15 +119,10 @@ def _standard(solved: Solved) -> tuple[float, tuple[np.ndarray, ...]]:
 
 
 def _predicted(task: Task, z: np.ndarray, recordings: Sequence[Recording]) -> Predicted:
+    """Whole recordings from their recorded initial states."""
     if not recordings:
         return Predicted((), ())
-    data, origin = held_out(task, recordings)
-    made = runs(task.problem, z, data)
-    return Predicted(origin.recordings, origin.gathered(made.predicted))
-
-
-def held_out(task: Task, recordings: Sequence[Recording]) -> tuple[Data, SegmentOrigin]:
-    """Whole recordings from their recorded initial states."""
     stack, origin = segments(recordings, step=task.longest)
-    none = np.zeros((len(stack.q0), stack.start_size, 0))
-    return Data(stack, task.data.leaves, jnp.asarray(none)), origin
+    none = jnp.zeros((len(stack.q0), stack.start_size, 0))
+    made = runs(task.problem, z, Data(stack, task.data.leaves, none))
+    return Predicted(origin.recordings, origin.gathered(made.predicted))

@@ -1,9 +1,10 @@
 """`Fit`: fitted parameters, their predictions, and their uncertainty."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import compress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -11,29 +12,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.identify.card import fit_as_html, fit_as_text
+from jaxmech.identify.card import fit_as_text
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.inference.density import Density
 from jaxmech.identify.inference.identifiability import Identifiability, identifiability
-from jaxmech.identify.inference.information import Information
-from jaxmech.identify.inference.misfit import Outliers, outliers
+from jaxmech.identify.inference.misfit import Outliers, outliers, samples_of_sensors
 from jaxmech.identify.inference.remarks import horizon_warning
-from jaxmech.identify.inference.uncertainty import Uncertainty, uncertainty
+from jaxmech.identify.inference.uncertainty import WHITE, Covariance, Uncertainty
 from jaxmech.identify.optimize.loop import Solved
-from jaxmech.system import Params
+from jaxmech.identify.storage import load, save
+from jaxmech.system import Params, Signal
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.drawings import DRAWINGS
 
 
 class Estimate(NamedTuple):
-    """The value of a function of the fitted parameters, and its standard errors.
-
-    The result of `Fit.estimate`, see `fit`.
-    """
+    """The value of a function of the fitted parameters: the result of `Fit.function`."""
 
     value: float
-    standard_error: float  # as if all residuals were independent; infinite if not determined
-    standard_error_by_recording: float | None  # as if only the recordings were; None with too few
+    standard_error: float  # infinite if it is not determined
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -125,8 +122,7 @@ class Fit:
     """The result of `fit`; prints itself.
 
     Attributes:
-        params: the fitted parameters, in the structure of `params0`.
-        params0: the initial values of the parameters.
+        params: the fitted parameters, in the structure of those at the start.
         names: names of the fitted numbers, p in all.
         values: values of these numbers, shape (p,).
         train: the fitted recordings, simulated from the fitted initial states.
@@ -134,21 +130,20 @@ class Fit:
         validation: the validation recordings, simulated from the recorded initial states.
         initial_states: fitted start variables and rates (k,), (k,) of each recording.
         optimization: how the optimizer ended.
-        information: what the recordings say about the numbers, to second order.
+        uncertainty: standard errors, intervals and correlations of the numbers.
+        information: J^T J of the residuals by the numbers, initial states eliminated, (p, p).
         noise: the noise that was assumed, and the residuals in units of it.
         count: number of measurements.
         unknowns: number of unknowns, free initial states included.
         integration_error: estimated integration error of the fitted motions, the largest relative
             to their range, as in `Solution`; of up to 16 segments with fixed steps.
         notes: the warnings, except the one about the horizon.
-        bounds: lower and upper bounds of the numbers, shape (p, 2), infinite without one; None for
-            a fit that an earlier version saved.
+        bounds: lower and upper bounds of the numbers, shape (p, 2), infinite without one.
         priors: mean and standard deviation of their priors, shape (p, 2), infinite without one.
         end: the end of the optimization; None for a fit that was loaded from a file.
     """
 
     params: Params
-    params0: Params
     names: tuple[str, ...]
     values: HostArray
     train: Predicted
@@ -156,14 +151,15 @@ class Fit:
     validation: Predicted
     initial_states: tuple[tuple[HostArray, HostArray], ...]
     optimization: Optimization
-    information: Information
+    uncertainty: Uncertainty
+    information: HostArray
     noise: Noise
     count: int
     unknowns: int
+    bounds: HostArray
+    priors: HostArray
     integration_error: float = float("nan")
     notes: tuple[str, ...] = ()
-    bounds: HostArray | None = None
-    priors: HostArray | None = None
     end: Solved | None = None
 
     @property
@@ -192,18 +188,13 @@ class Fit:
         return self.train.residuals
 
     @cached_property
-    def uncertainty(self) -> Uncertainty:
-        """Standard errors, intervals and correlations of the fitted numbers."""
-        degrees = np.inf if self.noise.stated else self.count - self.unknowns
-        return uncertainty(
-            self.names, self.values, self.information, self.noise.unit, degrees,
-            correlated=self.noise.correlated,
-        )  # fmt: skip
-
-    @cached_property
     def outliers(self) -> Outliers:
         """The samples that the noise does not explain."""
         return outliers(self.noise.residuals, self.train.recordings, self.residuals)
+
+    def samples(self, sensor: int) -> list[HostArray]:
+        """The residuals of a sensor in units of the noise, at its samples, of each recording."""
+        return samples_of_sensors(self.noise.residuals, self.train.recordings)[sensor]
 
     @property
     def aic(self) -> float:
@@ -219,7 +210,7 @@ class Fit:
     @cached_property
     def identifiability(self) -> Identifiability:
         """Which numbers the recordings determine, and which changes leave all residuals alike."""
-        return identifiability(self.names, self.values, self.information.total, self.noise.unit)
+        return identifiability(self.names, self.values, self.information, self.noise.unit)
 
     @property
     def density(self) -> Density:
@@ -262,8 +253,11 @@ class Fit:
         count = sum(one.observed.size for one in recordings)
         return (*notes, f"{missing:,} of {count:,} measurements are missing") if missing else notes
 
-    def function(self, fn: Callable[[Params], Any]) -> Estimate:
-        """The value of fn(params), a number, with its standard error (linear propagation)."""
+    def function(self, fn: Callable[[Params], Any], kind: str = WHITE) -> Estimate:
+        """The value of fn(params), a number, with its standard error (linear propagation).
+
+        The latter is that of a `kind` of covariance, such as "by recording".
+        """
         density = self.density
 
         def value(y: Array) -> tuple[Array, Array]:
@@ -274,9 +268,33 @@ class Fit:
         by_y, result = jax.jacrev(value, has_aux=True)(y)
         T = np.asarray(jax.jacfwd(density.numbers)(y))[:, :p]
         gradient = np.linalg.solve(T.T, np.asarray(by_y)[:p])
-        found, kind = self.uncertainty, "by recording"
-        robust = found.of(gradient, kind) if kind in found.kinds else None
-        return Estimate(float(result), found.of(gradient), robust)
+        return Estimate(float(result), self.uncertainty.of(gradient, kind))
+
+    def save(self, path: Path | str) -> Path:
+        """Save the fit, which `Fit.load` reads: all but the functions of the system.
+
+        Args:
+            path: the file, ending in `.npz`, which is returned.
+
+        Raises:
+            ValueError: if the parameters are not numbers and arrays in dictionaries, lists and
+                tuples.
+            OSError: if the file cannot be written.
+        """
+        return save(replace(self, notes=(*self.notes, *self.of_horizon), end=None), path, _CLASSES)
+
+    @staticmethod
+    def load(path: Path | str) -> "Fit":
+        """The fit of a file, with NumPy arrays as parameters.
+
+        It prints the same, but `function` and `log_density` need the functions of the system.
+
+        Raises:
+            ValueError: if the file is damaged or contains something else.
+            OSError: if the file cannot be read.
+        """
+        fit: Fit = load(path, _CLASSES)
+        return fit
 
     def plot(self, *, sensors: Sequence[str] = (), figure: Any = None) -> Any:
         """Draw the first recordings: measurements over the fitted motion, and the residuals.
@@ -294,8 +312,11 @@ class Fit:
         """
         return DRAWINGS["Fit"](self, sensors, figure)
 
-    def _repr_html_(self) -> str:
-        return fit_as_html(self)
-
     def __repr__(self) -> str:
         return fit_as_text(self)
+
+
+_CLASSES: dict[Any, tuple[str, ...]] = {Signal: ("ts", "values", "interpolation", "delay")} | {
+    kind: tuple(x.name for x in fields(kind))
+    for kind in (Covariance, Fit, Noise, Optimization, Predicted, Recording, Uncertainty)
+}

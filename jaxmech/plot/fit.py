@@ -63,7 +63,7 @@ def parameter_intervals(fit: Fit) -> Figure:
 def _row(fit: Fit, k: int, interval: np.ndarray | None, ax: Axes) -> None:
     value = float(fit.values[k])
     drawn = [value, *(interval if interval is not None else ())]
-    if fit.priors is not None and np.isfinite(fit.priors[k, 1]):
+    if np.isfinite(fit.priors[k, 1]):
         mean, sd = fit.priors[k]
         drawn += [mean - _NORMAL * sd, mean + _NORMAL * sd]
         ax.barh(0, 2 * _NORMAL * sd, 0.8, mean - _NORMAL * sd, color=UNKNOWN, label="prior")
@@ -75,7 +75,7 @@ def _row(fit: Fit, k: int, interval: np.ndarray | None, ax: Axes) -> None:
         ax.errorbar([value], [0], xerr=error, fmt="o", color=BLUE, capsize=4, label=label)
     low, high = min(drawn), max(drawn)
     span = (high - low) or abs(value) or 1.0
-    bounds = (-np.inf, np.inf) if fit.bounds is None else fit.bounds[k]
+    bounds = fit.bounds[k]
     near = [x for x in bounds if low - _NEAR * span <= x <= high + _NEAR * span]
     low, high = min([low, *near]), max([high, *near])
     room = 0.12 * ((high - low) or span)
@@ -186,12 +186,12 @@ def correlation(fit: Fit, *, by_recording: bool = False, ax: Axes | None = None)
     """
     uncertainty = fit.uncertainty
     kind = "by recording" if by_recording else "white noise"
-    if kind not in uncertainty.kinds:
+    if all(one.kind != kind for one in uncertainty.covariances):
         raise ValueError(
             f"Argument `by_recording` must be False: {uncertainty.recordings} recordings are too "
             f"few for {len(uncertainty.names)} parameters."
         )
-    values = uncertainty.correlation(kind)
+    values = uncertainty[kind].correlation
     ax = axes_or_new(ax)
     ax.set_facecolor(UNKNOWN)
     texts = [[f"{x:.2f}" for x in row] for row in values]

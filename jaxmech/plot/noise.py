@@ -9,12 +9,13 @@ from collections.abc import Iterator
 import numpy as np
 from matplotlib.axes import Axes
 
-from jaxmech.identify import NORMAL, Fit, samples_of_sensors
+from jaxmech.identify import Fit
 from jaxmech.plot.panels import BLUE, COLORS, GREY, axes_or_new, labelled
 
 _LAGS = 40  # shown of a correlation
 _BAND = 1.96  # of independent residuals, in standard errors
 _MOST = 5000  # points of a picture
+_MEDIANS = 1.4826  # standard deviation of a normal distribution in medians of |r|
 
 
 def autocorrelation(fit: Fit, sensor: int = 0, *, ax: Axes | None = None) -> Axes:
@@ -56,7 +57,7 @@ def normal_quantiles(fit: Fit, sensor: int = 0, *, ax: Axes | None = None) -> Ax
     values = np.sort(np.concatenate(_columns(fit, sensor)))
     if values.size:
         expected = ndtri((np.arange(values.size) + 0.5) / values.size)
-        size = NORMAL * float(np.median(np.abs(values)))
+        size = _MEDIANS * float(np.median(np.abs(values)))
         ax.plot(expected, size * expected, color=GREY, linewidth=0.8)
         # the tails are what matters; the middle is thinned out
         shown = np.unique(np.r_[:100, np.linspace(0, values.size - 1, _MOST).astype(int),
@@ -106,4 +107,4 @@ def _columns(fit: Fit, sensor: int) -> list[np.ndarray]:
     """The residuals of a sensor at its samples, of each recording."""
     if not fit.noise.residuals:  # of a fit that an earlier version saved
         return [np.zeros(0)]
-    return samples_of_sensors(fit.noise.residuals, fit.train.recordings)[sensor]
+    return fit.samples(sensor)

@@ -49,6 +49,16 @@ def capital(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
+def counted(count: int, noun: str) -> str:
+    """A number with its noun, such as "1 recording"."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage in two digits, from 100 % on without an exponent."""
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
+
+
 def titled_lines(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
     r"""Lines of titles and texts, wrapped at 100 characters; a repeated title is left out."""
     lines, previous = list[str](), ""

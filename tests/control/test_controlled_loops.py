@@ -13,7 +13,7 @@ from jaxmech import Controller, FixedSteps, Recording, System, controlled, fit, 
 from jaxmech.cli.main import main
 from jaxmech.config.environment import system_digests
 from jaxmech.config.toml import read
-from jaxmech.identify import load_fit
+from jaxmech.identify import Fit
 from jaxmech.parts import Mechanism, gravity, ground, planar_body, revolute
 from jaxmech.parts.forces import coordinate_force
 from jaxmech.run import sensitivities
@@ -186,7 +186,7 @@ def test_a_gain_and_a_delay_of_a_loop_are_fitted_from_a_file(tmp_path: Path) -> 
     config = tmp_path / "fit.toml"
     config.write_text(FIT)
     assert main(["fit", str(config), "--out", str(tmp_path / "run")]) == 0
-    result = load_fit(tmp_path / "run" / "fit.npz")
+    result = Fit.load(tmp_path / "run" / "fit.npz")
     np.testing.assert_allclose(result.values, [40.0, 0.013], rtol=1e-6)
     stored = (tmp_path / "run" / "config.toml").read_text()
     assert 'controllers = [\n    "loop.py:pd",\n]' in stored

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxmech import FixedSteps, Holonomic, System, simulate
 from jaxmech.identify import Fit, Predicted, Recording
-from jaxmech.identify.inference.information import Information
+from jaxmech.identify.inference.uncertainty import uncertainty
 from jaxmech.identify.result import Noise, Optimization
 
 TRUTH = {"l": 0.5, "g": 9.81, "c": 0.1}
@@ -84,10 +84,14 @@ def made_up() -> Fit:
     recording = Recording([0.0, 0.1, 0.2], [1.0, 0.96, 0.83], [1.0], [0.0], name="swing")
     predicted = Predicted((recording,), (np.array([[1.0], [0.955], [0.825]]),))
     return Fit(
-        params={"k": np.array(9.0)}, params0={"k": 8.0}, names=("k",), values=np.array([9.0]),
+        params={"k": np.array(9.0)}, names=("k",), values=np.array([9.0]),
         train=predicted, train_from_start=predicted, validation=Predicted((), ()),
         initial_states=((recording.q0, recording.v0),),
         optimization=Optimization(True, "", (0.1, 0.01), 2, {}),
-        information=Information(np.eye(1), np.eye(1)[None], np.zeros((1, 1)), np.zeros((1, 1))),
+        uncertainty=uncertainty(
+            ["k"], [9.0], np.ones((1, 1)), np.zeros(1), np.zeros(1), noise=0.1, degrees=2
+        ),
+        information=np.eye(1),
         noise=Noise(0.1, np.array([0.1]), stated=False), count=3, unknowns=1,
+        bounds=np.array([[-np.inf, np.inf]]), priors=np.array([[0.0, np.inf]]),
     )  # fmt: skip

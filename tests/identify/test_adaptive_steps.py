@@ -3,11 +3,10 @@
 from typing import Any
 
 import numpy as np
-import optax
 import pytest
 
-from jaxmech import Adaptive, DormandPrince5, FixedSteps, Rodas5P
-from jaxmech.identify import Descent, Fit, Recording, Shooting, fit
+from jaxmech import Adaptive, DormandPrince5, FixedSteps
+from jaxmech.identify import Fit, Recording, Shooting, fit
 from tests.identify.swings import (
     BEGIN,
     CARTESIAN,
@@ -59,18 +58,6 @@ def test_a_tolerance_gives_the_fit_of_short_fixed_steps(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "policies",
-    [{"steps": Adaptive()}, {"method": Rodas5P(), "steps": Adaptive()}],
-    ids=["default", "Rodas"],
-)
-def test_default_and_stiff_methods(
-    policies: dict[str, Any], recordings: list[Recording], fixed: Fit
-) -> None:
-    assert_same(fitted(recordings, **policies), fixed)
-
-
-@pytest.mark.slow
 def test_multiple_shooting(recordings: list[Recording], fixed: Fit) -> None:
     """With hard continuity the same fit, with soft continuity that of fixed steps."""
     policies = {"method": DormandPrince5(), "steps": Adaptive()}
@@ -92,28 +79,3 @@ def test_constraints_and_unequal_recordings(recordings: list[Recording]) -> None
     found = fit(CARTESIAN, whole, BEGIN, method=DormandPrince5(), steps=Adaptive(), **options)
     assert found.converged
     assert_same(found, fit(CARTESIAN, whole, BEGIN, steps=FixedSteps(4), **options))
-
-
-@pytest.mark.slow
-def test_descents_agree(recordings: list[Recording]) -> None:
-    """By reverse mode through the accepted steps."""
-    policy = Descent(optax.adam(1e-2), 20)
-    ways = [
-        fit(SWING, recordings, BEGIN, free=FREE, **policies, optimizer=policy).optimization.history
-        for policies in (
-            {"method": DormandPrince5(), "steps": Adaptive(max_steps=100)},
-            {"steps": FixedSteps(4)},
-        )
-    ]
-    np.testing.assert_allclose(*ways, rtol=1e-5)
-    assert ways[0][-1] < ways[0][0]
-
-
-@pytest.mark.slow
-def test_refusals(recordings: list[Recording]) -> None:
-    def run(**options: Any) -> Fit:
-        return fit(SWING, recordings, BEGIN, free=FREE, **options)
-
-    with pytest.raises(ValueError, match=r"MAX_STEPS.*`max_steps`; increase") as error:
-        run(method=DormandPrince5(), steps=Adaptive(max_steps=5))
-    assert "shorter steps" not in str(error.value)

@@ -9,7 +9,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech.identify import Fit, Recording, fit
-from jaxmech.identify.problem.body_inertia import BodyInertia, bodies_of, impossible
+from jaxmech.identify.problem.body_inertia import BodyInertia, bodies_of
 from jaxmech.identify.problem.parameters import parameters
 from jaxmech.interop.mujoco import from_mjcf
 from jaxmech.parts import (
@@ -18,7 +18,6 @@ from jaxmech.parts import (
     ground,
     planar_body,
     revolute,
-    rolling_disk,
     slender_rod,
     spatial_body,
 )
@@ -80,19 +79,6 @@ def test_the_numbers_are_those_of_the_log_cholesky_form() -> None:
         np.testing.assert_allclose(after["t"], before["t"] + radius * z[1:4])
         np.testing.assert_allclose(after["V"], before["V"] @ change, atol=1e-12)
         np.testing.assert_allclose(after["d"], before["d"] + z[4:7])
-
-
-def test_every_body_is_reached_from_every_other_one() -> None:
-    """The free numbers that lead to another body, from its factor, lead there."""
-    for seed in range(5):
-        start, target = packed(*of_points(seed)), packed(*of_points(seed + 10))
-        a, b = (log_cholesky(pseudo_inertia_of(x)) for x in (start, target))
-        change = np.linalg.solve(a["V"], b["V"])
-        radius = np.sqrt((a["V"] ** 2).sum())
-        offset = (b["t"] - a["t"]) / radius
-        triangle = np.log(np.diag(change)), change[np.triu_indices(3, 1)]
-        z = np.concatenate([[b["alpha"] - a["alpha"]], offset, *triangle])
-        np.testing.assert_allclose(moved(WHOLE, z, start), target, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("is_central", [True, False])
@@ -263,9 +249,7 @@ def test_a_fit_leaves_the_possible_bodies_unless_they_are_named() -> None:
     assert joint.converged
     assert np.linalg.eigvalsh(of_forearm(single.params)).min() < -1e-3
     assert np.linalg.eigvalsh(of_forearm(joint.params)).min() > 0
-    said = "Nothing has the fitted parameters: body 'fore' must have an `inertia`"
-    assert [one.startswith(said) for one in single.notes] == [True]
-    assert joint.notes == ()
+    assert single.notes == joint.notes == ()
     # both are as good, and the same combinations follow
     np.testing.assert_allclose(
         joint.optimization.history[-1], single.optimization.history[-1], rtol=1e-4
@@ -296,19 +280,6 @@ def test_errors_of_the_numbers_follow_from_those_of_any_others() -> None:
     np.testing.assert_allclose(
         joint.uncertainty.standard_errors[order], single.uncertainty.standard_errors, rtol=1e-3
     )
-
-
-def test_a_radius_below_zero_is_told() -> None:
-    disc = planar_body("disc", mass=1.0, inertia=lambda t, p: 0.5 * p["R"] ** 2)
-    line = {"normal": (0, 1), "radius": "R"}
-    rolls = rolling_disk("rolls", ground, (0, 0), disc, (0, 0), **line)
-    system = Mechanism([disc], [rolls], params={"R": 0.3}).system
-    assert impossible(system, {"R": 0.3}) == ""
-    said = impossible(system, {"R": -0.3})
-    assert (
-        "disk 'rolls' must have a positive number as `radius`, but has -0.3. Give `bounds`" in said
-    )
-    assert "(0, None)" in said
 
 
 def test_a_slender_rod_is_flat() -> None:

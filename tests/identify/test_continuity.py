@@ -12,10 +12,8 @@ from jaxmech.identify import (
     Huber,
     Recording,
     Shooting,
-    TrustRegion,
     fit,
 )
-from jaxmech.identify.optimize import condensed_steps
 from tests.identify.swings import (
     BEGIN,
     CARTESIAN,
@@ -69,13 +67,6 @@ def test_the_optimum_and_errors_are_those_of_whole_recordings(whole: Fit, joined
     np.testing.assert_allclose(
         joined.optimization.history[-1], whole.optimization.history[-1], rtol=1e-7
     )
-
-
-def test_a_spent_budget_is_the_reason() -> None:
-    found = fitted(initial_states=Shooting(0.6), optimizer=TrustRegion(3))
-    assert not found.converged
-    assert found.optimization.reason == "the 3 evaluations are used up"
-    assert found.optimization.evaluations == 3
 
 
 def test_bounds_hold() -> None:
@@ -136,23 +127,3 @@ def test_integrals_of_states_join(continuity: float | None) -> None:
     errors = whole.uncertainty.standard_errors
     np.testing.assert_allclose((found.values - whole.values) / errors, 0.0, atol=1e-2)
     np.testing.assert_allclose(found.uncertainty.standard_errors, errors, rtol=1e-3)
-
-
-def test_a_fit_that_fails_returns_its_best_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Closing the jumps may lead anywhere; here every step goes to worse parameters."""
-    places = []
-
-    def worse(unknowns: Any, here: Any, step: Any, region: Any) -> Any:
-        places.append(here)
-        away = here.x * np.where(np.arange(here.x.size) < 2, 1.5, 1.0)
-        there = condensed_steps._iterate(unknowns, away)
-        places.append(there)
-        return there, region, True
-
-    monkeypatch.setattr(condensed_steps, "_trial", worse)
-    found = fitted(initial_states=Shooting(0.6), optimizer=TrustRegion(4))
-    assert not found.converged
-    misfits = [one.rows.loss + 0.5 * one.jump**2 for one in places]
-    assert misfits[-1] > 2 * min(misfits)
-    best = places[int(np.argmin(misfits))].x[:2]
-    np.testing.assert_allclose(found.values, best * [BEGIN[name] for name in found.names])

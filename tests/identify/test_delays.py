@@ -79,16 +79,6 @@ def test_segments_that_join_give_the_fit_of_the_whole(whole: Fit) -> None:
     np.testing.assert_allclose(found.predicted_errors, whole.predicted_errors, rtol=0.1)
 
 
-@pytest.mark.slow
-def test_segments_that_nearly_join_agree_within_their_errors(whole: Fit) -> None:
-    found = fitted(Shooting(LENGTH, continuity=1e-4))
-    errors = found.uncertainty.standard_errors
-    assert found.converged
-    assert np.all(np.abs(found.values - whole.values) < errors)
-    assert np.all(errors > 0.99 * whole.uncertainty.standard_errors)
-    assert np.all(errors < 2 * whole.uncertainty.standard_errors)
-
-
 def test_a_short_segment_has_enough_of_its_input_for_a_longer_delay() -> None:
     cut, _ = segments([recorded()], horizon=Shooting(0.05))
     push = cut.inputs_of(0)["push"]

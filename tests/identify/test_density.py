@@ -15,8 +15,6 @@ from jaxmech.identify import (
     Huber,
     StudentT,
     fit,
-    load_fit,
-    save_fit,
 )
 from tests.identify.swings import BEGIN, FREE, NOISE, SWING, noisy, swings
 
@@ -87,10 +85,3 @@ def test_estimated_noise_and_other_noise_in_the_density() -> None:
             count = sum(recording.count for recording in PAIR)
             ratio = squares(one.density, moved) / squares(one.density, y)
             np.testing.assert_allclose(change, -0.5 * count * np.log(ratio), rtol=1e-5)
-
-
-def test_what_has_no_density(found: Fit, tmp_path: Any) -> None:
-    loaded = load_fit(save_fit(found, tmp_path / "swing.npz"))
-    with pytest.raises(ValueError, match="loaded from a file lacks"):
-        loaded.log_density(np.zeros(6))
-    assert not np.isfinite(float(found.log_density(found.density.best + 1e200)))

@@ -7,7 +7,6 @@ import numpy as np
 
 from jaxmech import FixedSteps, System
 from jaxmech.identify import Recording, fit
-from jaxmech.identify.inference.remarks import too_long
 
 TS = np.linspace(0.0, 6.0, 61)
 # Upright, x'' = k x: changes grow by exp(3 t) for k = 9; or hanging, where they do not grow.
@@ -29,14 +28,3 @@ def test_a_motion_that_grows_is_too_long_and_an_oscillation_is_not() -> None:
     assert "doubling every 0.23 s" in text  # log(2) / 3
     assert "`initial_states=Shooting(length=" in text
     assert not [x for x in warnings_of(-9.0) if x.startswith("Gradients")]
-
-
-def test_the_two_reasons_of_the_warning() -> None:
-    since = np.linspace(0.0, 4.0, 5)
-    predicted = too_long(since, 3.0 * since, eps=2.2e-16, change=1e-3)
-    assert "a change of the initial state by 0.001 of the motion has grown" in predicted
-    computed = too_long(since, 9.0 * since, eps=1e-7, change=1e-9)
-    assert "then round-off has grown to 0.001 of the motion" in computed
-    assert too_long(since, 0.1 * since, eps=2.2e-16, change=1e-3) == ""
-    blown = np.array([0.0, 20.0, 40.0, np.inf, np.inf])  # in single precision
-    assert "for the first 0.345 of its 4 s" in too_long(since, blown, eps=1.2e-7, change=1e-3)

@@ -1,26 +1,24 @@
 """What is determined, of matrices whose null spaces are known by hand."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from jaxmech.identify.inference.identifiability import Identifiability, identifiability
-from jaxmech.identify.inference.information import directions
+from jaxmech.identify.inference.uncertainty import directions
 
 M, A, INERTIA, K = 1.7, 0.3, 0.05, 0.02
 
 
-def pendulum(*, gravity_known: bool = True, **more: Any) -> Identifiability:
+def pendulum(*, gravity_known: bool = True) -> Identifiability:
     """m a and m a^2 + I (a balance), or these and k up to a factor (a free swing)."""
     mass, whole = np.array([A, M, 0.0, 0.0]), np.array([A**2, 2 * M * A, 1.0, 0.0])
     friction = np.array([0.0, 0.0, 0.0, 1.0])
     if gravity_known:
         J = np.stack([mass, whole])[:, :3]
-        return identifiability(["m", "a", "I"], [M, A, INERTIA], J.T @ J, 1e-3, **more)
+        return identifiability(["m", "a", "I"], [M, A, INERTIA], J.T @ J, 1e-3)
     weight, inertia = M * A, M * A**2 + INERTIA
     J = np.stack([whole / inertia - mass / weight, friction / K - mass / weight])
-    return identifiability(["m", "a", "I", "k"], [M, A, INERTIA, K], J.T @ J, 1e-3, **more)
+    return identifiability(["m", "a", "I", "k"], [M, A, INERTIA, K], J.T @ J, 1e-3)
 
 
 def test_a_null_direction_is_named() -> None:
@@ -38,45 +36,11 @@ def test_the_mass_scale_is_named() -> None:
     assert str(found.exact[0]) == "m +1 %, I +1 %, k +1 % leaves every residual unchanged"
 
 
-def test_a_function_of_the_parameters_has_the_error_of_what_was_measured() -> None:
-    """m a and m a^2 + I are measured to 1e-3 each, independently."""
-    found = pendulum()
-    for gradient in ([A, M, 0.0], [A**2, 2 * M * A, 1.0]):
-        known, error = found.determined(gradient)
-        assert known
-        np.testing.assert_allclose(error, 1e-3, rtol=1e-9)
-    assert found.determined([1.0, 0.0, 0.0]) == (False, np.inf)
-    assert found.determined([0.0, 0.0, 0.0])[0]
-    np.testing.assert_array_equal(found.standard_errors, np.full(3, np.inf))
-
-
-def test_what_fixing_one_parameter_does() -> None:
-    """With m known, a = (m a) / m, and I follows."""
-    fixed = pendulum().if_fixed("m")
-    assert fixed.determined == ("a", "I")
-    assert fixed.undetermined == ()
-    inertia = 1e-3 * np.hypot(1.0, 2 * A)
-    np.testing.assert_allclose(fixed.standard_errors, [0, 1e-3 / M, inertia], rtol=1e-9)
-    mass = 1e-3 / A  # and m = (m a) / a, I = (m a^2 + I) - a (m a)
-    errors = [mass, 0, 1e-3 * np.hypot(1.0, A)]
-    np.testing.assert_allclose(pendulum().if_fixed("a").standard_errors, errors, rtol=1e-9)
-    free = pendulum(gravity_known=False)
-    assert free.if_fixed("k").determined == ()
-    assert free.if_fixed("k").undetermined == ("m", "a", "I")
-    assert len(free.to_fix) == 2
-    rest = directions(free.names, free.directions.values, free.directions.information)
-    for name in free.to_fix:
-        rest = rest.without(name)
-    assert rest.determined.all()
-    assert pendulum().if_fixed("I").determined == ("m", "a")
-
-
 def test_the_report() -> None:
     text = repr(pendulum(gravity_known=False))
     for line in (
         "Identifiability: 4 parameters, rank 2",
         "not determined  m, a, I, k",
-        "m, a, I, k: determine nothing else, 3 stay open",
         "2 numbers must come from elsewhere: fix for instance",
     ):
         assert line in text, text
@@ -105,12 +69,9 @@ def test_weak_is_not_singular() -> None:
     np.testing.assert_allclose(found.weak[0].changes, [1.0, -1.0], rtol=1e-4)
     error = 0.1 / np.linalg.norm(J @ np.array([1, -1]) / 2 - np.mean(J @ np.array([1, -1]) / 2))
     np.testing.assert_allclose(found.weak[0].standard_error, error / 2, rtol=1e-3)
-    assert np.isfinite(found.standard_errors).all()
     assert "is known to +- " in repr(found)
-    assert "a: largest standard error 5.8 % instead of" in repr(found)
     assert "recordings with more motion" in repr(found)
     assert identifiability(["a", "b"], [1.0, 1.0], J.T @ J, 1e-6).weak == ()
-    assert identifiability(["a", "b"], [1.0, 1.0], J.T @ J, 0.1, weak_above=1e4).weak == ()
 
 
 def test_a_parameter_without_effect_is_reported_separately() -> None:
@@ -120,19 +81,15 @@ def test_a_parameter_without_effect_is_reported_separately() -> None:
     assert found.to_fix == ("b",)
     assert str(found.exact[0]) == "b +1 % leaves every residual unchanged"
     assert "fix b, or give it a prior: prior={'b': (mean, sd)}" in repr(found)
-    np.testing.assert_allclose(found.standard_errors, [0.05, np.inf, 0.1])
     round_off = np.diag([4.0, 1e-17, 1.0])
     assert identifiability(["a", "b", "c"], [1.0, 2.0, 3.0], round_off, 0.1).rank == 2
 
 
-def test_a_value_near_zero_needs_a_scale() -> None:
-    """A friction fitted to 1e-12 is well determined if friction of 1e-3 would show."""
+def test_of_a_value_of_zero_any_effect_counts() -> None:
+    """One near zero has a size, and its change by 100 % hardly any effect."""
     H = np.diag([1.0, 1.0])
-    assert identifiability(["a", "c"], [1.0, 1e-12], H, 0.1).undetermined == ("c",)
-    scaled = identifiability(["a", "c"], [1.0, 1e-12], H, 0.1, scales=[0.0, 1e-3])
-    np.testing.assert_allclose(scaled.standard_errors, [0.1, 0.1])
-    zero = identifiability(["a", "c"], [1.0, 0.0], H, 0.1)
-    np.testing.assert_allclose(zero.standard_errors, [0.1, 0.1])
+    assert identifiability(["a", "c"], np.array([1.0, 1e-12]), H, 0.1).undetermined == ("c",)
+    assert identifiability(["a", "c"], np.array([1.0, 0.0]), H, 0.1).undetermined == ()
 
 
 @pytest.mark.parametrize("p", [2, 5, 12])
@@ -143,14 +100,6 @@ def test_units_do_not_move_the_rank(p: int) -> None:
         J = draw.normal(size=(40, max(p - 2, 1))) @ draw.normal(size=(max(p - 2, 1), p))
         units = 10.0 ** draw.uniform(-12, 12, p)
         H = (J * units).T @ (J * units)
-        found = directions([f"p{k}" for k in range(p)], 1 / units, H)
-        assert found.rank == max(p - 2, 1)
+        found = directions(1 / units, H)
+        assert found.root.shape[1] == max(p - 2, 1)
         assert not found.determined.any()
-
-
-def test_wrong_input_is_reported() -> None:
-    message = r"`name` must name a parameter, but 'I' is not .* fitted; did you mean `I1`\?"
-    with pytest.raises(ValueError, match=message):
-        identifiability(["m", "I1"], [1.0, 1.0], np.eye(2), 1.0).if_fixed("I")
-    with pytest.raises(ValueError, match=r"`information` must be finite"):
-        identifiability(["m"], [1.0], [[np.nan]], 1.0)

@@ -78,7 +78,7 @@ def test_adaptive_steps_end_where_an_input_jumps(adaptive: jm.identify.Fit) -> N
 
 @pytest.mark.slow
 def test_a_fit_is_stored_with_its_inputs(adaptive: jm.identify.Fit, tmp_path: Path) -> None:
-    loaded = jm.identify.load_fit(jm.identify.save_fit(adaptive, tmp_path / "fit.npz"))
+    loaded = jm.identify.Fit.load(adaptive.save(tmp_path / "fit.npz"))
     assert str(loaded) == str(adaptive)
     pairs = zip(loaded.train.recordings, adaptive.train.recordings, strict=True)
     for ours, expected in pairs:

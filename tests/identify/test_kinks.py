@@ -36,7 +36,9 @@ def test_dry_friction_is_found_across_the_ridges() -> None:
     assert found.converged
     assert found.notes == ()
     assert found.noise.size == pytest.approx(2e-4, rel=0.15)
-    for name, (low, high) in zip(found.names, found.uncertainty.interval(0.999), strict=True):
+    for name, (low, high) in zip(
+        found.names, found.uncertainty.reliable_interval(0.999), strict=True
+    ):
         assert low < TRUTH[name] < high, name
     # what it has cost is said
     assert "more starts across the kinks of contact" in found.optimization.reason

@@ -105,15 +105,6 @@ def test_both_modes_and_differences_agree(task: Task, gradient: Any) -> None:
     np.testing.assert_allclose(gradient_of_rows, slopes[0], rtol=1e-9, atol=1e-11 * size)
 
 
-@pytest.mark.slow
-def test_a_batch_of_gradients_is_the_gradient_of_a_batch(gradient: Any) -> None:
-    """Of unknowns together as of each alone."""
-    ys = Y[None] + 0.05 * np.random.default_rng(0).normal(size=(15, 7))
-    together = gradient(ys)[1]
-    alone = gradient(jnp.broadcast_to(ys[3], (15, 7)))[1]
-    np.testing.assert_allclose(alone[0], together[3], rtol=1e-12)
-
-
 def triangle(J: np.ndarray, r: np.ndarray) -> np.ndarray:
     """Of one segment with a single sensor."""
     return triangles(r[None, :, None], J.T[None, :, :, None])[0]

@@ -9,7 +9,7 @@ import pytest
 
 from jaxmech.identify import MultiStart, PhysicalInertia
 from jaxmech.identify.problem.parameters import parameters
-from jaxmech.identify.problem.transforms import Bounds, transform
+from jaxmech.identify.problem.transforms import Bounds
 
 TREE: dict[str, Any] = {
     "arm": {"c": np.array([0.1, 0.2]), "l": 2.0},
@@ -93,12 +93,6 @@ def test_every_inertia_is_that_of_a_body() -> None:
     np.testing.assert_allclose(way.value(jnp.zeros(6), start), start, atol=1e-15)
 
 
-def test_priors_have_the_order_of_their_parameters() -> None:
-    found = parameters(TREE, free=["arm", "m"], prior={"arm.c": (0.1, [0.01, 0.02]), "m": (1, 2)})
-    np.testing.assert_array_equal(found.prior_sd, [0.01, 0.02, np.inf, 2.0])
-    np.testing.assert_array_equal(found.prior_mean, [0.1, 0.1, 0.0, 1.0])
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -147,26 +141,7 @@ def test_invalid_parameters(params: Any, message: str) -> None:
         parameters(params)
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"count": 0}, "`count` must be a positive integer"),
-        ({"refine": 70}, "`refine` must be at most `count`, 64, but is 70"),
-        ({"spread": 0.0}, "`spread` must be positive"),
-    ],
-)
-def test_invalid_multistart(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        MultiStart(**fields)
-
-
 def test_the_first_starting_point_is_the_given_one() -> None:
     draws = MultiStart(count=1000, spread=0.5).draws(2)
     np.testing.assert_array_equal(draws[0], 0.0)
     np.testing.assert_allclose(draws.std(axis=0), 0.5, rtol=0.1)
-
-
-def test_bounds_open_to_both_sides() -> None:
-    assert transform("m", {"m": (None, None)}) == Bounds()
-    assert transform("m", {"m": (-np.inf, np.inf)}) == Bounds()
-    assert transform("m", {}) == Bounds()

@@ -1,4 +1,4 @@
-"""Starts of recordings: fitted by default, and tested where they are held."""
+"""Starts of recordings, which are fitted by default."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from jaxmech import FixedSteps
-from jaxmech.identify import Fit, Recording, Shooting, Table, fit, read_table
+from jaxmech.identify import Fit, Recording, Table, fit, read_table
 from jaxmech.identify.data.velocity_estimates import rates, without_outliers
-from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, noisy, swings
+from tests.identify.swings import BEGIN, FREE, SWING, TRUTH, noisy, swings
 
 LOUD = 1e-2  # rad, ten times the noise of the other tests
 
@@ -29,7 +29,7 @@ def positions(folder: Path, one: Recording, rng: np.random.Generator) -> tuple[R
 
 @pytest.mark.slow
 def test_intervals_of_the_defaults_contain_the_truth(tmp_path: Path) -> None:
-    """For a file with only noisy angles; with fixed starts they miss it, with a warning."""
+    """For a file with only noisy angles; with fixed starts they miss it."""
     (motion,), rng = swings((1.0,)), np.random.default_rng(0)
     files = [positions(tmp_path, motion, rng) for _ in range(12)]
     free, held = ([fitted(f, **o) for f in files] for o in ({}, {"initial_states": "fixed"}))
@@ -43,43 +43,6 @@ def test_intervals_of_the_defaults_contain_the_truth(tmp_path: Path) -> None:
     assert np.abs(scores(free)).max() < 4
     missed = np.abs(scores(held)).max(axis=1) > 3
     assert missed.mean() > 0.8
-    warned = np.array(["Fixed initial states" in " ".join(one.notes) for one in held])
-    assert np.mean(warned[missed]) > 0.9
-
-
-@pytest.mark.slow
-def test_exact_initial_states_give_no_warning() -> None:
-    motions, rng = swings(), np.random.default_rng(1)
-    for weights in (1 / NOISE, None):
-        for _ in range(4):
-            given = [noisy(one, rng, weights=weights) for one in motions]
-            assert fitted(given, initial_states="fixed").notes == ()
-    assert fitted(swings(weights=None), initial_states="fixed").notes == ()  # nothing is left
-
-
-@pytest.mark.slow
-def test_the_predicted_fall_is_that_of_a_second_fit() -> None:
-    rng = np.random.default_rng(2)
-    given = [replace(noisy(one, rng), q0=one.q0 + 3e-3) for one in swings()]
-    held, free = fitted(given, initial_states="fixed"), fitted(given)
-    fall = 1 - free.optimization.history[-1] / held.optimization.history[-1]
-    (text,) = [text for text in held.notes if "Fixed initial states" in text]
-    assert f"lower the sum of squares by {100 * fall:.2g} %" in text
-    assert "chi-square" in text
-    assert "4 degrees of freedom" in text
-    assert repr(held).splitlines()[1] == f"  WARNING: {text}"
-    plain = fitted([replace(one, weights=None) for one in given], initial_states="fixed")
-    assert "4 and 116 degrees of freedom" in " ".join(plain.notes)
-
-
-@pytest.mark.slow
-def test_fixed_initial_states_of_segments_are_tested_too() -> None:
-    rng = np.random.default_rng(2)
-    good = [noisy(one, rng) for one in swings()]
-    bad = [replace(one, q0=one.q0 + 3e-3) for one in good]
-    options = {"initial_states": Shooting(0.7, first="fixed")}
-    assert fitted(good, **options).notes == ()
-    assert any("Fixed initial states" in text for text in fitted(bad, **options).notes)
 
 
 def test_a_start_counts_once(tmp_path: Path) -> None:
@@ -90,13 +53,6 @@ def test_a_start_counts_once(tmp_path: Path) -> None:
     (one,), (other,) = (read_table(t, tmp_path).train for t in (table, with_rates))
     assert one.start_sd is None
     assert [sd.tolist() for sd in other.start_sd] == [[np.inf], [0.2]]
-
-
-def test_a_start_is_not_weighed_against_samples_of_unknown_noise() -> None:
-    (one,) = swings((0.8,), weights=None, start_sd=(1e-3, 1e-2))
-    with pytest.raises(ValueError, match="`start_sd` of recording 1 needs `weights`"):
-        fitted(one)
-    assert fitted(one, initial_states="fixed").converged
 
 
 @pytest.mark.slow

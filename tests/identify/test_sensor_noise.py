@@ -5,7 +5,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from jaxmech import FixedSteps
 from jaxmech.identify import Fit, Recording, TrustRegion, fit
@@ -85,15 +84,3 @@ def test_the_budget_is_that_of_all_rounds() -> None:
     assert found.optimization.evaluations == 3
     assert found.optimization.reason == "the 3 evaluations are used up"
     assert not found.converged
-
-
-@pytest.mark.slow
-def test_intervals_of_unlike_sensors_contain_the_truth_as_often_as_stated() -> None:
-    motions, rng = swings(), np.random.default_rng(0)
-    inside = []
-    for _ in range(80):
-        interval = sensor_fit(sensed(motions, rng)).uncertainty.interval()
-        inside.append((interval[:, 0] <= WANTED) & (interval[:, 1] >= WANTED))
-    share = np.mean(inside, axis=0)
-    assert np.all(share >= 0.88), share
-    assert np.mean(share) < 0.995

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from jaxmech.identify.storage import load_fit, save_fit
+from jaxmech.identify import Fit
 from jaxmech.plot.fit import parameter_intervals
 from tests.identify.swings import made_up
 
@@ -33,15 +33,15 @@ def test_a_far_bound_does_not_squeeze_the_interval() -> None:
 
 def test_what_is_not_determined_is_an_empty_dot() -> None:
     fit = made_up()
-    nothing = replace(fit.information, total=np.zeros((1, 1)), by_recording=np.zeros((1, 1, 1)))
-    fit = replace(fit, information=nothing)
+    (white,) = fit.uncertainty.covariances
+    unknown = replace(white, determined=np.array([False]))
+    fit = replace(fit, uncertainty=replace(fit.uncertainty, covariances=(unknown,)))
     (ax,) = parameter_intervals(fit).axes
     assert ax.get_legend_handles_labels()[1] == ["not determined"]
 
 
 def test_bounds_and_priors_are_saved(tmp_path) -> None:
     fit = replace(made_up(), bounds=np.array([[0.0, np.inf]]), priors=np.array([[1.0, np.inf]]))
-    again = load_fit(save_fit(fit, tmp_path / "fit.npz"))
+    again = Fit.load(fit.save(tmp_path / "fit.npz"))
     np.testing.assert_array_equal(again.bounds, fit.bounds)
     np.testing.assert_array_equal(again.priors, fit.priors)
-    assert load_fit(save_fit(made_up(), tmp_path / "old.npz")).bounds is None

@@ -3,7 +3,7 @@
 config.toml        the resolved configuration; paths relative to this folder
 environment.json   versions, device, digests of the model file and of the data
 model.py           copy of the user's model file (model.xml, model.urdf); others of controllers
-fit.npz            the fit, for `jaxmech.identify.load_fit`
+fit.npz            the fit, for `jaxmech.identify.Fit.load`
 report.txt, .md    parameters, errors, and what is determined
 pictures/
 """
@@ -37,7 +37,7 @@ from jaxmech.config import (
     write_whole,
 )
 from jaxmech.config.errors import InputError, StudyError
-from jaxmech.identify import Fit, fit, load_fit, read_table, save_fit
+from jaxmech.identify import Fit, fit, read_table
 from jaxmech.plot import draw_fit
 
 
@@ -135,12 +135,12 @@ def _summary(fit: Fit) -> str:
 
 def _parameters(fit: Fit) -> list[str]:
     uncertainty = fit.uncertainty
-    ends = [uncertainty.interval(kind=kind) for kind in uncertainty.kinds]
+    ends = [one.interval() for one in uncertainty.covariances]
     rows = [
         [name, f"{uncertainty.values[k]:.6g}", *(_interval(interval[k]) for interval in ends)]
         for k, name in enumerate(uncertainty.names)
     ]
-    titles = ("parameter", "value", *(f"95 %, {kind}" for kind in uncertainty.kinds))
+    titles = ("parameter", "value", *(f"95 %, {one.kind}" for one in uncertainty.covariances))
     notes = [f"{one.kind}: {one.assumption}." for one in uncertainty.covariances]
     return [*_table(titles, rows), "", *notes]
 
@@ -236,7 +236,7 @@ def run_fit(
                     loaded.subject, recordings.train, validation=recordings.validation,
                     progress=progress, **vars(settings(study)),
                 )  # fmt: skip
-                save_fit(found, out / FIT)
+                found.save(out / FIT)
             except (ValueError, FloatingPointError) as error:
                 raise FitError(in_toml(str(error))) from error
             except Exception as error:
@@ -261,6 +261,6 @@ def stored(out: Path) -> tuple[Fit, str]:
 
 def _read(out: Path) -> Fit:
     try:
-        return load_fit(out / FIT)
+        return Fit.load(out / FIT)
     except (OSError, ValueError) as error:
         raise FolderError(f"{out} cannot be read: {error}; remove it, and fit again") from error

@@ -81,15 +81,10 @@ class FreeParameters:
 
 @dataclass(frozen=True, kw_only=True)
 class Adam:
-    """Adam, for problems that are too large for the trust region, or to stop early."""
+    """Adam, for problems that are too large for the trust region."""
 
     rate: float = setting(1e-2, "learning rate", positive=True)
-    iterations: int = setting(1000, "maximum number of steps")
-    batch: int | None = setting(None, "recordings in each step; all by default")
-    patience: int | None = setting(
-        None, "stop after this many steps without improvement on the validation recordings"
-    )
-    seed: int = setting(0, "seed of the batches")
+    iterations: int = setting(1000, "number of steps")
     starts: MultiStart | None = setting(
         None, "random starting points, for problems with several minima"
     )
@@ -100,9 +95,7 @@ class Adam:
 
     def descent(self) -> Descent:
         """The policy of `fit`, which has an optax optimizer in the place of the rate."""
-        optimizer = optax.adam(self.rate)
-        policies = self.iterations, self.batch, self.patience, self.seed, self.starts
-        return Descent(optimizer, *policies)
+        return Descent(optax.adam(self.rate), self.iterations, self.starts)
 
 
 Optimizer = Annotated[TrustRegion | Adam, OneOf({"trust-region": TrustRegion, "adam": Adam})]
@@ -139,15 +132,7 @@ class FitStudy(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_all(_problems(self))
-
-
-def _problems(study: FitStudy) -> Iterator[Problem]:
-    steps = study.optimizer
-    if isinstance(steps, Adam) and steps.patience is not None and not study.data.validation:
-        text = "needs data.validation, the recordings that it monitors"
-        yield Problem(("optimizer", "patience"), text)
-    yield from _unweighed(study)
+        refuse_all(_unweighed(self))
 
 
 def _unweighed(study: FitStudy) -> Iterator[Problem]:

@@ -21,7 +21,7 @@ from jaxmech.cli.report.layout import (
     page,
 )
 from jaxmech.config import write_whole
-from jaxmech.identify import Fit, counted
+from jaxmech.identify import Fit
 from jaxmech.plot import (
     autocorrelation,
     fit_over_data,
@@ -31,6 +31,7 @@ from jaxmech.plot import (
     parameter_intervals,
     residuals,
 )
+from jaxmech.utils.text import counted
 
 _RECORDINGS = 3  # of which the motion and the residuals are drawn
 _SENSORS = 4
@@ -71,7 +72,7 @@ def write_fit_report(fit: Fit, out: Path, name: str = "Fit", sensors: Sequence[s
     ]
     uncertainty, rows = fit.uncertainty, list[tuple[object, ...]]()
     for k, parameter in enumerate(fit.names):
-        ends = [uncertainty.interval(kind=kind)[k] for kind in uncertainty.kinds]
+        ends = [one.interval()[k] for one in uncertainty.covariances]
         cells = [EstimateCell(float(fit.values[k]), float(a), float(b)) for a, b in ends]
         is_known = uncertainty.determined[k]
         rows.append((parameter, *(cells if is_known else ["not determined"] * len(ends))))
@@ -81,7 +82,7 @@ def write_fit_report(fit: Fit, out: Path, name: str = "Fit", sensors: Sequence[s
             "Parameters",
             sentences=[*_determined(fit)],
             pictures=[of_figure(parameter_intervals(fit), caption)],
-            tables=[PageTable(("", *uncertainty.kinds), rows)],
+            tables=[PageTable(("", *(one.kind for one in uncertainty.covariances)), rows)],
             note=intervals,
         ),
         PagePart("Residuals", pictures=[*_over_time(fit, sensors, is_misfit=True)]),

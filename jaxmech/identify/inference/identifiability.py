@@ -1,39 +1,42 @@
 """`Identifiability`: determined and undetermined parameters, and possible remedies.
 
-All of it follows from the information of the fit (`directions`), to first order, at the fitted
-values. Changes without any effect on the residuals are kept apart from those with an effect below
-the noise: only the latter are cured by more data of the same kind.
+All of it follows from the information of the fit, to first order, at the fitted values. Changes
+without any effect on the residuals are kept apart from those with an effect below the noise: only
+the latter are cured by more data of the same kind.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, compress
 from math import comb
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
-from jaxmech.identify.inference.information import (
-    Directions,
-    directions,
-    index_of,
-    percent,
-)
+from jaxmech.identify.inference.uncertainty import directions
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.text import titled_lines
 
+_WEAK = 1.0  # relative standard error from which a direction is weak
 _SHOWN = 0.05  # share of the largest change from which a weak direction mentions a parameter
+_NEGLIGIBLE = 1e-9  # share of a null vector up to which a component counts as round-off
+_MOST = 5000  # subsets to be tried
 
 
 @dataclass(frozen=True, eq=False)
 class Direction:
-    """A change of several parameters together."""
+    """A change of several parameters together.
+
+    Attributes:
+        names: of all parameters.
+        changes: relative to the values, in multiples of the smallest change where these are small
+            integers, otherwise of the largest, (p,).
+        standard_error: of the number of such steps; infinite where no residual changes.
+    """
 
     names: tuple[str, ...]
-    # relative to the scales, usually |value|; in multiples of the smallest change where these are
-    # small integers, otherwise of the largest, (p,)
     changes: HostArray
-    standard_error: float  # of the number of such steps; infinite where no residual changes
+    standard_error: float
 
     def __str__(self) -> str:
         exact = np.isinf(self.standard_error)
@@ -45,178 +48,87 @@ class Direction:
         return f"{changes} is known to +- {100 * self.standard_error:.2g} such steps only"
 
 
-@dataclass(frozen=True, eq=False)
-class FixedParameter:
-    """The effect of fixing one parameter.
-
-    An entry of the result of `identifiability`.
-    """
-
-    name: str
-    determined: tuple[str, ...]  # the parameters that become determined by it
-    undetermined: tuple[str, ...]  # those that stay undetermined
-    standard_errors: HostArray  # of all parameters, zero for the fixed one, (p,)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Identifiability:
-    """The determined and undetermined parameters; prints itself.
+    """The determined and undetermined parameters; prints itself. A part of a `Fit`.
 
-    The result of `identifiability`, and a part of a `Fit`.
+    Attributes:
+        names: names of the p parameters.
+        rank: number of determined independent numbers.
+        condition: condition number of the determined part of the information, of unit diagonal.
+        determined: flags of the parameters that are determined, (p,).
+        exact: changes without effect on the residuals, of few parameters each.
+        weak: changes with a relative standard error above 1, the worst first.
+        to_fix: a smallest set of parameters that would make all others determined.
     """
 
-    directions: Directions  # parameter space split by the information
-    noise: float  # standard deviation of the weighted residuals
-    exact: tuple[Direction, ...]  # changes without effect on the residuals, of few parameters each
-    weak: tuple[Direction, ...]  # changes with a relative standard error above `weak_above`
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the parameters."""
-        return self.directions.names
-
-    @property
-    def rank(self) -> int:
-        """The number of determined independent numbers."""
-        return self.directions.rank
-
-    @property
-    def condition(self) -> float:
-        """The condition number of the determined part of the information with a unit diagonal."""
-        return self.directions.condition
+    names: tuple[str, ...]
+    rank: int
+    condition: float
+    determined: NDArray[np.bool_]
+    exact: tuple[Direction, ...]
+    weak: tuple[Direction, ...]
+    to_fix: tuple[str, ...]
 
     @property
     def undetermined(self) -> tuple[str, ...]:
         """The parameters that are not determined."""
-        return tuple(compress(self.names, ~self.directions.determined))
-
-    @property
-    def standard_errors(self) -> HostArray:
-        """Standard errors for independent residuals, shape (p,); infinite where not determined."""
-        return self.directions.errors(self.noise**2 * self.directions.inverse)
-
-    @property
-    def to_fix(self) -> tuple[str, ...]:
-        """A smallest set of parameters that would make all others determined."""
-        directions = self.directions
-        null = directions.null_space / directions.scales[:, None]
-        if not null.shape[1]:
-            return ()
-        # pivoting takes the largest relative parts in the null space: then the other parameters
-        # depend on the values given to the fixed ones as little as possible
-        from scipy.linalg import qr  # slow to import, and seldom needed
-
-        pivots = qr(np.linalg.qr(null)[0].T, pivoting=True, mode="economic")[2]
-        return tuple(directions.names[k] for k in sorted(pivots[: null.shape[1]]))
-
-    def if_fixed(self, name: str) -> FixedParameter:
-        """The effect of knowing the named parameter on the others, and on their standard errors."""
-        directions, k = self.directions, index_of(name, self.names)
-        remaining = directions.without(name)
-        determined = np.insert(remaining.determined, k, True)
-        gained = determined & ~directions.determined & (np.arange(len(determined)) != k)
-        errors = np.insert(remaining.errors(self.noise**2 * remaining.inverse), k, 0.0)
-        became, stayed = (
-            tuple(compress(self.names, selection)) for selection in (gained, ~determined)
-        )
-        return FixedParameter(name, became, stayed, errors)
-
-    def determined(self, gradient: ArrayLike) -> tuple[bool, float]:
-        """Whether a function with a gradient (p,) is determined, and its standard error.
-
-        To first order (the delta method), and as if all residuals were independent.
-        """
-        g, found = np.asarray(gradient, float), self.directions
-        if not found.notices(g):
-            return False, np.inf
-        return True, float(self.noise * np.sqrt(np.sum((g @ found.kept) ** 2 / found.eigenvalues)))
+        return tuple(compress(self.names, ~self.determined))
 
     def __repr__(self) -> str:
-        undetermined = self.undetermined
-        lines = [("not determined", ", ".join(undetermined) or "none")]
+        lines = [("not determined", ", ".join(self.undetermined) or "none")]
         alone = [x for x in self.exact if np.count_nonzero(x.changes) == 1]
         if len(alone) > 1:  # those of single parameters in one line
             idle = [name for x in alone for name in compress(x.names, x.changes)]
             lines.append(("no effect", f"{', '.join(idle)}: no residual depends on them"))
         rest = [x for x in self.exact if len(alone) < 2 or x not in alone]
         lines += [("no effect", str(x)) for x in rest] + [("weak", str(x)) for x in self.weak]
-        if self.exact:
-            gains = [self.if_fixed(name) for name in undetermined]
-            for gain in gains:
-                if gain.determined:
-                    stay = f", {len(gain.undetermined)} stay open" if gain.undetermined else ""
-                    known = f"{gain.name}: determines {', '.join(gain.determined)} too{stay}"
-                    lines.append(("fixing", known))
-            if vain := [gain.name for gain in gains if not gain.determined]:
-                stay = f", {len(gains) - 1} stay open" if len(gains) > 1 else ""
-                verb = "determine" if vain[1:] else "determines"
-                lines.append(("fixing", f"{', '.join(vain)}: {verb} nothing else{stay}"))
+        if len(self.to_fix) == 1:
+            one = "one of " if self.undetermined[1:] else ""
+            prior = f"prior={{{self.to_fix[0]!r}: (mean, sd)}}"
+            fix = f"fix {one}{', '.join(self.undetermined)}, or give it a prior: {prior}"
+            lines.append(("remedy", fix))
+        elif self.to_fix:
+            fix = f"{len(self.to_fix)} numbers must come from elsewhere: fix for instance "
+            lines.append(("remedy", f"{fix}{', '.join(self.to_fix)}, or give them priors"))
         elif self.weak:
-            scales = self.directions.scales
-            worst = percent(np.max(self.standard_errors / scales))
-            for gain in map(self.if_fixed, self.names):
-                best = percent(np.max(gain.standard_errors / scales))
-                text = f"{gain.name}: largest standard error {best} instead of {worst}"
-                lines.append(("fixing", text))
-        fix = self.to_fix
-        if len(fix) == 1:
-            one = "one of " if undetermined[1:] else ""
-            prior = f"prior={{{fix[0]!r}: (mean, sd)}}"
-            advice = f"fix {one}{', '.join(undetermined)}, or give it a prior: {prior}"
-        elif fix:
-            advice = f"{len(fix)} numbers must come from elsewhere: fix for instance "
-            advice += f"{', '.join(fix)}, or give them priors"
-        else:
-            advice = "recordings with more motion, less noise, or a prior on one parameter of each"
-        lines += [("remedy", advice)] if fix or self.weak else []
+            more = "recordings with more motion, less noise, or a prior on one parameter of each"
+            lines.append(("remedy", more))
         head = f"Identifiability: {len(self.names)} parameters, rank {self.rank}"
         return "\n".join([f"{head}, condition {self.condition:.2g}", *titled_lines(lines, 16)])
 
 
 def identifiability(
-    names: Sequence[str],
-    values: ArrayLike,
-    information: ArrayLike,
-    noise: float | int,
-    *,
-    weak_above: float | int = 1.0,  # relative standard error from which a direction is weak
-    scales: ArrayLike | None = None,
-    tolerance: float | None = None,
+    names: Sequence[str], values: HostArray, information: HostArray, noise: float
 ) -> Identifiability:
-    """Examine the parameters that a fit determines, from its information J^T J with the prior."""
-    center = directions(names, values, information, scales=scales, tolerance=tolerance)
-    relative = center.null_space / center.scales[:, None]
-    return Identifiability(
-        directions=center,
-        noise=float(noise),
-        exact=tuple(Direction(center.names, _readable(z), np.inf) for z in _circuits(relative).T),
-        weak=tuple(_weak_directions(center, noise, weak_above)),
-    )
+    """Examine what a fit determines, from its information J^T J (p, p) with the prior."""
+    spanned, names = directions(values, information), tuple(names)
+    relative = spanned.null_space / spanned.scales[:, None]
+    null, count = _circuits(relative), relative.shape[1]
+    to_fix: tuple[str, ...] = ()
+    if count:
+        # Pivoting takes the largest relative parts in the null space: then the other parameters
+        # depend on the values given to the fixed ones as little as possible.
+        from scipy.linalg import qr  # slow to import, and seldom needed
 
-
-def _weak_directions(
-    directions: Directions, noise: float | int, threshold: float | int
-) -> Iterator[Direction]:
-    """The axes of the error ellipsoid with a relative standard error above a limit, worst first."""
-    null = directions.null_space / directions.scales[:, None]
-    # the axes are taken in relative changes, orthogonal to the null space
-    basis = np.linalg.qr(np.hstack([null, np.eye(len(directions.names))]))[0][:, null.shape[1] :]
-    H = directions.information * directions.scales * directions.scales[:, None]
+        pivots = qr(np.linalg.qr(relative)[0].T, pivoting=True, mode="economic")[2][:count]
+        to_fix = tuple(names[k] for k in sorted(pivots))
+    # The axes of the error ellipsoid, in relative changes, orthogonal to the null space.
+    basis = np.linalg.qr(np.hstack([relative, np.eye(len(names))]))[0][:, count:]
+    H = (information + information.T) / 2 * spanned.scales * spanned.scales[:, None]
     eigenvalues, vectors = np.linalg.eigh(basis.T @ H @ basis)
     errors = noise / np.sqrt(np.maximum(eigenvalues, np.finfo(H.dtype).tiny))
-    for error, z in zip(errors, (basis @ vectors).T, strict=True):
-        if error > threshold:
-            changes = _readable(_tidy(z, 1e-12))
-            yield Direction(directions.names, changes, float(error / np.linalg.norm(changes)))
-
-
-def _readable(z: HostArray) -> HostArray:
-    """A `tidy` vector in multiples of its smallest component, where these are small integers."""
-    return z / np.abs(z[z != 0]).min() if _is_simple(z) else z
-
-
-_NEGLIGIBLE = 1e-9  # share of a null vector up to which a component counts as round-off
-_MOST = 5000  # subsets to be tried
+    axes = [_readable(_tidy(z, 1e-12)) for z in (basis @ vectors).T]
+    return Identifiability(
+        names, spanned.root.shape[1], spanned.condition, spanned.determined,
+        exact=tuple(Direction(names, _readable(z), float("inf")) for z in null.T),
+        weak=tuple(
+            Direction(names, z, float(error / np.linalg.norm(z)))
+            for error, z in zip(errors, axes, strict=True)
+            if error > _WEAK
+        ),
+        to_fix=to_fix,
+    )  # fmt: skip
 
 
 def _circuits(null_space: HostArray) -> HostArray:
@@ -254,6 +166,11 @@ def _is_simple(z: HostArray) -> bool:
     """Whether the nonzero numbers are multiples of the smallest by integers up to 9."""
     z = z / np.abs(z[z != 0]).min()
     return bool(np.all(np.abs(z - z.round()) < 1e-6) and np.abs(z).max() < 9.5)
+
+
+def _readable(z: HostArray) -> HostArray:
+    """A `tidy` vector in multiples of its smallest component, where these are small integers."""
+    return z / np.abs(z[z != 0]).min() if _is_simple(z) else z
 
 
 def _tidy(z: HostArray, negligible: float = _NEGLIGIBLE) -> HostArray:

@@ -1,24 +1,16 @@
-"""Whether the residuals of a fit are noise of the stated size, and its fixed states exact.
-
-`Outliers` are samples that the noise does not explain: their residuals are compared with the median
-of the sizes of all, which outliers hardly change.
-"""
+"""Whether the residuals of a fit are noise, of the stated size, without outliers."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.identify.data.recording import Recording
-from jaxmech.identify.inference.information import Autocorrelation, correlation, percent
-from jaxmech.identify.inference.normal_equations import basis
-from jaxmech.identify.optimize.loop import Solved
-from jaxmech.identify.problem.least_squares import Data, free_directions, initial_states
 from jaxmech.identify.problem.noise import NORMAL
-from jaxmech.identify.problem.rows import Point, Task, evaluated, outer, residual_rows
+from jaxmech.identify.problem.rows import Point, Task, outer
 from jaxmech.utils.arrays import HostArray
+from jaxmech.utils.text import percent
 
 EXACT = 1e-6  # share of the motion below which residuals are numerical errors
 _CHANCE = 1e-3  # probability that normal noise has an outlier
@@ -104,56 +96,61 @@ def outliers(
     return Outliers(tuple(samples), count, limit)
 
 
-_FALSE_ALARM = 1e-3  # probability with which exact initial states are suspected
+_RELATED = 1e-3  # probability with which independent residuals are called correlated
+_LEAST = 0.1  # correlation, over all lags, that makes a difference to the intervals
+_LAGS = 10
+_PER_LAG = 5  # samples of a sensor, in the longest recording, for each lag
 
 
-def inexact_starts(solved: Solved) -> str:
-    """A warning about fixed initial states, or an empty text if they agree with the recordings.
+class Autocorrelation(NamedTuple):
+    """Residuals that are not independent."""
 
-    The score test: how much the sum of squares falls, to second order, if these are freed too.
-    Under noise alone the fall has a chi-square distribution in units of the stated noise, or an F
-    distribution where the noise is estimated (Seber and Wild, "Nonlinear regression", 5.3).
-    """
-    from scipy.special import chdtrc, fdtrc  # slow to import, and seldom needed
+    neighbours: float  # correlation of neighbours in time
+    chance: float  # probability of such correlations between independent residuals
 
-    task, at, conditions = solved.task, solved.at, solved.conditions
-    problem, data, first = task.problem, task.data, task.origin.first
-    if np.asarray(data.along)[first].any() or not share(task, at) > EXACT:
-        return ""
-    z, u = data.parts(at.y, at.numbers.size)
-    states = initial_states(problem, data.segments, problem.layout.known(z, data.leaves))
-    try:
-        along = free_directions(problem, data.segments, states, first)
-    except ValueError as error:
-        return f"Fixed initial states: not tested. {error}"
-    if data.free_starts:  # of later segments, where they are as before
-        along = np.where(first[:, None, None], along, data.along)
-    freed = replace(task, data=Data(data.segments, data.leaves, jnp.asarray(along)))
-    u = u if u.size else np.zeros((len(along), freed.data.free_starts))
-    point = evaluated(freed, np.concatenate([z, u.ravel()]))
-    falls, ranks = [], []
-    for one, where in ((task, at), (freed, point)):
-        rows = residual_rows(one, where, conditions)
-        Q = basis(rows.jacobian)
-        falls.append(float(np.sum((Q.T @ rows.values) ** 2)))
-        ranks.append(Q.shape[1])
-    before, fall, gained = 2 * rows.loss, falls[1] - falls[0], ranks[1] - ranks[0]
-    rest = sum(one.count for one in task.origin.recordings) - ranks[1]
-    if not gained or rest <= 0:
-        return ""
-    if task.weighted:
-        p, test = chdtrc(gained, fall), f"chi-square {fall:.3g}, {gained}"
-    else:
-        F = fall / gained / max((before - fall) / rest, EXACT * before)
-        p, test = fdtrc(gained, rest, F), f"F {F:.3g}, {gained} and {rest}"
-    if not p < _FALSE_ALARM:
-        return ""
+
+def correlation(
+    residuals: Sequence[HostArray], recordings: Sequence[Recording]
+) -> Autocorrelation | None:
+    """The correlation of residuals (T, d) in time, None if it may be chance or is negligible."""
+    from scipy.special import chdtrc  # slow to import, and seldom needed
+
+    totals, degrees, strongest, neighbours = np.zeros(2), np.zeros(2), 0.0, 0.0
+    for columns in samples_of_sensors(residuals, recordings):
+        values = np.concatenate(columns)
+        size = np.abs(values).max(initial=0.0)
+        if not (size > 0 and np.isfinite(size)):
+            continue
+        squares, terms = ((values / size) ** 2).sum(), []
+        longest = max(len(x) for x in columns)
+        for lag in range(1, 1 + max(1, min(_LAGS, longest // _PER_LAG))):
+            products = np.concatenate([x[lag:] / size * (x[:-lag] / size) for x in columns])
+            terms.append((float(products.sum() / squares), products.size))
+        r = np.array([r for r, count in terms if count])
+        counts = np.array([count for _, count in terms if count])
+        if not r.size:
+            continue
+        terms_of_Q = values.size**2 / counts * r**2
+        totals += terms_of_Q[0], terms_of_Q.sum()
+        degrees += 1, r.size
+        if (total := float((r**2).sum())) > strongest:
+            strongest, neighbours = total, float(r[0])
+    chance = min(1.0, 2 * float(chdtrc(degrees, totals).min())) if degrees.any() else 1.0
     return (
-        "Fixed initial states: freeing them would lower the sum of squares by "
-        f"{100 * min(fall / before, 1):.2g} %, far more than noise allows ({test} degrees of "
-        f"freedom, p {probability(p)}). The recorded starts are not exact, and the intervals are "
-        'wrong; fit with initial_states="free".'
+        Autocorrelation(neighbours, chance) if chance < _RELATED and strongest > _LEAST**2 else None
     )
+
+
+def samples_of_sensors(
+    residuals: Sequence[HostArray], recordings: Sequence[Recording]
+) -> list[list[HostArray]]:
+    """Of each sensor its residuals in each recording, without the times at which it has no sample.
+
+    A sensor may be slower than others, and than the times of a recording.
+    """
+    pairs = zip(residuals, recordings, strict=True)
+    samples = [np.where(recording.measured, r, np.nan).T for r, recording in pairs]
+    return [[x[np.isfinite(x)] for x in columns] for columns in zip(*samples, strict=True)]
 
 
 _RARE = 1e-4  # probability below which noise alone is rejected
@@ -173,32 +170,6 @@ def correlated(task: Task, at: Point, residuals: Sequence[HostArray]) -> Autocor
     return correlation(residuals, task.origin.recordings)
 
 
-def misfit(task: Task, at: Point, residuals: Sequence[HostArray], unknowns: int) -> str:
-    """A warning about the residuals of a fit, or an empty text if they look like noise.
-
-    They must be independent of one another, whether their noise is stated or estimated. In units of
-    a stated noise their sum of squares has a chi-square distribution, too.
-    """
-    alike = correlated(task, at, residuals)
-    related = ""
-    if alike is not None:
-        related = (
-            f"neighbours in time are correlated ({alike.neighbours:.2f}, p of Ljung and Box "
-            f"{probability(alike.chance)})"
-        )
-    local = _LOCAL if task.problem.system.unilateral else ""
-    if task.weighted:
-        squares, degrees = _chi_square(task, at, residuals, unknowns)
-        if message := _against_stated(squares, degrees, related):
-            return message + local
-    if alike is None:
-        return ""
-    return (
-        f"Misfit: the residuals, {percent(share(task, at))} of the motion, are not noise: {related}"
-        f". {_CAUSE} Intervals that assume independent residuals are too short.{local}"
-    )
-
-
 def share(task: Task, at: Point) -> float:
     """Size of the residuals relative to the recorded motion (root mean squares)."""
     segments = task.data.segments
@@ -212,59 +183,60 @@ def share(task: Task, at: Point) -> float:
         return float(np.sqrt((residual**2).sum() / (signal**2).sum()))
 
 
-def probability(p: float) -> str:
-    """A probability with its relation, such as "= 0.001"."""
-    return f"= {p:.1g}" if p > 1e-15 else "< 1e-15"
+def misfit(task: Task, at: Point, residuals: Sequence[HostArray], unknowns: int) -> str:
+    """A warning about the residuals of a fit, or an empty text if they look like noise.
 
-
-def _chi_square(
-    task: Task, at: Point, residuals: Sequence[HostArray], unknowns: int
-) -> tuple[float, int]:
-    """The squared residuals of all measurements and priors, and their degrees of freedom.
-
-    With a robust loss those that normal noise of the same median would have.
+    They must be independent of one another, whether their noise is stated or estimated. In units of
+    a stated noise their sum of squares has a chi-square distribution, too.
     """
-    data, conditions = task.data, task.conditions
-    count = sum(one.count for one in task.origin.recordings) - unknowns
-    count += int((np.asarray(conditions.prior_weight) > 0).sum())
-    if data.along.size:
-        held = (np.asarray(conditions.start_weight) > 0)[:, :, None] * np.asarray(data.along)
-        count += int(np.linalg.matrix_rank(held).sum())
-    r = np.concatenate([one[np.isfinite(one)] for one in residuals])
-    squares, others = float((r**2).sum()), float((outer(task, at, conditions) ** 2).sum())
-    if task.loss is None:
-        return squares + others, count
-    squares = r.size * (NORMAL * float(np.median(np.abs(r)))) ** 2
-    # of which a median knows as much as 0.37 of the samples
-    return _MEDIAN * (squares + others), round(_MEDIAN * count)
-
-
-def _against_stated(squares: float, degrees: int, related: str) -> str:
-    """The warning of a two-sided chi-square test, or an empty text."""
     from scipy.special import chdtr, chdtrc  # slow to import, and seldom needed
 
-    if degrees <= 0:
-        return ""
-    factor = float(np.sqrt(squares / degrees))
-    over, under = float(chdtrc(degrees, squares)), float(chdtr(degrees, squares))
-    measured = f"chi-square is {squares:.4g} with {degrees} degrees of freedom"
-    if over < _RARE and factor > _FACTOR:
-        cause = "They look like noise, but more of it than the weights state."
-        if related:
-            cause = f"They are not noise: {related}. {_CAUSE}"
-        return (
-            f"Misfit: the residuals are {factor:.3g} times the stated noise ({measured}, "
-            f"p {probability(over)}). {cause} The intervals are too short by that factor at least."
-        )
-    if under < _RARE and factor < 1 / _FACTOR:
-        effect = "The intervals are too wide."
-        if related:  # which shortens intervals, by more or less than they are too wide
-            effect = (
-                f"And they are not independent: {related}. Intervals that assume so "
-                "may be too short or too wide."
+    def probability(p: float) -> str:
+        return f"p = {p:.1g}" if p > 1e-15 else "p < 1e-15"
+
+    alike, related = correlated(task, at, residuals), ""
+    if alike is not None:
+        p = probability(alike.chance).replace("p ", "p of Ljung and Box ", 1)
+        related = f"neighbours in time are correlated ({alike.neighbours:.2f}, {p})"
+    local = _LOCAL if task.problem.system.unilateral else ""
+    if task.weighted:
+        # The squares of all measurements and priors, and their degrees of freedom.
+        data, conditions = task.data, task.conditions
+        degrees = sum(one.count for one in task.origin.recordings) - unknowns
+        degrees += int((np.asarray(conditions.prior_weight) > 0).sum())
+        if data.along.size:
+            held = (np.asarray(conditions.start_weight) > 0)[:, :, None] * np.asarray(data.along)
+            degrees += int(np.linalg.matrix_rank(held).sum())
+        r = np.concatenate([one[np.isfinite(one)] for one in residuals])
+        squares = float((r**2).sum() + (outer(task, at, conditions) ** 2).sum())
+        if task.loss is not None:
+            # Those that normal noise of the same median would have, of which a median knows as
+            # much as 0.37 of the samples.
+            normal = r.size * (NORMAL * float(np.median(np.abs(r)))) ** 2
+            squares = _MEDIAN * (squares - float((r**2).sum()) + normal)
+            degrees = round(_MEDIAN * degrees)
+        factor = float(np.sqrt(squares / max(degrees, 1)))
+        over, under = float(chdtrc(degrees, squares)), float(chdtr(degrees, squares))
+        measured = f"chi-square is {squares:.4g} with {degrees} degrees of freedom"
+        if degrees > 0 and over < _RARE and factor > _FACTOR:
+            cause = "They look like noise, but more of it than the weights state."
+            cause = f"They are not noise: {related}. {_CAUSE}" if related else cause
+            return (
+                f"Misfit: the residuals are {factor:.3g} times the stated noise ({measured}, "
+                f"{probability(over)}). {cause} The intervals are too short by that factor at "
+                f"least.{local}"
             )
-        return (
-            f"The stated noise is too large: the residuals are {factor:.3g} times it "
-            f"({measured}, p {probability(under)}). {effect}"
-        )
-    return ""
+        if degrees > 0 and under < _RARE and factor < 1 / _FACTOR:
+            effect = "The intervals are too wide."
+            if related:  # which shortens intervals, by more or less than they are too wide
+                effect = f"And they are not independent: {related}; intervals may be too short."
+            return (
+                f"The stated noise is too large: the residuals are {factor:.3g} times it "
+                f"({measured}, {probability(under)}). {effect}{local}"
+            )
+    if not related:
+        return ""
+    return (
+        f"Misfit: the residuals, {percent(share(task, at))} of the motion, are not noise: {related}"
+        f". {_CAUSE} Intervals that assume independent residuals are too short.{local}"
+    )

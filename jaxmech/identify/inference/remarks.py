@@ -1,4 +1,4 @@
-"""The warnings of a fit: its optimization, noise, initial states, parameters and bounds.
+"""The warnings of a fit.
 
 That about its horizon, how far its gradients mean something along the motion, needs a simulation,
 and is left until it is asked for.
@@ -15,24 +15,21 @@ from jaxtyping import Array
 
 from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.segments import Segments
-from jaxmech.identify.inference.information import percent
 from jaxmech.identify.inference.misfit import (
     EXACT,
     correlated,
-    inexact_starts,
     misfit,
     outliers,
     share,
 )
 from jaxmech.identify.optimize.loop import Solved
-from jaxmech.identify.problem.body_inertia import impossible
 from jaxmech.identify.problem.rows import Point, Task
 from jaxmech.identify.problem.steps import is_too_coarse, largest_shift, needed_steps
 from jaxmech.integrate import FixedSteps, ForwardMode
 from jaxmech.run import consistent_change, simulate
 from jaxmech.system import Params, System
-from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.text import percent
 
 _PEAK = 2.0  # growth along a motion, relative to that at its end
 _ACCURACY = 1e-3  # to which round-off may grow
@@ -159,26 +156,6 @@ def _change(task: Task, at: Point) -> float:
     return float(np.clip(share(task, at), 1e-6, 0.1))
 
 
-def coarse_steps(solved: Solved) -> Iterator[str]:
-    """A warning if the integration error may move the estimates by more than the noise does."""
-    task, error, steps = solved.task, solved.integration_error, solved.task.problem.scheme.steps
-    if not is_too_coarse(task, solved.at, error, converged=True):
-        return
-    remedy = "give smaller tolerances, such as `steps=Adaptive(rtol=1e-9)`"
-    if isinstance(steps, FixedSteps):
-        number = needed_steps(task, solved.at)
-        if number <= steps.count:
-            return
-        remedy = f"give `steps=FixedSteps(per_save={number})`"
-        if not task.chooses_steps:
-            remedy += ", or leave `steps` out to have them chosen"
-    shift = largest_shift(task, solved.at, error)
-    yield (
-        f"Steps too coarse: the integration error, {percent(error)} of the motion, may move the "
-        f"estimates by {shift:.2g} standard errors; {remedy}."
-    )
-
-
 def remarks(solved: Solved, residuals: Sequence[np.ndarray], unknowns: int) -> Iterator[str]:
     """The warnings of a fit, but for its horizon.
 
@@ -187,32 +164,38 @@ def remarks(solved: Solved, residuals: Sequence[np.ndarray], unknowns: int) -> I
         residuals: independent residuals of each recording, in units of a stated noise, (T, d).
         unknowns: the number of unknowns.
     """
-    task, at = solved.task, solved.at
-    if solved.stuck:
-        fixed = isinstance(task.problem.scheme.steps, FixedSteps)
-        better = "shorter steps (`steps`)" if fixed else "smaller tolerances (`steps`)"
-        yield (
-            f"Stuck after {solved.evaluations} evaluations: no step reduces the loss, although the "
-            "linear model predicts it. The simulation fails nearby or is too sensitive; use "
-            f"{better}, shorter segments (`Shooting`), bounds, other initial parameters, or a "
-            "smaller learning rate of a descent."
-        )
-    elif not solved.end.converged:
+    task, at, error = solved.task, solved.at, solved.integration_error
+    if not solved.end.converged:
         yield (
             f"Not converged, since {solved.end.reason}: allow more, start closer, or fit the "
-            "beginning of the recordings first; a descent may need another learning rate. The "
-            "intervals are not valid yet."
+            "beginning of the recordings first; where no step reduces the loss, take shorter steps "
+            "or segments, or a smaller learning rate. The intervals are not valid yet."
         )
-    yield from coarse_steps(solved)
-    yield from filter(None, [inexact_starts(solved), misfit(task, at, residuals, unknowns)])
-    z = at.y[: task.problem.layout.size]
-    params = task.problem.layout.known(z, task.data.leaves)
-    inputs = task.origin.recordings[0].inputs
-    yield from filter(None, [impossible(task.problem.system, with_inputs(params, inputs))])
-    if task.loss is None and correlated(task, at, residuals) is None:
-        yield from _outliers(task, at, residuals)
-    names = task.problem.layout.names
+    steps, remedy = task.problem.scheme.steps, ""
+    if is_too_coarse(task, at, error, converged=True):
+        remedy = "give smaller tolerances, such as `steps=Adaptive(rtol=1e-9)`"
+        if isinstance(steps, FixedSteps):
+            number = needed_steps(task, at)
+            remedy = f"give `steps=FixedSteps(per_save={number})`" if number > steps.count else ""
+    if remedy:
+        yield (
+            f"Steps too coarse: the integration error, {percent(error)} of the motion, may move "
+            f"the estimates by {largest_shift(task, at, error):.2g} standard errors; {remedy}."
+        )
+    if text := misfit(task, at, residuals, unknowns):
+        yield text
+    # A robust loss expects outliers, and where residuals are correlated they are not outliers.
+    far = outliers(residuals, task.origin.recordings)
+    is_robust = task.loss is not None
+    if len(far) and share(task, at) > EXACT and not (is_robust or correlated(task, at, residuals)):
+        worst = far.samples[0]
+        yield (
+            f"Outliers: {len(far)} of {far.count:,} samples, the largest {abs(worst.sigmas):.3g} "
+            f"standard deviations off in {worst.recording} at {worst.time:.6g} s. Correct or leave "
+            "out what is wrong, or fit with loss=Huber()."
+        )
     if solved.end.at_bound:
+        names = task.problem.layout.names
         held = ", ".join(
             f"{names[k]} ({slope:.3g} of the loss for a change by one)"
             for k, slope in solved.end.at_bound
@@ -220,17 +203,4 @@ def remarks(solved: Solved, residuals: Sequence[np.ndarray], unknowns: int) -> I
         yield (
             f"At the bound: {held}. The recordings fit better beyond the bounds; fix the parameter "
             "there, or reconsider the model. Its interval is not valid."
-        )
-    if task.data.segments.ts.dtype == jnp.float32:
-        yield "Computed in single precision: set jax_enable_x64 for a reliable fit."
-
-
-def _outliers(task: Task, at: Point, residuals: Sequence[HostArray]) -> Iterator[str]:
-    far = outliers(residuals, task.origin.recordings)
-    if len(far) and share(task, at) > EXACT:
-        worst = far.samples[0]
-        yield (
-            f"Outliers: {len(far)} of {far.count:,} samples, the largest {abs(worst.sigmas):.3g} "
-            f"standard deviations off in {worst.recording} at {worst.time:.6g} s. Correct or leave "
-            "out what is wrong, or fit with loss=Huber()."
         )

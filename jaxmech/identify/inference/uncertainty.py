@@ -1,128 +1,134 @@
-"""Standard errors and intervals of the parameters of a fit, under several assumptions.
+"""Standard errors and intervals of a fit, from the rows J (K, P) and r (K,) of its last step.
 
-The residuals of a motion that is sampled a thousand times a second are correlated over many
-samples. The usual covariance, which assumes that all residuals are independent, is then far too
-small; others assume only that groups of them are independent of each other: whole recordings, or
-blocks of a recording (`normal_equations`).
+Three assumptions about the residuals give three covariances of the same estimate. With H = J^T J
+and, of a group g of rows, H_g = J_g^T J_g, they are
 
-At the end of a fit, with H = J^T J and, of each of R recordings, the information H_s and the
-gradient g_s of half the squared residuals, the covariance of the parameters is
+    noise^2 H^-1                           if all residuals are independent ("white noise"),
+    (R - 1) / R sum_g d_g d_g^T, a = -1    if only the R recordings are ("by recording"),
+    sum_g d_g d_g^T, a = -1/2              if only blocks of consecutive samples are ("by block"),
 
-    noise^2 H^-1                                                   if all residuals are independent,
-    (R - 1) / R sum_s d_s d_s^T,   d_s = (H - H_s)^-1 g_s          if only the recordings are.
+    d_g = L^-T (I - L^-1 H_g L^-T)^a L^-1 J_g^T r_g,    H = L L^T.
 
-The second is the jackknife (CV3 in MacKinnon, Nielsen and Webb 2023, J. Econometrics 232): d_s is
-how far the fit moves without a recording. Its intervals are those of a t distribution with R - 1
-degrees of freedom (Cameron and Miller 2015, J. Human Resources 50, sections II.C and VI).
+With a = -1, d_g is how far the fit moves without the group: the jackknife (CV3 in MacKinnon,
+Nielsen and Webb 2023, J. Econometrics 232). With a = -1/2 the covariance is exact on average for
+independent residuals, of which the fit takes its part away (CR2; Bell and McCaffrey 2002, Survey
+Methodology 28). G groups have G - 1 degrees of freedom (Cameron and Miller 2015, J. Human Resources
+50). A prior counts as one more independent measurement, with its standard deviation.
 
-A prior counts as one more independent measurement, with its standard deviation.
+Nothing of this depends on units: J gets columns of length 1. The eigenvectors of J^T J with the
+eigenvalue zero are then changes of the parameters that leave all residuals as they are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jaxmech.identify.inference.information import (
-    Directions,
-    Information,
-    directions,
-    percent,
-)
 from jaxmech.utils.arrays import HostArray
+from jaxmech.utils.text import counted, percent
 
 WHITE, BY_RECORDING, BY_BLOCK = "white noise", "by recording", "by block"
+_LOST = 1e4  # largest loss of information by the elimination of initial states
+_RANK = 1e-10  # eigenvalue of the rows of blocks, relative to the largest, that counts as zero
 
 
 @dataclass(frozen=True, eq=False)
 class Covariance:
-    """A covariance of the parameters, and what it assumes of the residuals."""
+    """A covariance of p fitted numbers, and what it assumes of the residuals.
 
-    kind: str  # "white noise", "by recording" or "by block"
-    matrix: HostArray  # of what is determined, (p, p)
-    degrees: float | int  # of freedom of its t distribution; infinite for a normal one
-    assumption: str
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Uncertainty:
-    """Standard errors and intervals of fitted parameters; prints itself as a table.
-
-    A part of a `Fit`, the result of `fit`. Methods take the `kind` of one of the `covariances`:
-    "white noise", "by recording", which needs several recordings, or "by block", which is there
-    where residuals are correlated in time.
+    Attributes:
+        kind: "white noise", "by recording" or "by block".
+        matrix: of what is determined, (p, p).
+        degrees: of freedom of its t distribution; infinite for a normal one.
+        assumption: what it assumes, in words.
+        values: the numbers, (p,).
+        determined: flags of those that are determined, (p,).
     """
 
-    directions: Directions  # parameter space split by the information
-    covariances: tuple[Covariance, ...]  # the one to rely on first
-    recordings: int  # their number
+    kind: str
+    matrix: HostArray
+    degrees: float
+    assumption: str
+    values: HostArray
+    determined: NDArray[np.bool_]
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the parameters."""
-        return self.directions.names
+    def errors(self) -> HostArray:
+        """Standard errors, (p,); infinite where not determined."""
+        squares = np.maximum(np.diag(self.matrix), 0.0)
+        return np.where(self.determined, np.sqrt(squares), np.inf)
 
     @property
-    def values(self) -> HostArray:
-        """The values of the parameters, shape (p,)."""
-        return self.directions.values
-
-    @property
-    def determined(self) -> NDArray[np.bool_]:
-        """Flags of the determined parameters, shape (p,); the others have infinite errors."""
-        return self.directions.determined
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The kinds of covariances that are known, the one to rely on first."""
-        return tuple(one.kind for one in self.covariances)
-
-    def of_kind(self, kind: str) -> Covariance:
-        """The covariance of a kind."""
-        for one in self.covariances:
-            if one.kind == kind:
-                return one
-        raise ValueError(f"Argument `kind` must be one of {self.kinds}, but is {kind!r}.")
-
-    @property
-    def covariance(self) -> HostArray:
-        """The covariance as if all residuals were independent, (p, p)."""
-        return self.of_kind(WHITE).matrix
-
-    @property
-    def standard_errors(self) -> HostArray:
-        """Standard errors for independent residuals, shape (p,); infinite where not determined."""
-        return self.errors()
-
-    def errors(self, kind: str = WHITE) -> HostArray:
-        """Standard errors, shape (p,); infinite where not determined."""
-        return self.directions.errors(self.of_kind(kind).matrix)
-
-    def correlation(self, kind: str = WHITE) -> HostArray:
-        """The correlations, shape (p, p); NaN where a parameter is not determined."""
-        sd = self.errors(kind)
-        sd = np.where((sd > 0) & self.determined, sd, np.nan)
-        correlation = np.clip(self.of_kind(kind).matrix / sd / sd[:, None], -1.0, 1.0)
+    def correlation(self) -> HostArray:
+        """The correlations, (p, p); NaN where a number is not determined."""
+        sd = np.where(self.determined & (self.errors > 0), self.errors, np.nan)
+        correlation = np.clip(self.matrix / sd / sd[:, None], -1.0, 1.0)
         np.fill_diagonal(correlation, np.where(np.isnan(sd), np.nan, 1.0))
         return correlation
 
-    def interval(self, level: float | int = 0.95, kind: str = WHITE) -> HostArray:
-        """Confidence intervals at a level, shape (p, 2)."""
+    def interval(self, level: float = 0.95) -> HostArray:
+        """Confidence intervals at a level, (p, 2)."""
         from scipy.special import ndtri, stdtrit  # slow to import, and seldom needed
 
         if not 0 < level < 1:
             raise ValueError(f"Argument `level` must lie between 0 and 1, but is {level:g}.")
-        share, degrees = (1 + level) / 2, self.of_kind(kind).degrees
-        t = float(ndtri(share) if np.isinf(degrees) else stdtrit(degrees, share))
-        return self.values[:, None] + self.errors(kind)[:, None] * t * np.array([-1.0, 1.0])
+        share = (1 + level) / 2
+        t = float(ndtri(share) if np.isinf(self.degrees) else stdtrit(self.degrees, share))
+        return self.values[:, None] + self.errors[:, None] * t * np.array([-1.0, 1.0])
 
-    def reliable_interval(self, level: float | int = 0.95) -> HostArray:
-        """The intervals that are shown first, (p, 2): where residuals are correlated, the robust.
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Uncertainty:
+    """The covariances of fitted parameters; prints itself as a table.
+
+    A part of a `Fit`, the result of `fit`. `uncertainty["by block"]` is the `Covariance` of a kind:
+    "white noise"; "by recording", which needs several recordings; or "by block", which is there
+    where residuals are correlated in time.
+
+    Attributes:
+        names: names of the p fitted numbers.
+        covariances: all of them, the one to rely on first.
+        null_space: changes of the numbers that leave all residuals as they are, (p, r).
+        units: changes of the single numbers by which residuals move by one, (p,).
+        recordings: their number.
+    """
+
+    names: tuple[str, ...]
+    covariances: tuple[Covariance, ...]
+    null_space: HostArray
+    units: HostArray
+    recordings: int
+
+    def __getitem__(self, kind: str) -> Covariance:
+        for one in self.covariances:
+            if one.kind == kind:
+                return one
+        kinds = tuple(one.kind for one in self.covariances)
+        raise KeyError(f"The kind of a covariance must be one of {kinds}, but is {kind!r}.")
+
+    @property
+    def values(self) -> HostArray:
+        """The fitted numbers, (p,)."""
+        return self.covariances[0].values
+
+    @property
+    def determined(self) -> NDArray[np.bool_]:
+        """Flags of the determined numbers, (p,); the others have infinite errors."""
+        return self.covariances[0].determined
+
+    @property
+    def standard_errors(self) -> HostArray:
+        """Those for independent residuals, (p,); infinite where not determined."""
+        return self[WHITE].errors
+
+    def reliable_interval(self, level: float = 0.95) -> HostArray:
+        """The intervals of the first covariance, (p, 2): where residuals are correlated, a robust.
 
         They are by recording if there are enough recordings, else by block if there are blocks.
         """
-        return self.interval(level, self.kinds[0])
+        return self.covariances[0].interval(level)
 
     def of(self, gradient: ArrayLike, kind: str = WHITE) -> float:
         """Standard error of a function with a gradient (p,), to first order (the delta method).
@@ -130,12 +136,12 @@ class Uncertainty:
         Infinite where the function is not determined.
         """
         g = np.asarray(gradient, float)
-        if not self.directions.notices(g):
-            return np.inf
-        return float(np.sqrt(max(float(g @ self.of_kind(kind).matrix @ g), 0.0)))
+        along, size = np.linalg.norm(g @ self.null_space), np.linalg.norm(g * self.units)
+        if along > np.sqrt(tolerance(len(g))) * size:
+            return float("inf")
+        return float(np.sqrt(max(float(g @ self[kind].matrix @ g), 0.0)))
 
     def __repr__(self) -> str:
-        count, determined = len(self.names), int(self.determined.sum())
         width = max([14, *(len(name) + 2 for name in self.names)])
         # white noise and one other, the one to rely on first
         robust = next((one for one in self.covariances if one.kind != WHITE), None)
@@ -144,77 +150,171 @@ class Uncertainty:
         titles = [one.kind for one in shown]
         if robust is None:
             verb = "is" if self.recordings == 1 else "are"
-            numbers = counted(self.directions.rank, "determined number")
+            numbers = counted(len(self.names) - self.null_space.shape[1], "determined number")
             few = f"{counted(self.recordings, 'recording')} {verb} too few for {numbers}"
             titles.append(BY_RECORDING)
             notes.append(f"  {BY_RECORDING}: not known; {few}")
-        head = f"Uncertainty: {counted(count, 'parameter')}, {determined} of them determined"
+        head = (
+            f"{counted(len(self.names), 'parameter')}, {self.determined.sum()} of them determined"
+        )
         lines = [
-            f"{head}; {counted(self.recordings, 'recording')}; 95 % intervals",
+            f"Uncertainty: {head}; {counted(self.recordings, 'recording')}; 95 % intervals",
             f"  {'':<{width}}{'value':>12}" + "".join(f"{title:>22}" for title in titles),
         ]
-        ends = [self.interval(kind=one.kind) for one in shown]
+        halves = [np.ptp(one.interval(), axis=1) / 2 for one in shown]
         for k, name in enumerate(self.names):
-            cells = "".join(_cell(interval[k], self.values[k]) for interval in ends)
-            cells += "" if robust else f"{'-':>22}"
-            if not self.determined[k]:
-                cells = f"{'not determined':>22}"
-            lines.append(f"  {name:<{width}}{self.values[k]:>12.6g}{cells}")
+            value = self.values[k]
+            cells = f"{'not determined':>22}"
+            if self.determined[k]:
+                cells = "".join(_cell(half[k], value) for half in halves)
+                cells += "" if robust else f"{'-':>22}"
+            lines.append(f"  {name:<{width}}{value:>12.6g}{cells}")
         return "\n".join([*lines, *notes])
 
 
+def _cell(half: float, value: float) -> str:
+    share = f"({percent(half / abs(value))})" if value else ""
+    share = share if len(share) < 10 else share.replace(" ", "")  # a space stays before it
+    return f"{f'+- {half:.2g}':>12}{share:>10}"
+
+
 def uncertainty(
-    names: Sequence[str], values: ArrayLike, information: Information, noise: float | int,
-    degrees: float | int, *, correlated: bool = False,
+    names: Sequence[str], values: ArrayLike, J: HostArray, r: HostArray, recording: HostArray,
+    blocks: Sequence[tuple[HostArray, HostArray]] = (), *, noise: float = 1.0,
+    degrees: float = np.inf, factor: float = 1.0, correlated: bool = False,
 ) -> Uncertainty:  # fmt: skip
     """The uncertainty of a fit.
 
     Args:
         names: of its p numbers.
         values: of these, (p,).
-        information: what R recordings say about them.
-        noise: standard deviation of the weighted residuals; 1 for trusted weights.
+        J: derivatives of all residuals by these numbers and, behind them, by others, (K, P).
+        r: the residuals, (K,).
+        recording: index of the recording of each, -1 for a prior, (K,).
+        blocks: the same J and r of each block of consecutive samples.
+        noise: standard deviation of a residual; 1 for trusted weights.
         degrees: residuals less everything fitted; infinite for trusted weights.
+        factor: on changes of the estimate by groups of residuals, of a robust loss.
         correlated: whether residuals are correlated in time, so that white noise comes last.
     """
-    spanned = directions(names, values, information.total)
-    inverse, count = spanned.inverse, len(information.scores)
-    # what the prior adds to all covariances; noise^2 H^-1 is of the rest of H
-    added = inverse @ information.prior @ inverse
+    values, W = np.asarray(values, float), eliminated(J, len(names))
+    spanned = directions(values, W.T @ W)
+    root, numbers = spanned.root, np.unique(recording[recording >= 0])
+    prior = root @ (W[recording < 0] @ root).T
+    added = prior @ prior.T  # by the priors, to all covariances; noise^2 H^-1 is of the rest of H
     doubt = "too small, since they are not" if correlated else "too small where they are not"
-    white = Covariance(
-        WHITE, noise**2 * (inverse - added) + added, float(degrees),
-        f"as if all residuals were independent; {doubt}",
-    )  # fmt: skip
-    robust = []
-    reduced = [
-        directions(names, values, information.total - share, scales=spanned.scales)
-        for share in (information.by_recording if count > 1 else ())
+    kinds = [
+        (WHITE, noise**2 * (root @ root.T - added), float(degrees),
+         f"as if all residuals were independent; {doubt}")
+    ]  # fmt: skip
+
+    def group(kind: str, moves: Any, share: float, groups: str) -> None:
+        spread, count = factor * np.stack(moves)[:, : len(names)], len(moves)
+        text = f"{groups}; t distribution with {counted(count - 1, 'degree')} of freedom"
+        # What hardly any sample depends on moves without bounds.
+        with np.errstate(over="ignore", invalid="ignore"):
+            matrix = share * spread.T @ spread
+        matrix = np.where(np.isnan(matrix), np.inf, matrix)
+        kinds.append((kind, matrix, float(count - 1), f"as if only {text}"))
+
+    parts = [recording == k for k in numbers]
+    moves, known = _moves(root, ((W[part], r[part]) for part in parts), -1.0)
+    if len(numbers) > 1 and known:
+        share = (len(numbers) - 1) / len(numbers)
+        group(BY_RECORDING, moves, share, "the recordings were")
+    if blocks:  # which share the initial states, that are not eliminated therefore
+        sizes = np.linalg.norm(J, axis=0)
+        sizes = np.where(sizes > 0, sizes, 1.0)
+        squares, axes = np.linalg.eigh((J / sizes).T @ (J / sizes))
+        kept = squares > _RANK * squares.max(initial=0.0)
+        root = axes[:, kept] / np.sqrt(squares[kept]) / sizes[:, None]
+        moves, _ = _moves(root, blocks, -0.5)
+        group(BY_BLOCK, moves, 1.0, f"{len(blocks)} blocks of consecutive samples were")
+    found = [
+        Covariance(kind, matrix + added, freedom, text, values, spanned.determined)
+        for kind, matrix, freedom, text in kinds
     ]
-    if reduced and min(one.rank for one in reduced) == spanned.rank:
-        pairs = zip(reduced, information.scores, strict=True)
-        moves = np.stack([one.inverse @ score for one, score in pairs])
-        spread, law = (count - 1) / count * moves.T @ moves, _law(count - 1)
-        text = f"as if only the recordings were; {law}"
-        robust.append(Covariance(BY_RECORDING, spread + added, count - 1, text))
-    if information.block_covariance is not None:
-        blocks, law = information.blocks, _law(information.blocks - 1)
-        text = f"as if only {blocks} blocks of consecutive samples were; {law}"
-        robust.append(Covariance(BY_BLOCK, information.block_covariance + added, blocks - 1, text))
-    return Uncertainty(spanned, (*robust, white) if correlated else (white, *robust), count)
+    order = (*found[1:], found[0]) if correlated else tuple(found)
+    return Uncertainty(tuple(names), order, spanned.null_space, spanned.units, len(numbers))
 
 
-def _law(degrees: int) -> str:
-    return f"t distribution with {counted(degrees, 'degree')} of freedom"
+def _moves(
+    root: HostArray, groups: Iterable[tuple[HostArray, HostArray]], power: float
+) -> tuple[list[HostArray], bool]:
+    """How far the estimate moves by each group, and whether the others determine it alone."""
+    moves, known = [], True
+    for J, r in groups:
+        unit = J @ root
+        left, axes = np.linalg.eigh(np.eye(unit.shape[1]) - unit.T @ unit)
+        # What nothing but this group tells has no residuals there.
+        some = left > _RANK
+        axes, known = axes[:, some], known and bool(some.all())
+        moves.append(root @ (axes @ (left[some] ** power * (axes.T @ (unit.T @ r)))))
+    return moves, known
 
 
-def counted(count: int, noun: str) -> str:
-    """A number with its noun, such as "1 recording"."""
-    return f"{count} {noun}{'s' * (count != 1)}"
+def eliminated(J: HostArray, p: int) -> HostArray:
+    """The rows (K, p) of the first p unknowns where the others follow them: J_p - J_u J_u^+ J_p.
+
+    Their square is the Schur complement of J^T J, without the round-off of squaring first.
+    """
+    W, others = J[:, :p], J[:, p:]
+    sizes = np.linalg.norm(others, axis=0)
+    scaled = others[:, sizes > 0] / sizes[sizes > 0]
+    if not scaled.size:
+        return W
+    from scipy.linalg import qr  # slow to import, and seldom needed
+
+    Q, R, _ = qr(scaled, mode="economic", pivoting=True)
+    Q = Q[:, np.abs(np.diag(R)) > 1e-9]  # the share of a column beyond the others
+    return np.asarray(W - Q @ (Q.T @ W))
 
 
-def _cell(ends: HostArray, value: float) -> str:
-    half = (ends[1] - ends[0]) / 2
-    share = f"({percent(half / abs(value))})" if value else ""
-    share = share if len(share) < 10 else share.replace(" ", "")  # a space stays before it
-    return f"{f'+- {half:.2g}':>12}{share:>10}"
+class Directions(NamedTuple):
+    """The determined and undetermined directions of parameters."""
+
+    scales: HostArray  # size by which a change of each parameter is measured, |value|, (p,)
+    units: HostArray  # changes of the single parameters by which residuals move by one, (p,)
+    root: HostArray  # a root of the inverse of the information, of what is determined, (p, rank)
+    null_space: HostArray  # changes without effect on the residuals, (p, r)
+    determined: NDArray[np.bool_]  # flags of parameters without a part in the null space, (p,)
+    condition: float  # of the determined part of the information with a unit diagonal
+
+
+def tolerance(p: int) -> float:
+    """The eigenvalue, relative to the largest of p, up to which one counts as zero.
+
+    The round-off of J^T J is p eps of its diagonal before initial states were eliminated.
+    """
+    return _LOST * p * float(np.finfo(float).eps)
+
+
+def directions(values: HostArray, information: HostArray) -> Directions:
+    """Split the space of parameters (p,) by the information J^T J (p, p) of a fit.
+
+    With a unit diagonal it is, up to a factor p, as well conditioned as any diagonal scaling can
+    make it (van der Sluis 1969).
+    """
+    if not np.isfinite(information).all():
+        raise ValueError(
+            "The information of a fit must be finite, but is not: it ended where its residuals "
+            "have no derivative."
+        )
+    H, p = (information + information.T) / 2, len(values)
+    diagonal, eps = np.diag(H), float(np.finfo(float).eps)
+    scales = np.abs(values)
+    # A change by 100 % has an effect if it is more than round-off of the largest effect. A value of
+    # zero has no scale to compare with: any effect counts.
+    effects = diagonal * scales**2
+    effective = effects >= np.where(scales > 0, p * eps * effects.max(initial=0.0), 0.0)
+    effective &= diagonal > 0
+    scales = np.where(scales > 0, scales, 1.0)
+    E = np.where(effective, 1 / np.sqrt(np.where(effective, diagonal, 1.0)), scales)
+    U = np.where(effective[:, None] & effective, H * E * E[:, None], 0.0)
+    eigenvalues, vectors = np.linalg.eigh(U)
+    kept = eigenvalues > tolerance(p) * eigenvalues.max(initial=0.0)
+    null, known = vectors[:, ~kept], eigenvalues[kept]
+    determined = np.linalg.norm(null, axis=1) <= np.sqrt(tolerance(p))
+    condition = float(known[-1] / known[0]) if known.size else 1.0
+    root = E[:, None] * vectors[:, kept] / np.sqrt(known)
+    return Directions(scales, E, root, E[:, None] * null, determined, condition)

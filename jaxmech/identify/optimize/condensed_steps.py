@@ -78,7 +78,7 @@ def minimize_continuous(
     Of the evaluations that the policy allows so many are `used` already.
     """
     unknowns = Unknowns(task, at, conditions)
-    here = _iterate(unknowns, unknowns.first)
+    here = _iterate(unknowns, unknowns.first, at)
     first, region = here.rows.loss, _Region(_first_radius(unknowns, here), 0.0)
     most = policy.evaluations or PER_UNKNOWN * here.rows.jacobian.shape[1]
     count, phases, reason, best = used + 1, 0, "", here
@@ -92,8 +92,9 @@ def minimize_continuous(
         elif -step.gain > _RISE * here.rows.loss and phases < _PHASES:
             end = _softly(policy, unknowns, here, most - count, phases, record)
             count, phases = count + end.evaluations, phases + 1
-            unknowns = Unknowns(task, with_joints(task, end.at), conditions)
-            here = _iterate(unknowns, unknowns.first)
+            start = with_joints(task, end.at)
+            unknowns = Unknowns(task, start, conditions)
+            here = _iterate(unknowns, unknowns.first, start)
             region = _Region(_first_radius(unknowns, here), 0.0)
         else:
             there, region, accepted = _trial(unknowns, here, step, region)
@@ -158,7 +159,7 @@ def _trial(
     fall, mu, radius = step.share * here.jump, region.mu, region.radius
     if fall > 0:
         mu = max(mu, -step.gain / ((1 - _JUMPS) * fall))
-    there = _iterate(unknowns, step.x)
+    there = _iterate(unknowns, step.x, unknowns.at(step.x))
     promised = step.gain + mu * fall
     kept = here.rows.loss + mu * here.jump - there.rows.loss - mu * there.jump
     share = kept / promised if np.isfinite(kept) and promised > 0 else -1.0
@@ -169,9 +170,9 @@ def _trial(
     return there, _Region(radius, mu), share > _ACCEPTED
 
 
-def _iterate(unknowns: Unknowns, x: np.ndarray) -> _Iterate:
+def _iterate(unknowns: Unknowns, x: np.ndarray, at: Point) -> _Iterate:
     task, weight = unknowns.task, np.asarray(unknowns.conditions.jump_weight, float)
-    at, rows = unknowns.at(x)
+    rows = unknowns.rows(x, at)
     gaps = np.asarray(jumps(at.run.end, at.run.begin, task.data), float)
     gaps = np.where(weight > 0, gaps, 0.0)
     largest = np.abs(gaps).max() / state_sizes(at.run.begin).max()

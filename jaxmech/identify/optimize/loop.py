@@ -9,7 +9,7 @@ from tqdm import tqdm
 from jaxmech.identify.optimize.condensed_steps import minimize_continuous
 from jaxmech.identify.optimize.gradient_descent import Descent, descend
 from jaxmech.identify.optimize.trust_region import End, MultiStart, TrustRegion, minimize
-from jaxmech.identify.problem.least_squares import Conditions, Data, half_squares
+from jaxmech.identify.problem.least_squares import Conditions, half_squares
 from jaxmech.identify.problem.rows import Point, Task, evaluated
 from jaxmech.identify.problem.sensor_noise import SensorNoise, estimated, reweighted
 from jaxmech.identify.problem.steps import (
@@ -34,15 +34,13 @@ class Solved(NamedTuple):
     history: tuple[float, ...]  # half the sum of squared residuals after each step
     end: End  # of the last round
     evaluations: int  # of the residuals and their derivatives
-    stuck: bool  # whether it ended although there was a gain
     noise: SensorNoise | None  # where it is estimated for each sensor
     integration_error: float  # relative to the motion
 
 
 def solve(
-    task: Task, at: Point, policy: TrustRegion | Descent, validation: Data | None = None,
-    progress: bool = False,
-) -> Solved:  # fmt: skip
+    task: Task, at: Point, policy: TrustRegion | Descent, *, progress: bool = False
+) -> Solved:
     """Solve a task from a point, in rounds until the noise of the sensors remains the same.
 
     Where the steps were chosen, and are too coarse for the motion at its end, it goes on with more.
@@ -64,13 +62,12 @@ def solve(
             conditions, noise = task.conditions, None
             for _ in range(ROUNDS if weighs else 1):
                 if isinstance(policy, Descent):
-                    end = descend(policy, validation, task, at, conditions, record)
+                    end = descend(policy, task, at, conditions, record)
                 else:
                     minimizer = minimize_continuous if task.hard else minimize
                     end = minimizer(policy, task, at, conditions, record, evaluations)
                 at, settled = end.at, True
                 evaluations += end.evaluations
-                stuck = not end.converged and not end.spent
                 if weighs:
                     noise = estimated(task, at, conditions)
                     conditions, settled = reweighted(conditions, noise)
@@ -88,7 +85,7 @@ def solve(
                 break
             task = with_steps(task, per_save)
             at = evaluated(task, at.y)
-    return Solved(task, at, conditions, tuple(history), end, evaluations, stuck, noise, error)
+    return Solved(task, at, conditions, tuple(history), end, evaluations, noise, error)
 
 
 def starting_points(task: Task, y: np.ndarray, policy: MultiStart) -> list[np.ndarray]:

@@ -108,12 +108,12 @@ class Unknowns:
     """The unknowns x of a trust region: parameters in units of their start, initial states.
 
     Attributes:
+        first: x at the point where it begins.
         limits: bounds of x, (2, size of x).
-        evaluations: points that were evaluated.
     """
 
     def __init__(self, task: Task, at: Point, conditions: Conditions) -> None:
-        self.task, self.conditions, self.evaluations = task, conditions, 0
+        self.task, self.conditions = task, conditions
         self.layout, self.leaves = task.problem.layout, task.data.leaves
         self.size = self.layout.size
         s, along = task.data.segments, np.asarray(task.data.along, float)
@@ -124,21 +124,14 @@ class Unknowns:
         self.limits = np.concatenate([self.layout.limits(self.leaves), free], axis=1)
         z = self.layout.straight(at.y[: self.size], self.leaves)
         self.first = np.clip(np.concatenate([z, at.y[self.size :] + self.offset]), *self.limits)
-        self._last = self.first, at, self._rows(self.first, at)
 
-    def at(self, x: np.ndarray) -> tuple[Point, ResidualRows]:
-        """The point, and the rows with derivatives by x or by what is independent of it.
+    def at(self, x: np.ndarray) -> Point:
+        """The point of x."""
+        z, _ = self.layout.bent(x[: self.size], self.leaves)
+        return evaluated(self.task, np.concatenate([z, x[self.size :] - self.offset]))
 
-        The last one is kept, since scipy asks for its residuals and for its Jacobian.
-        """
-        if not np.array_equal(self._last[0], x):
-            z, _ = self.layout.bent(x[: self.size], self.leaves)
-            at = evaluated(self.task, np.concatenate([z, x[self.size :] - self.offset]))
-            self.evaluations += 1
-            self._last = x.copy(), at, self._rows(x, at)
-        return self._last[1:]
-
-    def _rows(self, x: np.ndarray, at: Point) -> ResidualRows:
+    def rows(self, x: np.ndarray, at: Point) -> ResidualRows:
+        """The rows at x, with derivatives by x or by what is independent of it."""
         rows = residual_rows(self.task, at, self.conditions)
         others = np.ones(rows.jacobian.shape[1] - self.size)
         return rows._replace(jacobian=rows.jacobian * np.concatenate([self.slopes(x), others]))
@@ -146,6 +139,13 @@ class Unknowns:
     def slopes(self, x: np.ndarray) -> np.ndarray:
         """The derivatives of the numbers z by x, (p,)."""
         return self.layout.bent(x[: self.size], self.leaves)[1]
+
+
+_REASONS = {
+    2: "the loss fell by less than {0:g} of itself",
+    3: "the unknowns changed by less than {0:g} of themselves",
+    4: "the loss fell by less than {0:g} of itself",
+}
 
 
 def minimize(
@@ -159,13 +159,23 @@ def minimize(
     from scipy.optimize import least_squares  # slow to import, and seldom needed
 
     unknowns = Unknowns(task, at, conditions)
+    x = unknowns.first
+    # The last point, since scipy asks for its residuals and then for its Jacobian.
+    last, rows = x, unknowns.rows(x, at)
     losses: list[float] = []
 
+    def rows_at(x: np.ndarray) -> ResidualRows:
+        nonlocal last, at, rows
+        if not np.array_equal(last, x):
+            last, at = x.copy(), unknowns.at(x)
+            rows = unknowns.rows(x, at)
+        return rows
+
     def values(x: np.ndarray) -> np.ndarray:
-        return np.concatenate([unknowns.at(x)[1].values, np.zeros(x.size)])
+        return np.concatenate([rows_at(x).values, np.zeros(x.size)])
 
     def jacobian(x: np.ndarray) -> np.ndarray:
-        rows = unknowns.at(x)[1]
+        rows = rows_at(x)
         if not losses or rows.loss < losses[-1]:
             losses.append(rows.loss)
             record(rows.loss)
@@ -174,36 +184,29 @@ def minimize(
         sizes = np.linalg.norm(rows.jacobian, axis=0)
         return np.concatenate([rows.jacobian, np.diag(_RANK * np.where(sizes > _NONE, sizes, 1.0))])
 
-    most = policy.evaluations or PER_UNKNOWN * at.y.size
+    most, first = policy.evaluations or PER_UNKNOWN * at.y.size, rows.loss
     left = budget = max(most - used, 1)
-    x, first = unknowns.first, None
-    at_bound: tuple[tuple[int, float], ...] = ()
+    converged, at_bound = False, ()
     for _ in range(_TIMES):
         losses.clear()
         result = least_squares(
             values, x, jacobian, unknowns.limits, method="trf", x_scale="jac",
             ftol=policy.tolerance, xtol=policy.tolerance, gtol=None, max_nfev=budget,
         )  # fmt: skip
-        gained = losses[0] - result.cost
-        first = losses[0] if first is None else first
+        gained, x = losses[0] - result.cost, result.x
         budget -= result.nfev
-        x = result.x
-        at, rows = unknowns.at(x)
-        converged = False
-        if rows.finite:
+        if rows_at(x).finite:
             gain, at_bound = promise(unknowns, rows, x)
             enough = negligible(task, rows.loss, x.size)
             converged = bool(gain <= enough or rows.loss <= ROUND_OFF * first)
         # a short step proves nothing: it also occurs next to parameters where the motion fails
         if converged or budget <= 0 or not gained > policy.tolerance * result.cost:
             break
-    reasons = {
-        0: f"the {most} evaluations are used up",
-        2: f"the loss fell by less than {policy.tolerance:g} of itself",
-        3: f"the unknowns changed by less than {policy.tolerance:g} of themselves",
-    }
-    reasons[4] = reasons[2]
-    return End(at, converged, reasons[result.status], result.status == 0, left - budget, at_bound)
+    reason = _REASONS.get(result.status, f"the {most} evaluations are used up")
+    return End(
+        at, converged, reason.format(policy.tolerance), spent=result.status == 0,
+        evaluations=left - budget, at_bound=at_bound,
+    )  # fmt: skip
 
 
 def promise(

@@ -20,11 +20,10 @@ relative to its start, V = V0 (e^d, s), and t in units of the radius of gyration
 ten are zero at the start of a fit and of the same size. In the plane, I_C = I_0 exp(2 a + 2 d).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -33,11 +32,8 @@ from jaxmech.identify.problem.transforms import AbstractTransform, Entry
 from jaxmech.parts import (
     AbstractRigidBody,
     EnergyDifference,
-    JointLoads,
-    reads_parameters,
-    require_possible,
 )
-from jaxmech.system import Params, System
+from jaxmech.system import System
 
 # A step of 1 would change the mass by a factor of 7, and a fit end at a flat body.
 _FIRST = 0.03
@@ -242,23 +238,3 @@ def _names_of(body: AbstractRigidBody) -> BodyNames:
         body.name, body.dimension, named.get("mass"), points, named.get("inertia"),
         own.static_moment is None, tuple(others),
     )  # fmt: skip
-
-
-def impossible(system: System, params: Params) -> str:
-    """A warning of the first part that cannot exist with these parameters, or an empty text."""
-    energy, loads = system.plain.lagrangian, system.loads
-    if not (isinstance(energy, EnergyDifference) and isinstance(params, Mapping)):
-        return ""
-    bodies = filter(reads_parameters, energy.kinematics.bodies)
-    joints = [joint for joint, _ in loads.joints] if isinstance(loads, JointLoads) else []
-    known = {name: jax.tree.map(np.asarray, value) for name, value in params.items()}
-    try:
-        require_possible(bodies, filter(reads_parameters, joints), known)
-    except ValueError as error:
-        fault = str(error).rpartition(";")[0]
-        return (
-            f"Nothing has the fitted parameters: {fault[:1].lower()}{fault[1:]}. Give `bounds` "
-            "such as (0, None), or for an inertia name the body in `free`, which keeps all its "
-            "numbers possible."
-        )
-    return ""

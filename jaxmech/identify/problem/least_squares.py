@@ -192,13 +192,6 @@ def half_square(problem: FitProblem, y: Known, data: Data, conditions: Condition
 
 
 @jit_of("problem")
-def mean_square(problem: FitProblem, y: Known, data: Data) -> Array:
-    """Half the mean square of the measurements alone, from recorded initial states."""
-    squares = (runs(problem, y[: problem.layout.size], data).residual ** 2).sum()
-    return 0.5 * squares / (data.segments.weights > 0).sum()
-
-
-@jit_of("problem")
 def half_squares(problem: FitProblem, ys: Known, data: Data, conditions: Conditions) -> Array:
     """The `half_square` at many points (K, size of y), as one batch."""
     return jax.vmap(lambda y: half_square(problem, y, data, conditions))(ys)
