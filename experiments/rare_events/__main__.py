@@ -29,7 +29,7 @@ def count(name: str, trajectories: str) -> None:
     """Count the failures of a mechanism among so many trajectories as drawn with seed 0."""
     study = mechanisms()[name]
     assert study.failure is not None
-    limit = limit_state_of(replace(study, block=_COUNTED), None, Path())
+    limit = limit_state_of(replace(study, block=_COUNTED), Path())
     rng, failures, start = np.random.default_rng(0), 0, time.process_time()
     for first in range(0, int(trajectories), _COUNTED):
         size = min(_COUNTED, int(trajectories) - first)

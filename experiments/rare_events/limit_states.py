@@ -55,7 +55,7 @@ def coverage(repeats: str = "100") -> None:
     study = study_of(four_branches, {"x1": PLAIN, "x2": PLAIN})
     for method in ("importance", "subset", "auto", "monte-carlo"):
         rule = failure(method, coefficient_of_variation=0.1)
-        limit = limit_state_of(replace(study, failure=rule), None, Path())
+        limit = limit_state_of(replace(study, failure=rule), Path())
         results = []
         for seed in range(int(repeats)):
             limit.trajectories = limit.gradients = limit.lost = 0

@@ -113,10 +113,11 @@ def _prepared(order: bytes) -> tuple[Path, RunFolder, BlockProgram]:
     """The program of a run, after a check that this process computes the same."""
     study, folder, path = unpickled(order)
     expected = stored_environment(path)
-    plan = planned(study, path, folder)
-    kernel = compile_kernel(replace(plan.study, **plan.functions), plan.subject, plan.sampler)
+    plan = planned(study, folder)
+    named = replace(plan.study, **plan.functions)
+    kernel = compile_kernel(named, plan.subject, plan.sampler)
     differ = changes(expected, environment(), _SAME)
-    differ += changes(expected, origin(kernel), ("functions", "draws"))
+    differ += changes(expected, origin(named, plan.subject, plan.sampler), ("functions", "draws"))
     if differ:
         message = "install the same versions and files everywhere, and start the workers again"
         raise InputError(f"a worker would compute another study: {'; '.join(differ)}; {message}")

@@ -9,7 +9,7 @@ from typing import Any
 from jaxmech.config import copies_of, plain, python_files, require_no_run_code, warn
 from jaxmech.config.errors import InputError
 from jaxmech.ensemble.blocks.accumulate import Accumulator, RunProgress, Shown, as_file
-from jaxmech.ensemble.blocks.estimate import LARGE
+from jaxmech.ensemble.blocks.estimate import LARGE, bytes_of, in_bytes, require_possible
 from jaxmech.ensemble.blocks.kernel import compile_kernel, with_steps
 from jaxmech.ensemble.blocks.local import Work
 from jaxmech.ensemble.blocks.plan import planned, require_used
@@ -114,32 +114,33 @@ def run_study(
     """
     tell = tell or warn
     require_no_run_code(python_files(plain(study), folder), folder)
-    planned_ = planned(with_stored_sizes(study, out), out, folder)
-    study, subject, sampler = planned_.study, planned_.subject, planned_.sampler
-    study = with_steps(replace(study, **planned_.functions), subject, sampler)
-    named_study = planned_.study
-    named_study = replace(named_study, steps=study.steps)
-    kernel = compile_kernel(study, subject, sampler)
-    shapes = kernel.shapes()
-    first = kernel.inputs(0)
-    require_used(subject, first.varying, first.shared, study)
+    plan = planned(with_stored_sizes(study, out), folder)
+    subject, sampler = plan.subject, plan.sampler
+    kernel = compile_kernel(
+        with_steps(replace(plan.study, **plan.functions), subject, sampler), subject, sampler
+    )
+    study = kernel.member.study
+    needs = require_possible(study, kernel.stored_bytes, bytes_of(kernel.states), out)
+    require_used(subject, sampler, study)
     selection = None if part is None else part.of(-(-study.size // study.block_size))
-    accumulator = Accumulator(kernel, shapes.states, study.until if selection is None else None)
-    layout = Layout(kernel, shapes.arrays, accumulator.state_bytes)
-    files = copies_of(subject.name, subject.source, planned_.files)
-    at_rest = stored_study(named_study, files, folder)
+    accumulator = Accumulator(kernel, study.until if selection is None else None)
+    # What is stored names functions, by the copies of their files.
+    named = replace(plan.study, steps=study.steps, block=study.block, chunk=study.chunk)
+    files = copies_of(subject.name, subject.source, plan.files)
+    at_rest = stored_study(named, files, folder)
     copies = {name: path for path, name in files.items() if path != subject.source}
-    facts = origin(kernel)
+    facts = origin(study, subject, sampler)
     may_differ = MAY_DIFFER if study.cluster or client else ()
-    content = RunContent(at_rest, subject, layout, facts, copies, may_differ)
+    content = RunContent(at_rest, subject, Layout(kernel), facts, copies, may_differ)
     with (
         connected(client or study.cluster) as workers,
         open_run(out, content, tell, selection) as target,
     ):
         blocks = selection or range(target.count)
         missing = target.missing(blocks)
-        if missing and max(planned_.forecast.disk, planned_.forecast.memory) > LARGE:
-            tell(f"{study.size:,} trajectories take {planned_.forecast}")
+        if missing and max(needs) > LARGE:
+            disk, memory = map(in_bytes, needs)
+            tell(f"{study.size:,} trajectories take up to {disk} of disk and {memory} of memory")
         display: Shown = "bar" if progress is True else progress or "none"
         size = target.trajectories(blocks)
         with RunProgress(
@@ -147,7 +148,7 @@ def run_study(
         ) as report:
             if workers is not None:
                 compute_away(
-                    workers, named_study, folder, target, accumulator, report, stop, blocks,
+                    workers, named, folder, target, accumulator, report, stop, blocks,
                     set(missing),
                 )  # fmt: skip
             else:

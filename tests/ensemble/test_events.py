@@ -17,7 +17,7 @@ from jaxmech.ensemble import (
 )
 from jaxmech.ensemble.members.events import study_events
 from jaxmech.ensemble.run import run_study
-from tests.ensemble.studies import arrays, killed, same_bits
+from tests.ensemble.studies import arrays
 
 ROOT = Path(__file__).resolve().parents[2]
 BALL = """
@@ -110,15 +110,6 @@ def test_first_passages_are_exact(done: tuple[Path, dict]) -> None:
     np.testing.assert_allclose(summary["mean"]["mean"], first[passed].mean())
     at = np.searchsorted(found["t"], first[passed])
     assert summary["when"]["passed"] == np.bincount(at, minlength=11).tolist()
-
-
-@pytest.mark.slow
-def test_a_run_that_was_killed_ends_with_the_same_bits(folder: Path, done: object) -> None:
-    study = read(folder / "study.toml", Study)
-    run_study(study, folder / "other", folder=folder)
-    killed(folder / "other", 1)
-    run_study(study, folder / "other", folder=folder)
-    assert same_bits(folder / "run", folder / "other")
 
 
 @pytest.mark.slow

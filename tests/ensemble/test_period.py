@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import ellipk
-from scipy.stats import norm
 
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study
@@ -43,27 +42,3 @@ def test_sobol_indices_of_the_period(tmp_path: Path) -> None:
         np.testing.assert_allclose(got, truth, atol=5e-3)
         assert np.all((low <= truth) & (truth <= high))
         assert np.all(high - low < 0.2)
-
-
-@pytest.mark.slow
-def test_a_probability_of_one_in_ten_thousand(tmp_path: Path) -> None:
-    """The period is too long if a normal length is 3.72 standard deviations too long."""
-    longest = FACTOR * np.sqrt((1.0 + 0.05 * norm.isf(1e-4)) / 10.0)
-    text = CONFIG.split("[sampling]")[0].replace("16_384", "200_000").replace("= 150", "= 30")
-    text += f"""
-[start]
-theta = 2.0
-
-[parameters]
-l = {{ distribution = "normal", mean = 1.0, sd = 0.05 }}
-g = 10.0
-
-[events]
-lowest = {{ of = "x1", direction = -1, terminal = true }}
-
-[statistics]
-late = {{ statistic = "probability", of = "lowest_time", above = {longest}, confidence = 0.99 }}
-"""
-    found = ran(tmp_path, text)
-    assert found["late/hits"] >= 5
-    assert found["late/low"] <= 1e-4 <= found["late/high"] < 2.5e-4

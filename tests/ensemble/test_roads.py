@@ -271,7 +271,7 @@ def test_a_model_has_the_number_of_a_file_among_its_parameters(folder: Path) -> 
 
 def test_slices_of_a_block_are_smaller_with_many_samples(folder: Path) -> None:
     study = Study(**{**SETTINGS, "block": 1024}, parameters=PARAMETERS, inputs={"road": ROAD})
-    inputs = planned(study, folder / "run", folder).subject.inputs
+    inputs = planned(study, folder).subject.inputs
     assert inputs.ends == 101  # of the longest road
     assert slice_of(study, 1, ends=inputs.ends) == 1024
     assert slice_of(study, 1, ends=5000) == 64

@@ -9,7 +9,6 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-import xarray
 
 from jaxmech.config.errors import StudyError
 from jaxmech.config.load import load
@@ -59,7 +58,7 @@ def test_the_motion_is_that_of_the_spring(whole) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", [1, 9, 1000])
+@pytest.mark.parametrize("chunk", [1, 9])
 def test_an_interrupted_run_continues_to_the_same_bits(whole, begun, chunk: int) -> None:
     computed(begun.parent, STUDY.replace("block = 4", f"block = 4\nchunk = {chunk}"))
     assert finished_blocks(begun) == [0, 1, 2, 3, 4]
@@ -106,22 +105,6 @@ def test_the_last_block_is_filled_with_copies(tmp_path) -> None:
     assert np.all(last[1:] == last[1])
 
 
-def test_xarray_opens_the_results_with_their_names(whole) -> None:
-    data = xarray.open_zarr(whole / "results.zarr", chunks=None)
-    assert data.q.dims == data.v.dims == ("trajectory", "time", "coordinate")
-    assert data.energy.dims == ("trajectory", "time")
-    assert data.status.dims == data.parameter_k.dims == ("trajectory",)
-    assert data.parameter_m.dims == ()
-    assert data.coordinate.values.tolist() == ["x"]
-    assert data.t.dims == ("time",)
-    assert "t" in data.coords
-    assert (data.t.units, data.energy.units) == ("s", "J")
-    assert data.status.flag_meanings.split()[0] == "OK"
-    assert float(data.q.sel(coordinate="x").isel(trajectory=3, time=0)) == float(
-        data.coordinate_x[3]
-    )
-
-
 @pytest.mark.slow
 def test_everything_can_be_saved(tmp_path) -> None:
     text = PENDULUM.replace(
@@ -149,12 +132,6 @@ def test_drawn_states_are_made_consistent(tmp_path) -> None:
     assert np.abs(np.sum(found["q"] * found["v"], axis=-1)).max() < 1e-12
 
 
-def test_single_precision_is_kept(tmp_path) -> None:
-    found = arrays(computed(tmp_path, 'precision = "float32"\n' + STUDY))
-    assert found["q"].dtype == found["energy"].dtype == np.float32
-    assert found["parameter_k"].dtype == np.float64
-
-
 def test_the_run_folder_repeats_the_run(whole, tmp_path) -> None:
     study = read(whole / "config.toml", Study)
     assert (study.model, study.block, study.chunk) == ("model.py:spring", 4, 4)
@@ -162,13 +139,6 @@ def test_the_run_folder_repeats_the_run(whole, tmp_path) -> None:
     shutil.copy(whole / "model.py", tmp_path)
     run_study(study, tmp_path / "again", folder=tmp_path)
     assert same_bits(whole, tmp_path / "again")
-
-
-def test_the_environment_is_stored(whole) -> None:
-    facts = json.loads((whole / "environment.json").read_text())
-    assert facts["jax"] == jax.__version__
-    assert facts["x64"] is True
-    assert {"python", "numpy", "platform", "device", "processor", "started"} <= facts.keys()
 
 
 @pytest.mark.parametrize(
@@ -199,7 +169,7 @@ EDITED = [
 
 @pytest.mark.parametrize(
     ("old", "new", "message", "finished"),
-    [(*EDITED[0], False), (*EDITED[0], True), (*EDITED[1], True), (*EDITED[2], False)],
+    [(*EDITED[0], False), (*EDITED[1], True), (*EDITED[2], False)],
 )
 def test_functions_that_were_edited_are_refused(whole, begun, old, new, message, finished) -> None:
     out = begun
@@ -278,8 +248,6 @@ def with_fact(run: Path, **facts: object) -> None:
     [
         ({"jax": "0.0.1"}, f'jax is "0.0.1" there and "{jax.__version__}" here'),
         ({"jaxmech_sha256": "0"}, "the source files of jaxmech differ"),
-        ({"x64": False}, "x64 is false there and true here"),
-        ({"processor": "abacus"}, 'processor is "abacus" there'),
     ],
 )
 def test_another_environment_is_refused(begun, fact, told) -> None:

@@ -139,7 +139,7 @@ def test_resumed_and_replayed_to_the_same_bits(run: Path, tmp_path: Path) -> Non
     assert "ball.spin_z" in page
     assert "The coordinates and their velocities at all saved times" in page
     as_default = replace(read(tmp_path / "study.toml", Study), save=SAVED)
-    assert "rates" in planned(as_default, run, tmp_path).study.save
+    assert "rates" in planned(as_default, tmp_path).study.save
 
 
 def test_other_kinematics_are_another_model() -> None:

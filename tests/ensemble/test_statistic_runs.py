@@ -14,9 +14,7 @@ from jaxmech.cli.main import main
 from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import read
 from jaxmech.ensemble import (
-    Moments,
     Observed,
-    Probability,
     Study,
     Times,
     Uniform,
@@ -135,30 +133,15 @@ def test_without_trajectories_the_statistics_are_the_same(whole, only) -> None:
         assert one[key] == two[key], key
 
 
-@pytest.mark.parametrize("chunk", [1, 9])
-def test_an_interrupted_study_continues_to_the_same_bits(only, tmp_path, chunk) -> None:
+def test_an_interrupted_study_continues_to_the_same_bits(only, tmp_path) -> None:
     out = tmp_path / "run"
     shutil.copytree(only, out)
     killed(out, 1, 3, 4)
     shutil.rmtree(out / "results.zarr" / "statistics" / "c" / "4")
-    computed(tmp_path, ONLY.replace("block = 4", f"block = 4\nchunk = {chunk}"))
+    computed(tmp_path, ONLY.replace("block = 4", "block = 4\nchunk = 9"))
     assert same_bits(only, out)
     for name in ("statistics.npz", "summary.json", "summary.txt"):
         assert (out / name).read_bytes() == (only / name).read_bytes()
-
-
-@pytest.mark.slow
-def test_failures_are_left_out_and_counted(tmp_path) -> None:
-    only = computed(tmp_path, ONLY.replace("limit = 2.0", "limit = 0.7"))
-    kept = computed(tmp_path / "kept", OBSERVED.replace("limit = 2.0", "limit = 0.7"))
-    bad = np.flatnonzero(arrays(kept)["status"])
-    summary = json.loads((only / "summary.json").read_text())
-    assert summary["failed"] == bad.tolist()
-    assert summary["status"] == json.loads((kept / "summary.json").read_text())["status"]
-    found = open_results(only).statistics
-    assert found["wide"]["left_out"] == len(bad) > 0
-    assert found["x"]["count"][0] == 20 - len(bad)
-    assert same_statistics(only, kept)
 
 
 def test_a_proposal_may_be_wider_than_the_distribution(tmp_path) -> None:
@@ -184,15 +167,6 @@ def test_the_last_times_alone_are_stored(whole, tmp_path) -> None:
     assert found["q"].dtype == np.float32
     assert found["t"].tolist() == [1.0]
     assert np.array_equal(found["q"][:, 0], arrays(whole)["q"][:, -1].astype(np.float32))
-
-
-@pytest.mark.slow
-def test_named_quantities_are_stored(whole, tmp_path) -> None:
-    head = 'block = 4\nstore = ["energy", "widest"]\ncompression = "blosc"'
-    found = arrays(computed(tmp_path, OBSERVED.replace("block = 4", head)))
-    assert "q" not in found
-    for name in ("energy", "widest", "status"):
-        assert np.array_equal(found[name], arrays(whole)[name])
 
 
 @pytest.mark.slow
@@ -228,20 +202,6 @@ def test_a_run_is_not_continued_with_another_statistic_or_another_use_of_reactio
 
 
 @pytest.mark.slow
-def test_functions_of_python_are_observed(tmp_path) -> None:
-    study = Study(
-        model="pendulum", size=10, block=8, times=Times(end=0.5, saves=6), steps=FixedSteps(10),
-        start={"theta": Uniform(-2.0, 2.0)}, store="statistics",
-        observe={"height": Observed(lambda q, v, t, p: q[1] + p["l"], keep="max")},
-        statistics={"up": Probability(of="height", above=0.2), "mean": Moments(of="height")},
-    )  # fmt: skip
-    summary = run_study(study, tmp_path / "run")
-    assert summary["statistics"]["up"]["count"] == 10
-    assert 0 <= summary["statistics"]["mean"]["min"] < summary["statistics"]["mean"]["max"]
-    assert 'function = "python:' in (tmp_path / "run" / "config.toml").read_text()
-
-
-@pytest.mark.slow
 def test_reactions_are_given_on_request(tmp_path) -> None:
     rod = Observed(lambda q, v, t, p, reactions: reactions.multipliers["rod"][0] * jnp.sum(q**2))
     study = Study(
@@ -259,21 +219,14 @@ def test_reactions_are_given_on_request(tmp_path) -> None:
     [
         ('of = "widest", above', 'of = "widestt", above', "did you mean `widest`"),
         ('"of.py:stretch"\n', '"of.py:strech"\n', "did you mean `stretch`"),
-        ('"of.py:stretch"\n', '"no.py:stretch"\n', "there is none at"),
         ('"of.py:stretch"\n', '"of.py:three"\n', "but it takes 3 arguments"),
         ('keep = "max"', 'keep = "most"', 'keep must be "all", "final"'),
         ("above = 0.5 }\nwhen", "above = 0.5, below = 0.1 }\nwhen", "but both are"),
-        ('"probability", of', '"probabilty", of', "did you mean `probability`"),
-        ("keep = 3", "kep = 3", "did you mean `keep`"),
         ('of = ["widest", "integ', 'of = ["stretch", "integ', 'such as keep = "max"'),
         ("block = 4", 'block = 4\nstore = ["qq"]', "is not a quantity to store"),
-        ("block = 4", 'block = 4\nstore = "last"', '"all", "final" or "statistics"'),
         ("[observe]", '[until]\nquantity = "wid"\nhalf_width = 1.0\n[observe]', "`wide`"),
-        ("[observe]", '[sampling]\ndesign = "saltely"\n[observe]', '"saltelli"'),
         ('functions = "of.py:largest"', 'functions = "of.py:stretch"', "Reduction"),
         ("[observe]", '[observe]\nt = "of.py:stretch"', "an array `t` already"),
-        ("[observe]", '[observe]\ncoordinate_x = "of.py:stretch"', "an array `coordinate_x`"),
-        ("[observe]", '[observe]\nstatistics = "of.py:stretch"', "an array `statistics`"),
         (
             "[statistics]",
             '[statistics]\naudit = { statistic = "moments", of = "x" }',
@@ -292,19 +245,6 @@ def test_errors_name_file_line_and_remedy(tmp_path, capsys, old, new, message) -
     lines = config.read_text().splitlines()
     changed = {k for k, text in enumerate(lines, 1) if text not in OBSERVED.splitlines()}
     assert named in changed, told
-
-
-@pytest.mark.slow
-def test_progress_for_programs(tmp_path, capsys) -> None:
-    config = write_study(tmp_path, ONLY)
-    (tmp_path / "of.py").write_text(FUNCTIONS)
-    command = ["ensemble", str(config), "--out", str(tmp_path / "run"), "--progress", "json"]
-    assert main(command) == 0
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("{")]
-    last = json.loads(lines[-1])
-    assert (last["done"], last["size"], last["failed"]) == (20, 20, 0)
-    assert last["estimates"]["wide"]["low"] <= last["estimates"]["wide"]["value"]
-    assert (tmp_path / "run" / "pictures" / "statistic_when.png").is_file()
 
 
 @pytest.mark.slow

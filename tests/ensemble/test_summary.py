@@ -13,7 +13,7 @@ import jaxmech as jm
 from jaxmech.config.errors import StudyError
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, Times, Uniform, run_study
-from jaxmech.ensemble.finished.summary import as_table, failed
+from jaxmech.ensemble.finished.summary import failed
 from tests.ensemble.studies import PENDULUM, STUDY, arrays, write_study
 
 
@@ -66,33 +66,6 @@ def test_a_run_without_a_good_trajectory_has_a_summary(folder) -> None:
     }
     assert summary["smallest_rank"] is None
     assert "NONFINITE" in (folder / "none" / "summary.txt").read_text()
-
-
-def test_the_table_is_what_is_stored(folder) -> None:
-    summary = json.loads((folder / "half" / "summary.json").read_text())
-    table = as_table(summary)
-    assert table == (folder / "half" / "summary.txt").read_text()
-    assert "(not conserved)" in table  # a force acts on this spring
-    assert "quantiles at t = 1 s" in table
-    assert all(len(line) < 120 for line in table.splitlines() if "NaN" not in line)
-
-
-def test_arrays_of_the_same_shape_are_shown_alike(folder) -> None:
-    summary = json.loads((folder / "half" / "summary.json").read_text())
-    exact, short = [[1.0, 0.5], [0.5, 1.0]], [[-0.123456789, 1.23456789e-12]] * 2
-    nine = [0] * 9
-    results = {"full": short, "round": exact, "row": nine, "other": [1.23456789e-12] * 9}
-    table = as_table({**summary, "statistics": {"both": results}})
-    shown = table[table.index("both") :].splitlines()
-    assert shown == [
-        "both",
-        "  full              [-0.123457, 1.23457e-12]",
-        "                    [-0.123457, 1.23457e-12]",
-        "  round             [1, 0.5]",
-        "                    [0.5, 1]",
-        "  row               array of shape (9,), in statistics.npz",
-        "  other             array of shape (9,), in statistics.npz",
-    ]
 
 
 def test_motions_that_begin_at_nan_are_not_asked_for_shorter_steps(tmp_path: Path) -> None:

@@ -61,15 +61,6 @@ def test_arrays_have_units(run: Path) -> None:
     assert (units["lowest_times"], units["t_end"], units["when_mean"]) == ("s", "s", "s")
 
 
-def test_the_summary_shows_them(run: Path) -> None:
-    summary = (run / "summary.txt").read_text()
-    shown = summary[summary.index("\nmean\n") :].splitlines()
-    assert any(line.startswith("  mean_low [cm]     ") for line in shown)
-    assert any(line.startswith("  quantiles [m]     ") for line in shown)
-    assert any(line.startswith("  earliest [s]      ") for line in shown)
-    assert any(line.startswith("  probability       ") for line in shown)
-
-
 def test_axes_and_tables_have_them(run: Path) -> None:
     results = je.open_results(run)
     labels = {name: [ax.get_xlabel(), ax.get_ylabel()] for name, ax in results.plot().axes.items()}

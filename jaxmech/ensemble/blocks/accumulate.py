@@ -25,18 +25,13 @@ Estimate = tuple[float, float, float]
 
 
 class Accumulator:
-    """The states of the first blocks, merged one after the other, with shapes `like` one."""
+    """The states of the first blocks, merged one after the other."""
 
-    def __init__(self, program: BlockProgram, template: States, criterion: Until | None) -> None:
+    def __init__(self, program: BlockProgram, criterion: Until | None) -> None:
         self._program, self._until = program, criterion
-        self._leaves, self._tree = jax.tree.flatten(template)
+        self._leaves, self._tree = jax.tree.flatten(program.states)
         self._total: States | None = None
         self.blocks = 0
-
-    @property
-    def state_bytes(self) -> int:
-        """The number of bytes of the states of one block."""
-        return sum(leaf.size * leaf.dtype.itemsize for leaf in self._leaves)
 
     def unpacked(self, data: np.ndarray) -> States:
         """The states of a block from their bytes."""

@@ -18,9 +18,9 @@ from jaxtyping import Array
 
 from jaxmech.config import ENDED, Subject
 from jaxmech.config.errors import StudyError, refuse
-from jaxmech.ensemble.blocks.estimate import slice_of, study_devices
+from jaxmech.ensemble.blocks.estimate import bytes_of, sized, slice_of, study_devices
 from jaxmech.ensemble.draws.sampler import Sampler
-from jaxmech.ensemble.members.base import Tree, inputs_of, merged
+from jaxmech.ensemble.members.base import Tree, first_of, inputs_of, merged
 from jaxmech.ensemble.members.trajectory import StudyTrajectory
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample
 from jaxmech.ensemble.study import Study
@@ -39,6 +39,7 @@ from jaxmech.utils.tracers import evenly_spaced
 from jaxmech.utils.trees import as_dtype
 
 States = dict[str, Any]
+Shapes = tuple[Mapping[str, Any], Mapping[str, Any]]
 
 
 @jax.tree_util.register_dataclass
@@ -73,6 +74,7 @@ class BlockProgram:
     sampler: Sampler  # the draws
     block: int  # trajectories of one call
     statistics: Mapping[str, AbstractStatistic]  # those that are updated, by name
+    shapes: Shapes = ({}, {})  # of the stored arrays and the quantities of one trajectory
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -137,10 +139,16 @@ class BlockProgram:
 
         return jax.jit(merge)
 
-    def shapes(self) -> Block:
-        """Shapes and types of the results of a block, by tracing, or a StudyError of the model."""
-        with errors_as_problems():
-            return jax.eval_shape(self.run, self.inputs(0))
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes that one trajectory stores."""
+        arrays, _ = self.shapes
+        return bytes_of(arrays) + (8 * len(self.sampler.columns(0, 1)) if arrays else 0)
+
+    @cached_property
+    def states(self) -> States:
+        """Shapes and types of the states of all statistics."""
+        return jax.eval_shape(self._empty)
 
     def _computed(self, inputs: Inputs, assembled: bool) -> Block:
         study, ends = self.member.study, self.member.subject.inputs.ends
@@ -156,9 +164,7 @@ class BlockProgram:
             failed = (sample.real & ~self.member.is_good(values)).sum()
             return states, (arrays, met, failed)
 
-        first = jax.tree.map(lambda x: jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype), lanes)
-        empty = jax.eval_shape(lambda e: self._slice(e, inputs.shared, assembled), first)
-        states = self._empty(empty[1], empty[3])
+        states = self._empty()
         if count == 1:
             states, (arrays, met, failed) = step(states, lanes)
             return Block(arrays, states, met, failed)
@@ -190,8 +196,16 @@ class BlockProgram:
         with jax.numpy_rank_promotion("allow"):
             return {name: s.update(states[name], x) for name, s, x in self._samples(values, sample)}
 
-    def _empty(self, values: Mapping[str, Any], sample: Any) -> States:
-        values, sample = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (values, sample))
+    def _empty(self) -> States:
+        """The states of no trajectory."""
+        group = self.sampler.points.group
+        shapes = dict(self.shapes[1])
+        values = jax.tree.map(lambda x: jnp.zeros((group, *x.shape), x.dtype), shapes)
+        columns, nothing = {}, jnp.zeros(group, self.dtype)
+        if any(statistic.with_inputs for statistic in self.statistics.values()):
+            columns = {name: jnp.zeros(group) for name in self.sampler.columns(0, 1)}
+        number = jnp.zeros(group, int)
+        sample = Sample(columns, nothing, nothing > 0, number, nothing > 0)
         states = {}
         for name, statistic, quantities in self._samples(values, sample):
             if statistic.scalars_only:
@@ -275,8 +289,19 @@ def _times_of_controllers(
 
 
 def compile_kernel(study: Study, subject: Subject, sampler: Sampler) -> BlockProgram:
-    """The kernel of a study, which is compiled at its first call."""
+    """The kernel of a study, whose block is sized by the shapes of one trajectory.
+
+    It is compiled at its first call. A StudyError tells what is wrong with the model.
+    """
     statistics = dict(study.all_statistics)
     quantities = frozenset(name for statistic in statistics.values() for name in statistic.names)
     member = StudyTrajectory(study, subject, quantities)
-    return BlockProgram(member, sampler, study.block_size, statistics)
+    varying, shared = inputs_of(sampler.rows(0, 1), member.dtype)
+    with errors_as_problems():
+        arrays, values, _ = jax.eval_shape(
+            lambda inputs: member.computed(inputs, not member.may_skip_assembly),
+            first_of(varying, shared),
+        )
+    kernel = BlockProgram(member, sampler, study.block_size, statistics, (arrays, values))
+    study = sized(study, kernel.stored_bytes, sampler.points.group)
+    return replace(kernel, member=replace(member, study=study), block=study.block_size)

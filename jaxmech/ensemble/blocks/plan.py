@@ -7,16 +7,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from jaxmech.analysis import State, unused_parameters
 from jaxmech.config import Subject, closed_loop, load
 from jaxmech.config.errors import Problem, refuse, refuse_all
-from jaxmech.ensemble.blocks.estimate import StudyEstimate, require_possible, sized
+from jaxmech.ensemble.blocks.estimate import require_short
 from jaxmech.ensemble.draws.inputs import TimeRange
 from jaxmech.ensemble.draws.readings import require_numbers
 from jaxmech.ensemble.draws.sampler import Sampler, stored_name
-from jaxmech.ensemble.members.base import VELOCITY, Tree, first_of, params_of, quantity_entries
+from jaxmech.ensemble.members.base import VELOCITY, first_of, inputs_of, params_of, quantity_entries
 from jaxmech.ensemble.members.events import name_problems_of, passage_problems, study_events
 from jaxmech.ensemble.members.observed import Observed, loaded
 from jaxmech.ensemble.store.layout import STATES
@@ -29,17 +30,16 @@ from jaxmech.laws import observed_at
 class Planned:
     """A study that can be computed."""
 
-    study: Study  # with its sizes
+    study: Study
     subject: Subject  # its system
     sampler: Sampler  # its draws
-    forecast: StudyEstimate  # estimated requirements
     # its quantities, statistics and events with functions in place of names
     functions: dict[str, Any]
     files: list[Path]  # Python files that hold those functions, and those of inputs
 
 
-def planned(study: Study, out: Path, folder: Path = Path()) -> Planned:
-    """The study with its sizes, its system, draws and estimate: all checks without tracing."""
+def planned(study: Study, folder: Path = Path()) -> Planned:
+    """The study with its system and draws: all checks without tracing."""
     if study.precision == "float64" and not jax.config.read("jax_enable_x64"):
         advice = 'call jax.config.update("jax_enable_x64", True) first, or set it to float32'
         raise refuse("precision", f"must be float32, the precision of this process; {advice}")
@@ -62,9 +62,8 @@ def planned(study: Study, out: Path, folder: Path = Path()) -> Planned:
     sampler = Sampler(study, subject, folder)
     require_numbers(sampler.table_columns, subject.inputs)
     refuse_all(_taken_names(study, sampler, bool(subject.system.velocities)))
-    study = sized(study, subject.system.n, sampler.points.group)
-    forecast = require_possible(study, subject.system.n, out)
-    return Planned(study, subject, sampler, forecast, functions, files)
+    require_short(study, subject.system.n)
+    return Planned(study, subject, sampler, functions, files)
 
 
 def _with_controllers(study: Study, subject: Subject, folder: Path) -> tuple[Subject, list[Path]]:
@@ -90,11 +89,12 @@ def _taken_names(study: Study, sampler: Sampler, has_velocities: bool) -> Iterat
             yield Problem(("observe", name), message)
 
 
-def require_used(subject: Subject, varying: Tree, shared: Tree, study: Study) -> None:
+def require_used(subject: Subject, sampler: Sampler, study: Study) -> None:
     """Raise a StudyError for inputs, and parameters of a bare `System`, that nothing uses."""
     if subject.model and not subject.inputs.signals:
         return
-    drawn, system = first_of(varying, shared), subject.system
+    drawn = first_of(*inputs_of(sampler.rows(0, 1), np.dtype(study.precision)))
+    system = subject.system
     q, v = jnp.zeros(system.n), jnp.zeros(system.n_velocities)
     state = State(q, v, q[0], params_of(subject, drawn))
     reads = _state_reads(study, subject)

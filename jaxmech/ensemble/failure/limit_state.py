@@ -212,7 +212,7 @@ class LimitState:
         return jax.jit(compute, static_argnums=(3, 4, 5))
 
 
-def limit_state_of(study: Study, out: Path | None, folder: Path) -> LimitState:
+def limit_state_of(study: Study, folder: Path) -> LimitState:
     """The limit state of a study that has a failure, after all checks."""
     failure = study.failure
     assert failure is not None
@@ -220,7 +220,7 @@ def limit_state_of(study: Study, out: Path | None, folder: Path) -> LimitState:
     bare = replace(
         study, block=study.block or _BLOCK, statistics={}, until=None, store="all", cluster=None
     )
-    plan = planned(bare, out or Path(), folder)
+    plan = planned(bare, folder)
     require_quantity(failure, plan.study, plan.subject)
     space = standard_space(plan.sampler)
     motion = with_steps(replace(plan.study, **plan.functions), plan.subject, plan.sampler)

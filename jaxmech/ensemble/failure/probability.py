@@ -22,7 +22,6 @@ from jaxmech.config import (
     write_whole,
 )
 from jaxmech.config.errors import InputError, refuse
-from jaxmech.ensemble.blocks.kernel import compile_kernel
 from jaxmech.ensemble.failure.design_points import Search, search
 from jaxmech.ensemble.failure.limit_state import (
     ExhaustedError,
@@ -122,12 +121,12 @@ def failure_probability(
     if failure is None:
         raise refuse("failure", "must say what counts as failure, but is missing")
     study = replace(study, failure=failure)
-    limit = limit_state_of(study, out, folder)
+    limit = limit_state_of(study, folder)
     limit.stop = stop
     if out is None:
         return probability_of(limit, failure, study.seed)
     config, tell = plain(study), tell or warn
-    facts = origin(compile_kernel(limit.margin.study, limit.margin.subject, limit.sampler))
+    facts = origin(limit.margin.study, limit.margin.subject, limit.sampler)
     with opened(out, "failure"):
         limit.journal = Journal(out / _CALLS)
         if (out / "environment.json").is_file():
@@ -178,7 +177,7 @@ def design_point_motion(study: Study, point: DesignPoint, folder: Path = Path())
     """
     if study.failure is None:
         raise refuse("failure", "must say what counts as failure, but is missing")
-    member = limit_state_of(study, None, folder).margin.member
+    member = limit_state_of(study, folder).margin.member
     params = {**point.params, **member.subject.inputs.of(point.params)}
     motion: Solution = jax.jit(member.motion)(point.q, point.v, params)
     return motion

@@ -165,17 +165,19 @@ def _neighbours(rule: Spread, default: float) -> Iterator[tuple[str, float, Spre
         for key in [key for key in rule.parameters if key not in _BOUNDARIES]:
             value = float(rule.parameters[key])
             step = _DIFFERENCE * abs(value)
-            more, less = ({**rule.parameters, key: value + d} for d in (step, -step))
-            yield key, value, replace(rule, parameters=more), replace(rule, parameters=less), step
+            tables = ({**rule.parameters, key: value + d} for d in (step, -step))
+            ahead, behind = (replace(rule, parameters=table) for table in tables)
+            yield key, value, ahead, behind, step
         return
+    law: Any = rule
     for key in _PARAMETERS.get(type(rule), ()):
         present = getattr(rule, key)
         value = float(default if present is None else present)
         deviation = rule.sd if isinstance(rule, Normal) else getattr(rule, "sigma", 0.0)
         step = _DIFFERENCE * max(abs(value), deviation)
         if deviation > 0:
-            more, less = (replace(rule, **{key: value + d}) for d in (step, -step))
-            yield key, value, more, less, step
+            more, less = ({key: value + d} for d in (step, -step))
+            yield key, value, replace(law, **more), replace(law, **less), step
 
 
 @dataclass(frozen=True, eq=False)

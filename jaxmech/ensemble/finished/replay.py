@@ -112,7 +112,7 @@ def replays(
         study, observe=observe, statistics=sought, until=None, cluster=None, chunk=None,
         store="all", save=SERIES, stored_precision=None,
     )  # fmt: skip
-    plan = planned(alone, path, folder)
+    plan = planned(alone, folder)
     group = plan.sampler.points.group
     block = -(-LANES // group) * group  # a small one, of whole groups of the design
     trajectory = StudyTrajectory(replace(alone, block=block, **plan.functions), plan.subject)
@@ -138,7 +138,7 @@ def _stored(results: Results) -> Study:
 def _of_the_run(study: Study, path: Path, folder: Path) -> Study:
     """A study with the sizes of a run, which must be of it."""
     require_no_run_code(python_files(plain(study), folder), folder)
-    whole = planned(with_stored_sizes(study, path), path, folder)
+    whole = planned(with_stored_sizes(study, path), folder)
     copies = copies_of(whole.subject.name, whole.subject.source, whole.files)
     require_of_run(path, stored_study(whole.study, copies, folder), whole.subject)
     return whole.study

@@ -1,7 +1,6 @@
 """`Probability` and `FirstPassage`: probability and time of crossing a threshold."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +13,6 @@ from jaxmech.ensemble.statistics.protocol import (
     Sample,
     State,
     StatisticResult,
-    host,
 )
 from jaxmech.utils.text import doc, setting
 
@@ -94,21 +92,18 @@ class Probability(_Threshold):
 
     def result(self, state: State) -> StatisticResult:
         """The probability with its interval, and the counts behind it."""
-        x = host(state)
-        hits, count = int(x["hits"]), int(x["count"])
-        weighted = bool(x["total"] != hits or x["squares"] != hits)
-        if weighted:
-            total, squares = float(x["total"]), float(x["squares"])
+        hits, count = int(state["hits"]), int(state["count"])
+        total, squares = float(state["total"]), float(state["squares"])
+        low, high = of_proportion(hits, count, self.confidence, self.interval)
+        if total != hits or squares != hits:  # importance weights
             low, high = of_weighted(total, squares, count, self.confidence)
-        else:
-            low, high = of_proportion(hits, count, self.confidence, self.interval)
         return {
-            "probability": float(x["total"]) / count if count else np.nan,
+            "probability": total / count if count else np.nan,
             "low": low,
             "high": high,
             "hits": hits,
             "count": count,
-            "left_out": int(x["failed"]),
+            "left_out": int(state["failed"]),
         }
 
     def estimate(self, result: StatisticResult) -> tuple[float, float, float] | None:
@@ -175,32 +170,31 @@ class FirstPassage(_Threshold):
 
     def result(self, state: State) -> StatisticResult:
         """The number that first passed at each saved time, and the probability of it by then."""
-        x = host(state)
-        count = int(x["passed"].sum())
-        hits, total, squares = (np.cumsum(x[k])[:-1] for k in ("passed", "weights", "squares"))
-        if np.array_equal(x["weights"], x["passed"]):
+        passed = np.asarray(state["passed"])
+        count = int(passed.sum())
+        hits, total, squares = (
+            np.cumsum(state[key])[:-1] for key in ("passed", "weights", "squares")
+        )
+        if np.array_equal(state["weights"], passed):
             bounds = [of_proportion(n, count, self.confidence, "clopper-pearson") for n in hits]
         else:
             pairs = zip(total, squares, strict=True)
             bounds = [of_weighted(w, w2, count, self.confidence) for w, w2 in pairs]
         low, high = np.asarray(bounds).T
-        return {
+        result = {
             "count": count,
-            "passed": x["passed"][:-1],
-            "never": int(x["passed"][-1]),
+            "passed": passed[:-1],
+            "never": int(passed[-1]),
             "probability": total / max(count, 1),
             "low": low,
             "high": high,
-            **self._of_event(x),
         }
+        if self.of_event is not None:
+            moments = self._times.result(state["times"])
+            keys = {"mean": "mean", "sd": "sd", "earliest": "min", "latest": "max"}
+            result |= {name: float(moments[key]) for name, key in keys.items()}
+        return result
 
     @property
     def _times(self) -> Moments:
         return Moments(of=self.names[1])
-
-    def _of_event(self, x: dict[str, Any]) -> StatisticResult:
-        if self.of_event is None:
-            return {}
-        moments = self._times.result(x["times"])
-        keys = {"mean": "mean", "sd": "sd", "earliest": "min", "latest": "max"}
-        return {name: float(moments[key]) for name, key in keys.items()}

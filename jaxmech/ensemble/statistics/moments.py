@@ -1,132 +1,70 @@
-"""`Moments`: count, mean, standard deviation and extremes of a quantity."""
+"""`Moments` and `Covariance`: means, deviations, extremes and correlations, with intervals."""
 
 from dataclasses import dataclass, field
-from math import sqrt
-from typing import Any, Literal, NamedTuple
+from math import inf, sqrt
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+from scipy.special import ndtri
 
+from jaxmech.config.errors import refuse
 from jaxmech.ensemble.statistics.protocol import (
     AbstractStatistic,
     Sample,
     State,
     StatisticResult,
-    host,
 )
 from jaxmech.utils.text import doc, setting
 
-_NONE = -(2**15)  # exponent of zero, far below that of any number
-
-
-class Pooled(NamedTuple):
-    """Two states in common units.
-
-    Attributes:
-        state: the sums and means of both.
-        between: the difference of the means.
-        share: share of the second state in the weight of both.
-        scales: the factors by which both states are scaled.
-    """
-
-    state: State
-    between: Array
-    share: Array
-    scales: tuple[Array, Array]
-
-
-def exponent_of(size: Array) -> Array:
-    """The least e such that numbers are below 2^e; far below all others for zero."""
-    return jnp.where(size >= jnp.finfo(size.dtype).tiny, jnp.frexp(size)[1], _NONE)
-
-
-def scaled(value: Array, exponent: Array) -> Array:
-    """Numbers times 2^exponent; those that are too small are zero."""
-    # Two factors, because one might overflow; and no `ldexp` of each value, which takes longer.
-    largest = 2 * (int(jnp.finfo(value.dtype).maxexp) - 4)
-    exponent = jnp.clip(exponent, -largest, largest)
-    unit = jnp.ones((), value.dtype)
-    return value * jnp.ldexp(unit, exponent // 2) * jnp.ldexp(unit, exponent - exponent // 2)
-
 
 def centred(value: Array, weight: Array) -> tuple[State, Array]:
-    """The state of values of shape (B, ...), and their distances from the mean in its units.
+    """Sums of weights and the mean of values (B, ...), and the distances from the mean.
 
-    Weights have the same shape, or that of all axes but the last; they are zero for values that do
-    not count, which must be zero, too.
+    Weights have the same shape, or that of the first axis; they are zero for values that do not
+    count, which must be zero, too.
     """
-    total = weight.sum(0)
     w = weight.reshape(weight.shape + (1,) * (value.ndim - weight.ndim))
-    counts = w > 0
-    # Scaled before they are subtracted: their difference might overflow, or be too small.
-    size = exponent_of(jnp.abs(value).max(0))
-    value = scaled(value, -size[None])
-    first = jnp.broadcast_to(counts, value.shape).argmax(0)
+    # From the first value that counts, since a mean of large numbers loses digits.
+    first = jnp.broadcast_to(w > 0, value.shape).argmax(0)
     centre = jnp.take_along_axis(value, first[None], 0)
-    away = jnp.where(counts, value - centre, 0)
-    exponent = exponent_of(jnp.abs(away).max(0))
-    away = scaled(away, -exponent[None])
+    away = jnp.where(w > 0, value - centre, 0)
     offset = (w * away).sum(0) / jnp.where(w.sum(0) > 0, w.sum(0), 1)
     state = {
-        "weight": total,
+        "weight": weight.sum(0),
         "squares": (weight**2).sum(0),
-        "centre": scaled(centre[0], size),
-        "exponent": jnp.maximum(size + exponent, _NONE),
-        "offset": offset,
+        "mean": centre[0] + offset,
     }
-    return state, jnp.where(counts, away - offset[None], 0)
+    return state, jnp.where(w > 0, away - offset, 0)
 
 
-def pooled(first: State, second: State) -> Pooled:
-    """Two states in common units, with sums and means by the formulas of Chan, Golub and LeVeque.
+def pooled(first: State, second: State) -> tuple[State, Array, Array]:
+    """Both states of `centred` together, the difference of the means, the share of the second one.
 
-    "Algorithms for computing the sample variance", The American Statistician 37, 1983.
+    By the formulas of Chan, Golub and LeVeque, "Algorithms for computing the sample variance", The
+    American Statistician 37, 1983.
     """
     total = first["weight"] + second["weight"]
     share = second["weight"] / jnp.where(total > 0, total, 1)
-    # The centre of a state without any weight is of no account.
-    mine, theirs = jnp.asarray(first["centre"]), jnp.asarray(second["centre"])
-    mine = jnp.where(first["weight"] > 0, mine, theirs)
-    theirs = jnp.where(second["weight"] > 0, theirs, mine)
-    size = exponent_of(jnp.maximum(jnp.abs(mine), jnp.abs(theirs)))
-    apart = scaled(theirs, -size) - scaled(mine, -size)
-    exponents = (first["exponent"], second["exponent"], size + exponent_of(jnp.abs(apart)))
-    exponent = jnp.maximum(jnp.maximum(*exponents[:2]), exponents[2])
-    unit = jnp.ones((), mine.dtype)
-    scales = tuple(scaled(unit, part - exponent) for part in exponents[:2])
-    mean_difference = scaled(apart, size - exponent)
-    mean_difference += second["offset"] * scales[1] - first["offset"] * scales[0]
-    state = {
-        "weight": total,
-        "squares": first["squares"] + second["squares"],
-        "centre": mine,
-        "exponent": exponent,
-        "offset": first["offset"] * scales[0] + mean_difference * share,
-    }
-    return Pooled(state, mean_difference, share, (scales[0], scales[1]))
-
-
-def mean_of(state: State) -> np.ndarray:
-    """The mean of a state on the host."""
-    offset = np.ldexp(np.asarray(state["offset"], float), np.asarray(state["exponent"]) - 1)
-    return np.asarray(2 * (np.asarray(state["centre"], float) / 2 + offset))  # may not overflow
+    # The mean of a state without any weight is of no account.
+    apart = jnp.where(first["weight"] > 0, second["mean"] - first["mean"], second["mean"])
+    between = jnp.where(second["weight"] > 0, apart, 0)
+    mean = jnp.where(first["weight"] > 0, first["mean"], 0) + between * share
+    squares = first["squares"] + second["squares"]
+    return {"weight": total, "squares": squares, "mean": mean}, between, share
 
 
 def effective_count(state: State) -> np.ndarray:
     """Kish's effective number of values: with weights of one, their count."""
-    weight, squares = (np.asarray(state[name], float) for name in ("weight", "squares"))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(weight**2 / squares)
+        return np.asarray(np.asarray(state["weight"], float) ** 2 / state["squares"])
 
 
-Number = int | float | np.integer[Any] | np.floating[Any]
 Method = Literal["wilson", "clopper-pearson"]
 
 
-def of_proportion(
-    hits: Number, count: Number, confidence: float, method: Method
-) -> tuple[float, float]:
+def of_proportion(hits: Any, count: Any, confidence: float, method: Method) -> tuple[float, float]:
     """The interval of a probability, from the number of hits in `count` trials.
 
     By `scipy.stats.binomtest`: Wilson's score interval (JASA 22, 1927), which covers with the
@@ -142,32 +80,14 @@ def of_proportion(
     return float(interval.low), float(interval.high)
 
 
-def factor(confidence: float) -> float:
-    """Half of the width of a normal interval, in standard errors."""
-    from scipy.special import ndtri
-
-    return float(ndtri(0.5 + confidence / 2))
-
-
-def of_weighted(
-    total: Number, squares: Number, count: Number, confidence: float
-) -> tuple[float, float]:
+def of_weighted(total: Any, squares: Any, count: Any, confidence: float) -> tuple[float, float]:
     """The normal interval of a mean of numbers with this count, sum and sum of squares, >= 0."""
     if count < 2:
-        return 0.0, float("inf")
+        return 0.0, inf
     mean = float(total / count)
     variance = max(float(squares / count) - mean**2, 0.0)
-    error = factor(confidence) * sqrt(variance / (count - 1))
+    error = float(ndtri(0.5 + confidence / 2)) * sqrt(variance / (count - 1))
     return max(mean - error, 0.0), mean + error
-
-
-def of_correlation(r: np.ndarray, count: float, confidence: float) -> tuple[np.ndarray, np.ndarray]:
-    """The intervals of correlations, by Fisher's transformation (Metron 1, 1921)."""
-    width = factor(confidence) / sqrt(count - 3) if count > 3 else float("inf")
-    with np.errstate(divide="ignore"):
-        # artanh r is nearly normal, with a variance of 1 / (n - 3) that does not depend on r.
-        z = np.arctanh(np.clip(r, -1, 1))
-    return np.tanh(z - width), np.tanh(z + width)
 
 
 @dataclass(frozen=True)
@@ -175,7 +95,7 @@ class Moments(AbstractStatistic):
     """Count, mean, standard deviation, smallest and largest value, each with its trajectory.
 
     The mean and the standard deviation are exact to round-off, also for quantities that are large
-    beside their differences, and for numbers whose squares overflow (`centred`).
+    beside their differences.
     """
 
     of: str = field(metadata=doc("name of the quantity"))
@@ -201,13 +121,13 @@ class Moments(AbstractStatistic):
 
     def merge(self, first: State, second: State) -> State:
         """Merge the centred moments; of equal extremes keep the first one."""
-        total = pooled(first, second)
+        state, between, share = pooled(first, second)
         # Strictly, so that of equal extremes the one of the earlier trajectory stays.
         lower, higher = second["min"] < first["min"], second["max"] > first["max"]
         return {
-            **total.state,
+            **state,
             "count": first["count"] + second["count"],
-            "spread": spread_of_both(first, second, total),
+            "spread": first["spread"] + second["spread"] + between**2 * first["weight"] * share,
             "min": jnp.where(lower, second["min"], first["min"]),
             "max": jnp.where(higher, second["max"], first["max"]),
             "min_index": jnp.where(lower, second["min_index"], first["min_index"]),
@@ -216,45 +136,98 @@ class Moments(AbstractStatistic):
 
     def result(self, state: State) -> StatisticResult:
         """Unbiased estimates if all weights are one; NaN where there are too few values."""
-        x = host(state)
-        effective, is_empty = effective_count(x), x["count"] == 0
-        mean = np.where(is_empty, np.nan, mean_of(x))
-        sd = deviation(x)
+        effective, is_empty = effective_count(state), state["count"] == 0
         with np.errstate(divide="ignore", invalid="ignore"):
-            half = factor(self.confidence) / np.sqrt(effective) * sd
+            # With weights of one, the correction is the usual n / (n - 1).
+            variance = state["spread"] / state["weight"] * effective / (effective - 1)
+            sd = np.sqrt(variance)
+            half = float(ndtri(0.5 + self.confidence / 2)) / np.sqrt(effective) * sd
+        mean, low, high = (
+            np.where(is_empty, np.nan, np.asarray(state[name], float))
+            for name in ("mean", "min", "max")
+        )
         return {
-            "count": x["count"],
+            "count": state["count"],
             "effective_count": np.where(is_empty, 0.0, effective),
             "mean": mean,
             "mean_low": mean - half,
             "mean_high": mean + half,
             "sd": sd,
-            "min": np.where(is_empty, np.nan, x["min"]),
-            "max": np.where(is_empty, np.nan, x["max"]),
-            "min_index": x["min_index"],
-            "max_index": x["max_index"],
+            "min": low,
+            "max": high,
+            "min_index": state["min_index"],
+            "max_index": state["max_index"],
         }
 
     def estimate(self, result: StatisticResult) -> tuple[float, float, float] | None:
         """The mean of a quantity that is one number per trajectory."""
-        parts = [np.asarray(result[name]) for name in ("mean", "mean_low", "mean_high")]
-        if parts[0].ndim:
+        if np.ndim(result["mean"]):
             return None
-        value, low, high = (float(part) for part in parts)
-        return value, low, high
+        return float(result["mean"]), float(result["mean_low"]), float(result["mean_high"])
 
 
-def spread_of_both(first: State, second: State, total: Pooled) -> Array:
-    """The sum of squares about the common mean."""
-    scale, other_scale = total.scales
-    inner = first["spread"] * scale**2 + second["spread"] * other_scale**2
-    return inner + total.between**2 * first["weight"] * total.share
+@dataclass(frozen=True)
+class Covariance(AbstractStatistic):
+    """Covariances and correlations of several numbers per trajectory, merged as `Moments` are.
 
+    With `inputs`, all numbers that vary from trajectory to trajectory are among them. Trajectories
+    where one of the numbers is NaN are left out.
+    """
 
-def deviation(state: State) -> np.ndarray:
-    """The standard deviation; NaN where there are too few values."""
-    effective = effective_count(state)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # With weights of one, the correction is the usual n / (n - 1).
-        variance = state["spread"] / state["weight"] * effective / (effective - 1)
-        return np.asarray(np.ldexp(np.sqrt(variance), state["exponent"]))
+    of: tuple[str, ...] = field(metadata=doc("names of quantities, each one number per trajectory"))
+    inputs: bool = setting(True, "whether all drawn variables are taken, too")
+    confidence: float = setting(0.95, "confidence of each interval", between=(0, 1))
+
+    scalars_only = True
+
+    @property
+    def with_inputs(self) -> bool:  # type: ignore[override]
+        """Whether the drawn variables are among the values of a sample."""
+        return self.inputs
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.of:
+            raise refuse("of", "must name quantities, but is empty")
+
+    def of_sample(self, sample: Sample) -> State:
+        """Count and centred moments of the rows that are finite."""
+        columns = [sample.floats(name).astype(sample.weight.dtype) for name in sample.values]
+        value = jnp.stack(columns, axis=1)
+        # Rows that lack a number are left out whole: pairs of different samples need not have a
+        # positive semidefinite covariance.
+        w = jnp.where(jnp.isfinite(value).all(1), sample.weight, 0)
+        state, away = centred(jnp.where(w[:, None] > 0, value, 0), w)
+        count = (w > 0).sum().astype(sample.number.dtype)
+        return {**state, "count": count, "spread": (w[:, None] * away).T @ away}
+
+    def merge(self, first: State, second: State) -> State:
+        """Chan's formulas for products of distances from the means."""
+        state, between, share = pooled(first, second)
+        outer = jnp.outer(between, between) * (first["weight"] * share)
+        count = first["count"] + second["count"]
+        return {**state, "count": count, "spread": first["spread"] + second["spread"] + outer}
+
+    def result(self, state: State) -> StatisticResult:
+        """The covariances and correlations with intervals, NaN for a number that does not vary.
+
+        Those of correlations are by Fisher's transformation (Metron 1, 1921).
+        """
+        effective = float(effective_count(state))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            covariance = state["spread"].astype(float) / state["weight"] * effective
+            covariance = covariance / (effective - 1)
+            sd = np.sqrt(np.diagonal(covariance))
+            correlation = np.clip(covariance / (sd[:, None] * sd), -1, 1)
+            # artanh r is nearly normal, with a variance of 1 / (n - 3) that does not depend on r.
+            half = float(ndtri(0.5 + self.confidence / 2))
+            width = half / sqrt(effective - 3) if effective > 3 else inf
+            z = np.arctanh(correlation)
+        return {
+            "count": state["count"],
+            "mean": np.asarray(state["mean"], float),
+            "covariance": covariance,
+            "correlation": correlation,
+            "correlation_low": np.tanh(z - width),
+            "correlation_high": np.tanh(z + width),
+        }

@@ -58,7 +58,10 @@ class Sample(NamedTuple):
 
     def weighted(self, name: str) -> tuple[Array, Array]:
         """A quantity and its weights, both zero where it is not finite or does not count."""
-        return weights_of(self.floats(name), self.weight)
+        value = self.floats(name)
+        weight = self.weight.reshape(-1, *(1,) * (value.ndim - 1))
+        counts = jnp.isfinite(value) & (weight > 0)
+        return jnp.where(counts, value, 0), jnp.where(counts, weight, 0)
 
 
 class AbstractStatistic(abc.ABC):
@@ -66,8 +69,8 @@ class AbstractStatistic(abc.ABC):
 
     of: str | tuple[str, ...]
     scalars_only = False  # whether a quantity must be one number per trajectory
-    size_key = "of"  # the key that a state is made smaller by
     in_unit: ClassVar[tuple[str, ...]] = ()  # results that have the unit of the quantity
+    with_inputs = False  # whether the drawn variables are among the values of a sample
 
     def __post_init__(self) -> None:
         kind, of = get_type_hints(type(self))["of"], getattr(self, "of", ())
@@ -76,11 +79,6 @@ class AbstractStatistic(abc.ABC):
         if kind is not str and isinstance(of, str):
             raise refuse("of", f"must be a tuple of names, such as ({of!r},), but is {of!r}")
         refuse_all(out_of_range(self))
-
-    @property
-    def with_inputs(self) -> bool:
-        """Whether the drawn variables are among the values of a sample."""
-        return False
 
     @property
     def of_event(self) -> str | None:
@@ -106,10 +104,6 @@ class AbstractStatistic(abc.ABC):
         """The number of successive trajectories of a sample that belong together."""
         return 1
 
-    def state_numbers(self, numbers: Callable[[str], int], inputs: int) -> int:
-        """About how many numbers a state holds, from those of each quantity and of all inputs."""
-        return 10 * sum(map(numbers, self.names))
-
     def of_sample(self, sample: Sample) -> State:
         """The state of the trajectories of a sample; none of padding and of weight zero count."""
         raise NotImplementedError
@@ -129,23 +123,11 @@ class AbstractStatistic(abc.ABC):
 
     @abc.abstractmethod
     def result(self, state: State) -> StatisticResult:
-        """The result: arrays and numbers by name."""
+        """The result, arrays and numbers by name, from a state of numpy arrays."""
 
     def estimate(self, result: StatisticResult) -> tuple[float, float, float] | None:
         """A number with its interval, for statistics that are about one."""
         return None
-
-
-def weights_of(value: Array, weight: Array) -> tuple[Array, Array]:
-    """Values and their weights, both zero where a value is not finite or does not count."""
-    shape = weight.shape + (1,) * (value.ndim - 1)
-    counts = jnp.isfinite(value) & (weight.reshape(shape) > 0)
-    return jnp.where(counts, value, 0), jnp.where(counts, weight.reshape(shape), 0)
-
-
-def host(state: State) -> dict[str, Any]:
-    """Convert a state to arrays of numpy."""
-    return jax.tree.map(np.asarray, state)
 
 
 class Reduction(NamedTuple):
@@ -179,28 +161,28 @@ class Custom(AbstractStatistic):
     )
 
     @property
-    def _own(self) -> Reduction:
+    def _reduction(self) -> Reduction:
         if not isinstance(self.functions, Reduction):
             raise TypeError(f"Argument `functions` must be a Reduction, but is {self.functions!r}.")
         return self.functions
 
     def init(self, sample: Sample) -> State:
         """Call the user's `init`."""
-        return {"state": self._own.init(sample)}
+        return {"state": self._reduction.init(sample)}
 
     def update(self, state: State, sample: Sample) -> State:
         """Call the user's `update`."""
-        return {"state": self._own.update(state["state"], sample)}
+        return {"state": self._reduction.update(state["state"], sample)}
 
     def merge(self, first: State, second: State) -> State:
         """Call the user's `merge`."""
-        return {"state": self._own.merge(first["state"], second["state"])}
+        return {"state": self._reduction.merge(first["state"], second["state"])}
 
     def result(self, state: State) -> StatisticResult:
         """Call the user's `result`, or return the leaves of the state."""
         inner = jax.tree.map(np.asarray, state["state"])
-        if self._own.result is not None:
-            return dict(self._own.result(inner))
+        if self._reduction.result is not None:
+            return dict(self._reduction.result(inner))
         if isinstance(inner, dict):
             return dict(inner)
         return {str(k): leaf for k, leaf in enumerate(jax.tree.leaves(inner))}

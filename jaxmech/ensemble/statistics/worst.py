@@ -1,6 +1,5 @@
 """`Worst`, the trajectories with the largest values, and `Audit`, the outcomes of all of them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import jax
@@ -13,7 +12,6 @@ from jaxmech.ensemble.statistics.protocol import (
     Sample,
     State,
     StatisticResult,
-    host,
 )
 from jaxmech.run import TOO_COARSE
 from jaxmech.status import Status, succeeded
@@ -32,17 +30,12 @@ class Worst(AbstractStatistic):
     keep: int = setting(20, "how many are kept", least=1, most=10_000)
     smallest: bool = setting(False, "keep those with the smallest value")
 
-    size_key = "keep"
     in_unit = ("value",)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the quantity and of the kept series."""
         return tuple(dict.fromkeys((self.of, "q", "v")))
-
-    def state_numbers(self, numbers: Callable[[str], int], inputs: int) -> int:
-        """The kept trajectories."""
-        return self.keep * (2 + numbers("q") + numbers("v"))
 
     def init(self, sample: Sample) -> State:
         """Places for the trajectories, all empty."""
@@ -84,11 +77,10 @@ class Worst(AbstractStatistic):
 
     def result(self, state: State) -> StatisticResult:
         """Numbers, values, q and v of the trajectories, the worst one first."""
-        x = host(state)
-        filled = x["index"] >= 0
-        score = -x["score"] if self.smallest else x["score"]
-        result = {"index": x["index"][filled], "value": score[filled]}
-        return result | {name: np.asarray(x[name][filled]) for name in ("q", "v")}
+        held = np.asarray(state["index"]) >= 0
+        x = {name: np.asarray(values)[held] for name, values in state.items()}
+        value = -x["score"] if self.smallest else x["score"]
+        return {"index": x["index"], "value": value, "q": x["q"], "v": x["v"]}
 
 
 AUDIT = "audit"  # name of the statistic of the statuses, where these are not stored
@@ -149,7 +141,7 @@ class Audit(AbstractStatistic):
 
     def result(self, state: State) -> StatisticResult:
         """The figures of a summary; None where unknown."""
-        x = host(state)
+        x = state
         worst = {
             key: float(x[name]) if np.isfinite(x[name]) else None for key, name in WORST.items()
         }

@@ -48,9 +48,8 @@ from jaxmech.config import (
     system_digests,
     write_whole,
 )
-from jaxmech.ensemble.blocks.kernel import BlockProgram
 from jaxmech.ensemble.draws.sampler import Sampler, stored_name
-from jaxmech.ensemble.members.base import Tree, first_of, params_of
+from jaxmech.ensemble.members.base import Tree, first_of, inputs_of, params_of
 from jaxmech.ensemble.statistics.protocol import Custom, Reduction
 from jaxmech.ensemble.store import marks
 from jaxmech.ensemble.store.layout import STATES, Layout, array_of
@@ -62,11 +61,11 @@ from jaxmech.utils.digests import arrays_digest, sha256
 _FIRST = 1024  # members whose draws are digested, whatever the size of a block
 
 
-def origin(kernel: BlockProgram) -> dict[str, Any]:
+def origin(study: Study, subject: Subject, sampler: Sampler) -> dict[str, Any]:
     """The content of `environment.json` but the time: facts, digests of functions and draws."""
-    inputs, sampler, subject = kernel.inputs(0), kernel.sampler, kernel.member.subject
-    functions, params = function_digests(subject, inputs.varying, inputs.shared, kernel.dtype)
-    functions |= _observed(kernel.member.study, subject, params, kernel.dtype)
+    dtype = np.dtype(study.precision)
+    functions, params = function_digests(subject, *inputs_of(sampler.rows(0, 1), dtype), dtype)
+    functions |= _observed(study, subject, params, dtype)
     # Some at the beginning and the last member: another seed, size or rule changes one of them, and
     # all draws of a large study would take long.
     last = sampler.size - 1

@@ -1,6 +1,5 @@
 """The arrays of a run folder: names, dimensions, types and units."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 import zarr
 from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 
+from jaxmech.ensemble.blocks.estimate import bytes_of
 from jaxmech.ensemble.blocks.kernel import BlockProgram
 from jaxmech.ensemble.draws.sampler import stored_name
 from jaxmech.ensemble.members.base import Dims
@@ -28,8 +28,6 @@ class Layout:
     """The arrays of a run folder."""
 
     kernel: BlockProgram  # which computes them
-    shapes: Mapping[str, Any]  # its results for one block, by name
-    state_bytes: int  # bytes of the states of all statistics of one block
 
     @property
     def study(self) -> Study:
@@ -56,16 +54,16 @@ class Layout:
                 title |= member.subject.inputs.flags(variable.name)
             if not variable.varies:
                 self._whole(group, name, variable.values, dims, title)
-            elif self.shapes:  # else no arrays of single trajectories are stored
-                self._empty(group, name, variable.values, dims, title)
-        for name, shape in self.shapes.items():
-            dims = member.dimensions(name, len(shape.shape) - 1)
+            elif self.kernel.shapes[0]:  # else no arrays of single trajectories are stored
+                self._empty(group, name, variable.values[0], dims, title)
+        for name, shape in self.kernel.shapes[0].items():
+            dims = member.dimensions(name, len(shape.shape))
             self._empty(group, name, shape, dims, member.attributes(name))
-        if self.state_bytes:
+        if state_bytes := bytes_of(self.kernel.states):
             group.create_array(
                 STATES,
-                shape=(-(-study.size // block), self.state_bytes),
-                chunks=(1, self.state_bytes),
+                shape=(-(-study.size // block), state_bytes),
+                chunks=(1, state_bytes),
                 dtype="uint8",
                 compressors=self.codecs,
                 dimension_names=("block", "byte"),
@@ -103,15 +101,15 @@ class Layout:
         array[...] = values
 
     def _empty(
-        self, group: zarr.Group, name: str, block: Any, dims: Dims, attributes: dict[str, Any]
+        self, group: zarr.Group, name: str, member: Any, dims: Dims, attributes: dict[str, Any]
     ) -> None:
         group.create_array(
             name,
-            shape=(self.study.size, *block.shape[1:]),
-            chunks=(self.kernel.block, *(max(1, n) for n in block.shape[1:])),
-            dtype=block.dtype,
+            shape=(self.study.size, *member.shape),
+            chunks=(self.kernel.block, *(max(1, n) for n in member.shape)),
+            dtype=member.dtype,
             compressors=self.codecs,
-            fill_value=_fill(block.dtype),
+            fill_value=_fill(member.dtype),
             dimension_names=("trajectory", *dims),
             attributes=attributes,
         )

@@ -75,7 +75,7 @@ def test_no_branch_loses_its_gradient() -> None:
     # compares them with the smallest one for equality.
     study = study_of(four_branches, {"a": PLAIN, "b": PLAIN})
     failure = Failure(of="g", below=0.0, when="end")
-    limit = limit_state_of(replace(study, failure=failure), None, Path())
+    limit = limit_state_of(replace(study, failure=failure), Path())
     points = np.random.default_rng(0).normal(size=(512, 2))
     gradients = limit.with_gradients(points)[1]
     along, across = (points @ [[1.0, 1.0], [1.0, -1.0]] / np.sqrt(2.0)).T
@@ -135,22 +135,6 @@ def test_crude_monte_carlo_where_failures_are_frequent() -> None:
     result = probability(lambda p: 1.0 - p["a"], {"a": PLAIN})
     assert result.method == "monte-carlo"
     assert is_right(result, stats.norm.sf(1.0))
-
-
-def test_hundreds_of_variables() -> None:
-    noise = {"w": Normal(sd=1.0)}
-    fn = lambda p: 5.0 - p["w"].sum() / jnp.sqrt(200.0)  # noqa: E731
-    model = jm.models.Model(
-        "noise", "numbers", MASS, {"w": np.zeros(200)}, {}, lambda s, p: (jnp.zeros(1),) * 2
-    )
-    study = Study(
-        model=model, size=512, block=512, times=Times(end=1.0, saves=2), parameters=noise,
-        steps=FixedSteps(per_save=1), observe={"g": Observed(lambda q, v, t, p: fn(p))},
-    )  # fmt: skip
-    result = failure_probability(study, failure=Failure(of="g", below=0.0, when="end"))
-    assert result.method == "importance"
-    assert is_right(result, stats.norm.sf(5.0))
-    assert len(result.design_points[0].importance) == 200
 
 
 def test_a_jump_and_a_plateau() -> None:

@@ -71,12 +71,12 @@ def arc(b: float) -> tuple[Margins, float]:
 @pytest.mark.parametrize("b", [3.0, 4.5, 6.0])
 def test_intervals_hold_a_probability_whose_design_points_fill_an_arc(b: float) -> None:
     held, ratios = 0, []
-    for seed in range(30):
+    for seed in range(20):
         limit, exact = arc(b)
         found = result(limit, "auto", seed)
         held += found.interval[0] <= exact <= found.interval[1]
         ratios.append(found.probability / exact)
-    assert held >= 26
+    assert held >= 17
     assert np.mean(ratios) == pytest.approx(1.0, abs=0.05)
 
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -124,12 +123,6 @@ def test_a_table_of_draws_is_that_of_the_configuration(tmp_path) -> None:
     assert all(found.compared.values())
 
 
-def test_wrong_numbers_are_refused(bad, capsys) -> None:
-    assert main(["replay", str(bad), "20", "--config", str(bad.parent / "study.toml")]) == 2
-    assert "has the trajectories 0 to 19, but 20 is not one" in capsys.readouterr().err
-    assert main(["replay", str(bad), "-1"]) == 2
-
-
 @pytest.mark.slow
 def test_it_is_drawn_and_animated(tmp_path, capsys) -> None:
     config = write_study(tmp_path, PENDULUM)
@@ -141,12 +134,3 @@ def test_it_is_drawn_and_animated(tmp_path, capsys) -> None:
     }  # fmt: skip
     assert (out / "motion.gif").read_bytes().startswith(b"GIF89a")
     assert str(out / "motion.gif") in capsys.readouterr().out
-
-
-def test_long_names_and_an_energy_that_is_not_conserved_are_readable(bad) -> None:
-    index = int(np.flatnonzero(arrays(bad)["status"] == 0)[0])
-    found = replayed(bad, index)
-    values = {**found.values, "energy_drift": np.array(np.nan)}
-    card = str(replace(found, values=values, drawn={"parameter_stiffness": np.array(2.5)}))
-    assert "  energy drift       not conserved\n" in card
-    assert "  parameter_stiffness 2.5\n" in card

@@ -56,4 +56,4 @@ def merged(statistic: AbstractStatistic, parts: list[Any]) -> Any:
 
 def result(statistic: AbstractStatistic, whole: Sample, *ends: int) -> dict[str, Any]:
     """The result of a statistic for a sample in parts."""
-    return statistic.result(merged(statistic, states(statistic, whole, *ends)))
+    return statistic.result(jax.device_get(merged(statistic, states(statistic, whole, *ends))))

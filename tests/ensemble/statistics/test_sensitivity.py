@@ -64,18 +64,3 @@ def test_a_group_that_is_not_whole_is_left_out() -> None:
     found = result(SobolIndices(of="y"), sample({"y": y, **x}, weight))
     assert found["groups"] == 63
     assert np.isfinite(found["total"]).all()
-
-
-@pytest.mark.slow
-def test_intervals_cover() -> None:
-    """60 repeats of an additive function with independent numbers; bootstraps cover a bit less."""
-    truth = np.array([4.0, 1.0]) / 5
-    rng, covered = np.random.default_rng(0), np.zeros(2)
-    statistic = SobolIndices(of="y", resamples=100)
-    for _ in range(60):
-        a, b = rng.normal(size=(2, 200, 2))
-        roles = [a, b, np.stack([b[:, 0], a[:, 1]], 1), np.stack([a[:, 0], b[:, 1]], 1)]
-        x = np.stack(roles, axis=1).reshape(-1, 2)
-        found = result(statistic, sample({"y": 2 * x[:, 0] + x[:, 1], "a": x[:, 0], "b": x[:, 1]}))
-        covered += (found["first_order_low"] <= truth) & (truth <= found["first_order_high"])
-    assert np.all(covered >= 50)

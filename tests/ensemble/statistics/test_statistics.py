@@ -17,7 +17,7 @@ from jaxmech.ensemble.statistics import (
     Reduction,
     Worst,
 )
-from tests.ensemble.statistics.helpers import merged, result, sample, states
+from tests.ensemble.statistics.helpers import result, sample
 
 RNG = np.random.default_rng(4)
 X = RNG.gamma(2.0, size=(1000, 3)) + 1e6  # far from zero, where naive sums of squares fail
@@ -80,20 +80,6 @@ def test_intervals_of_probability_cover(method) -> None:
     assert covered < 200 or method == "clopper-pearson"
 
 
-@pytest.mark.slow
-def test_intervals_of_mean_and_quantiles_cover() -> None:
-    rng = np.random.default_rng(2)
-    moments, middle = Moments(of="x"), Quantiles(of="x", at=(0.5, 0.9))
-    exact = stats.expon.ppf([0.5, 0.9])
-    covered = np.zeros(3)
-    for _ in range(200):
-        whole = sample({"x": rng.exponential(size=400)})
-        mean, found = result(moments, whole), result(middle, whole)
-        covered[0] += mean["mean_low"] <= 1.0 <= mean["mean_high"]
-        covered[1:] += (found["low"] <= exact) & (exact <= found["high"])
-    assert np.all(covered / 200 > 0.95 - 3.5 * np.sqrt(0.95 * 0.05 / 200))
-
-
 def test_first_passage_counts_each_trajectory_once() -> None:
     series = np.array([[0.0, 2.0, 0.0], [0.0, 0.0, 3.0], [0.0, 0.0, 0.0], [4.0, 4.0, 4.0]])
     found = result(FirstPassage(of="x", above=1.0), sample({"x": series}), 1)
@@ -144,18 +130,6 @@ def test_quantiles_are_within_their_error(values) -> None:
         found["error"] <= np.maximum(4 * width / 512, 1e-14 * np.abs(values).max()) + 1e-12
     )
     assert np.all(found["low"] <= found["quantiles"])
-
-
-@pytest.mark.slow
-def test_counts_for_quantiles_do_not_depend_on_the_division() -> None:
-    values = RNG.standard_cauchy(3000)  # of which each part has a range of its own
-    statistic = Quantiles(of="x")
-    whole = merged(statistic, states(statistic, sample({"x": values})))
-    for ends in ((1, 2), (100, 1700), tuple(range(50, 3000, 50))):
-        parts = merged(statistic, states(statistic, sample({"x": values}), *ends))
-        assert np.array_equal(parts["weights"], whole["weights"])
-        backwards = merged(statistic, states(statistic, sample({"x": values}), *ends)[::-1])
-        assert np.array_equal(backwards["weights"], whole["weights"])
 
 
 def test_covariance_is_that_of_numpy() -> None:
