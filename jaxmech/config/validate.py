@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from datetime import date, time
 from functools import cache, partial
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -17,7 +16,7 @@ import pydantic
 from pydantic_core import core_schema
 
 from jaxmech.config import schema
-from jaxmech.config.errors import Key, Problem, StudyError, limit_problem, refuse, refuse_all
+from jaxmech.config.errors import Key, Problem, StudyError, limit_problem, refuse
 from jaxmech.utils.text import not_one_of
 
 
@@ -77,12 +76,12 @@ def structure(data: Any, kind: type[Config]) -> Config:
         >>> structure({"name": "baumgarte", "alpha": 5, "beta": 5}, AbstractStabilization)
         Baumgarte(alpha=5.0, beta=5.0)
     """
-    refuse_all(_dates(data))
     hint: Any = kind
     value: Config
     try:
         # As JSON, of which pydantic accepts lists as tuples, and tables as dataclasses, strictly.
-        (value,) = _adapter(hint).validate_json(json.dumps([data]))
+        # Dates, which JSON has not and no key accepts, are texts there.
+        (value,) = _adapter(hint).validate_json(json.dumps([data], default=str))
     except pydantic.ValidationError as error:
         raise StudyError(dict.fromkeys(_problems(error, kind))) from None
     return value
@@ -92,17 +91,6 @@ def structure(data: Any, kind: type[Config]) -> Config:
 def _adapter(kind: Any) -> Any:
     # Of a tuple: pydantic takes the settings of a dataclass alone from the dataclass.
     return pydantic.TypeAdapter(tuple[kind], config=_STRICT)
-
-
-def _dates(data: Any, key: Key = ()) -> Iterator[Problem]:
-    """The dates and times in plain data, which JSON has not and no key accepts."""
-    entries = data.items() if isinstance(data, dict) else ()
-    for name, value in entries:
-        yield from _dates(value, (*key, name))
-    for location, value in enumerate(data if isinstance(data, list) else ()):
-        yield from _dates(value, (*key[:-1], f"{key[-1] if key else ''}[{location}]"))
-    if isinstance(data, date | time):
-        yield Problem(key, f"must not be a date or a time, but is {data}")
 
 
 def _choice_of_classes(choice: schema.OneOf, source: Any, handler: Any) -> core_schema.CoreSchema:
@@ -136,22 +124,10 @@ def _chosen(choice: schema.OneOf, value: Any) -> Any:
         raise _mismatch(f"must be a table with `{choice.tag}`, one of {names}", value)
     entries = {key: entry for key, entry in value.items() if key != choice.tag}
     if name in choice.kinds:
-        if choice.tag not in value:
-            _require_no_key_of_others(choice, name, value)
         return structure(entries, choice.kinds[name])
     if choice.other:
         return choice.other(name, entries)
     raise refuse(choice.tag, not_one_of(name, choice.kinds, f"a known {choice.tag}"))
-
-
-def _require_no_key_of_others(choice: schema.OneOf, name: str, table: Mapping[str, Any]) -> None:
-    """Refuse a table without a name whose keys are those of a class with another name."""
-    valid = schema.hints_of(choice.kinds[name])
-    for other_name, kind in choice.kinds.items():
-        accepted = schema.hints_of(kind)
-        for entry in table:
-            if entry in accepted and entry not in valid:
-                raise refuse(entry, f'needs {choice.tag} = "{other_name}" in the same table')
 
 
 def _bare(choice: schema.OneOf, value: Any) -> Any:

@@ -8,7 +8,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from packaging.requirements import Requirement
@@ -115,58 +114,3 @@ def test_a_bad_jax_is_refused_with_reason_and_remedy(release: str, word: str) ->
 @pytest.mark.parametrize("release", ["0.9.2", "0.11.1", "0.12.0.1", "1.0"])
 def test_other_releases_are_allowed(release: str) -> None:
     assert check_jax(release) is None
-
-
-def batched_pendulum(reached: list[str]):
-    """A rollout as `custom_vjp`, whose forward and backward parts have their own batching rules."""
-
-    def step(state, _):
-        q, v = state
-        return (q + 0.01 * v, v - 0.01 * jnp.sin(q)), None
-
-    def rollout(q):
-        return jax.lax.scan(step, (q, jnp.zeros_like(q)), length=20)[0][0]
-
-    def backward_pass(q, g):
-        return jax.vjp(rollout, q)[1](g)[0]
-
-    forward = jax.custom_batching.custom_vmap(rollout)
-    backward = jax.custom_batching.custom_vmap(backward_pass)
-
-    @forward.def_vmap
-    def _(axis_size, in_batched, q):
-        reached.append("forward")
-        return rollout(q), True
-
-    @backward.def_vmap
-    def _(axis_size, in_batched, q, g):
-        reached.append("backward")
-        g = jnp.broadcast_to(g, q.shape) if not in_batched[1] else g
-        return backward_pass(q, g), True
-
-    simulate = jax.custom_vjp(forward)
-    simulate.defvjp(lambda q: (forward(q), q), lambda q, g: (backward(q, g),))
-    return simulate, rollout
-
-
-def test_vmap_of_grad_and_grad_of_vmap_reach_the_batch_rules_with_equal_bits() -> None:
-    reached: list[str] = []
-    simulate, rollout = batched_pendulum(reached)
-    q = jnp.linspace(-3.0, 3.0, 33)
-    one_by_one = jax.jit(jax.vmap(jax.grad(simulate)))(q)
-    assert set(reached) == {"forward", "backward"}
-    reached.clear()
-    all_at_once = jax.jit(jax.grad(lambda q: jax.vmap(simulate)(q).sum()))(q)
-    assert set(reached) == {"forward", "backward"}
-    np.testing.assert_array_equal(one_by_one, all_at_once)
-    np.testing.assert_allclose(one_by_one, jax.vmap(jax.grad(rollout))(q), rtol=1e-13)
-
-
-def test_nested_vmaps_reach_the_batch_rule() -> None:
-    reached: list[str] = []
-    simulate, rollout = batched_pendulum(reached)
-    q = jnp.linspace(-3.0, 3.0, 12).reshape(3, 4)
-    np.testing.assert_array_equal(
-        jax.jit(jax.vmap(jax.vmap(simulate)))(q), jax.jit(jax.vmap(jax.vmap(rollout)))(q)
-    )
-    assert "forward" in reached

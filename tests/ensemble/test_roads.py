@@ -175,13 +175,9 @@ def test_files_of_one_name_in_several_folders(folder: Path) -> None:
 def test_two_inputs_share_the_number_of_their_file(folder: Path, whole: Path) -> None:
     car = CAR.replace('p["road"](t)', '(p["road"](t) + p["left"](t)) / 2')
     (folder / "car.py").write_text(car)
-    shared = {"road": ROAD, "left": RecordedInput(file=ROAD.file, column="height", number="road")}
-    study = Study(**SETTINGS, parameters=PARAMETERS, inputs=shared)
+    study = Study(**SETTINGS, parameters=PARAMETERS, inputs={"road": ROAD, "left": ROAD})
     run_study(study, folder / "run", folder=folder)
     np.testing.assert_allclose(array(folder / "run", "q"), array(whole, "q"))
-    independent = {"road": ROAD, "left": ROAD}
-    with pytest.raises(StudyError, match=r"inputs.left.number` must be given, since road is from"):
-        run_study(replace(study, inputs=independent), folder / "other", folder=folder)
 
 
 def test_numbers_from_a_table_in_a_file_of_a_study(
@@ -231,7 +227,7 @@ def unlike(folder: Path) -> None:
         (unlike, ROAD, {}, "not a column of .*road_c.csv"),
         (None, ROAD, {"road": Fixed(3.0)}, "parameters.road` must be .* 0 to 2, but is 3"),
         (None, ROAD, {"road": Discrete((0.0, 0.5))}, "but is 0.5"),
-        (None, ROAD, {"road": Uniform(0.0, 2.0)}, "discrete or from a table, but is Uniform"),
+        (None, ROAD, {"road": Uniform(0.0, 2.0)}, "from 0 to 2, but is Uniform"),
         (None, of("road_a.csv"), {"road": Fixed(0.0)},
          "inputs.road` must have another name"),
     ],

@@ -58,8 +58,8 @@ class RecordedInput:
     delay: float = setting(0.0, "time by which it is late [s]")
     number: str | None = setting(
         None,
-        "parameter that holds the number of the file, from 0; the name of the input by default, "
-        "and the same for inputs from the same files",
+        "parameter that holds the number of the file, from 0; by default the name of the input, "
+        "or of the first one from the same files",
     )
 
     def __post_init__(self) -> None:
@@ -116,8 +116,16 @@ Inputs = Mapping[str, Any]  # those of `processes`, too
 
 
 def numbers_of(inputs: Inputs) -> dict[str, str]:
-    """The parameters that hold the number of the file, by the names of the inputs with several."""
-    return {name: item.number or name for name, item in inputs.items() if item.is_numbered}
+    """The parameters that hold the number of the file, by the names of the inputs with several.
+
+    Inputs from the same files have the same number, unless they say otherwise.
+    """
+    first: dict[Any, str] = {}
+    return {
+        name: item.number or first.setdefault(item.file, name)
+        for name, item in inputs.items()
+        if item.is_numbered
+    }
 
 
 def input_problems(inputs: Inputs, parameters: Mapping[str, object]) -> Iterator[Problem]:
