@@ -278,9 +278,9 @@ def failure(
 def fit(config: Config, /, *, out: Out = None, data: Path | None = None) -> int:
     """Fit the parameters of a model to recordings in a .npz, .csv or .parquet file.
 
-    The validation recordings are used for the report alone. The run folder holds `report.md`,
-    `report.txt`, `fit.npz`, `config.toml`, `environment.json` and `pictures/`; a finished fit is
-    only shown again.
+    The validation recordings are used for the report alone. The run folder holds `report.txt`,
+    `fit.npz`, `config.toml`, `environment.json` and `pictures/`; a finished fit is only shown
+    again, and `jaxmech report RUN` makes a page of it.
 
     An example of a configuration:
 

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from jaxmech import FixedSteps, Signal, simulate
 from jaxmech.cli.fit import run as fit_run
 from jaxmech.cli.fit.build import model, settings
-from jaxmech.cli.fit.run import Outcome, as_markdown
+from jaxmech.cli.fit.run import Outcome
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.cli.main import main
 from jaxmech.config.errors import Problem, StudyError
@@ -165,17 +165,9 @@ def test_a_file_with_an_input(tmp_path) -> None:
 def test_what_is_in_the_run_folder(done) -> None:
     run = done.folder / "run"
     assert {p.name for p in run.iterdir() if p.name[0] != "."} == {
-        "config.toml", "environment.json", "fit.npz", "model.py", "pictures", "report.md",
-        "report.txt",
+        "config.toml", "environment.json", "fit.npz", "model.py", "pictures", "report.txt",
     }  # fmt: skip
     assert done.out.startswith((run / "report.txt").read_text())
-    report = (run / "report.md").read_text()
-    fit = Fit.load(run / "fit.npz")
-    for name, value in zip(fit.names, fit.values, strict=True):
-        assert f"| {name} | {value:.6g} | " in report
-    assert f"| 5 | {fit.validation_errors[0]:.4g} |" in report
-    for picture in (run / "pictures").iterdir():
-        assert f"(pictures/{picture.name})" in report
     facts = json.loads((run / "environment.json").read_text())
     assert len(facts["data_sha256"]) == len(facts["model_sha256"]) == 64
 
@@ -211,16 +203,6 @@ def test_another_configuration_needs_another_folder(done, tmp_path, capsys) -> N
     finally:
         csv.write_text(text)
     assert "the measurements differ" in capsys.readouterr().err
-
-
-def test_the_report_says_what_was_converted() -> None:
-    fit = made_up()
-    recordings = tuple(
-        replace(one, notes=["x [mm] was converted to m"]) for one in fit.train.recordings
-    )
-    fit = replace(fit, train=replace(fit.train, recordings=recordings))
-    shown = as_markdown(Outcome("a fit", fit), ())
-    assert "\nx [mm] was converted to m.\n" in shown
 
 
 def test_what_counts_as_success() -> None:

@@ -4,19 +4,17 @@ config.toml        the resolved configuration; paths relative to this folder
 environment.json   versions, device, digests of the model file and of the data
 model.py           copy of the user's model file (model.xml, model.urdf); others of controllers
 fit.npz            the fit, for `jaxmech.identify.Fit.load`
-report.txt, .md    parameters, errors, and what is determined
+report.txt         parameters, errors, and what is determined
 pictures/
 """
 
 import hashlib
 import os
-import re
 import shutil
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tomli_w
@@ -55,39 +53,19 @@ class Outcome:
         return self.fit.converged and all(np.isfinite(part.errors).all() for part in parts)
 
 
-_CALL = re.compile(r"`?\b(steps|initial_states|starts|loss)=(\w+)\(([^()]*)\)`?")
 _KEYS = {  # of arguments of `fit`, where these are not keys of the same name
     "params0": "parameters.start", "free": "parameters.free", "bounds": "parameters.bounds",
     "prior": "parameters.prior", "recordings": "data", "weights": "data.noise_sd",
     "start_sd": "data.start_sd", "Shooting": "horizon", "inputs": "data.inputs",
     "wraps": "data.wraps",
 }  # fmt: skip
-_NAMES = {"Huber": "huber", "Adaptive": "Adaptive"}  # of classes that are not the default of a key
 
 
 def in_toml(text: str) -> str:
-    """The remedies in a message of `fit` as keys of a configuration."""
-
-    def table(match: re.Match[str]) -> str:
-        key, name, arguments = match.groups()
-        key = {"initial_states": "horizon", "starts": "optimizer.starts"}.get(key, key)
-        lines = [f'name = "{_NAMES[name]}"'] if name in _NAMES else []
-        lines += [x.replace("=", " = ") for x in arguments.split(", ") if x]
-        return f"`[{key}] {', '.join(lines)}`"
-
-    text = re.sub(r"optimizer=TrustRegion\((.*?\))\)", r"\1", text)
-    text = _CALL.sub(table, text)
-    text = re.sub(r'initial_states="(\w+)"', r'initial_states = "\1"', text)
-    text = re.sub(
-        r"prior=\{'([^']*)': \((\w+), (\w+)\)\}", r"[parameters.prior] \1 = [\2, \3]", text
-    )
-    text = text.replace(
-        "1 / (standard deviation of the noise)", "the standard deviation of the noise"
-    )
+    """A message of `fit` with keys of a configuration in place of its arguments."""
     for argument, key in _KEYS.items():
-        text = text.replace(f"Argument `{argument}`", f"`{key}`").replace(
-            f"`{argument}`", f"`{key}`"
-        )
+        text = text.replace(f"Argument `{argument}`", f"`{key}`")
+        text = text.replace(f"`{argument}`", f"`{key}`")
     return text
 
 
@@ -96,65 +74,6 @@ def as_text(outcome: Outcome) -> str:
     fit = outcome.fit
     blocks = [outcome.title, repr(fit), repr(fit.identifiability)]
     return in_toml("\n\n".join([*blocks, "\n".join(_errors_as_text(fit))]) + "\n")
-
-
-def as_markdown(outcome: Outcome, pictures: Sequence[Path]) -> str:
-    """The report with its pictures, files in a folder beside it."""
-    fit = outcome.fit
-    lines = [
-        f"# {outcome.title}",
-        "",
-        _summary(fit),
-        "",
-        *(line for note in fit.data_notes for line in (f"{note}.", "")),
-        *(f"> {text}" for warning in fit.warnings for text in (f"**Warning.** {warning}", "")),
-    ]
-    lines += ["## Parameters", "", *_parameters(fit), ""]
-    lines += ["## Errors", "", *_errors(fit), ""]
-    lines += ["## What the recordings determine", "", "```", repr(fit.identifiability), "```", ""]
-    lines += ["## Pictures", ""]
-    for file in pictures:
-        name = file.stem.replace("_", " ")
-        lines += [f"![{name}]({file.parent.name}/{file.name})", ""]
-    return in_toml("\n".join(lines))
-
-
-def _summary(fit: Fit) -> str:
-    end, state = fit.optimization, "converged" if fit.converged else "**not converged**"
-    noise = f"of the weighted residuals: {fit.noise.size:.3g}"
-    if fit.noise.sensors is not None:
-        each = " for each sensor" if len(fit.noise.sensors) > 1 else ""
-        sizes = ", ".join(f"{sd:.3g}" for sd in fit.noise.sensors)
-        noise = f"estimated from the residuals{each}: {sizes}"
-    return (
-        f"{len(fit.names)} parameters fitted to {len(fit.train.recordings)} recordings "
-        f"({fit.count:,} measurements) in {end.evaluations} evaluations, {state}: {end.reason}. "
-        f"Noise {noise}."
-    )
-
-
-def _parameters(fit: Fit) -> list[str]:
-    uncertainty = fit.uncertainty
-    ends = [one.interval() for one in uncertainty.covariances]
-    rows = [
-        [name, f"{uncertainty.values[k]:.6g}", *(_interval(interval[k]) for interval in ends)]
-        for k, name in enumerate(uncertainty.names)
-    ]
-    titles = ("parameter", "value", *(f"95 %, {one.kind}" for one in uncertainty.covariances))
-    notes = [f"{one.kind}: {one.assumption}." for one in uncertainty.covariances]
-    return [*_table(titles, rows), "", *notes]
-
-
-def _errors(fit: Fit) -> list[str]:
-    rows = [[name, f"{fitted:.4g}", f"{start:.4g}"] for name, fitted, start in _fitted_rows(fit)]
-    rows.append(["mean", f"{fit.errors.mean():.4g}", f"{fit.predicted_errors.mean():.4g}"])
-    lines = ["Root mean square of predicted minus measured, in the unit of the sensors.", ""]
-    lines += _table(("fitted recording", "from its fitted start", "from its recorded start"), rows)
-    if fit.validation.recordings:
-        validation = [[name, f"{error:.4g}"] for name, error in _held_rows(fit)]
-        validation.append(["mean", f"{fit.validation_errors.mean():.4g}"])
-        lines += ["", *_table(("validation recording", "from its recorded start"), validation)]
-    return lines
 
 
 def _errors_as_text(fit: Fit) -> Iterator[str]:
@@ -177,17 +96,6 @@ def _fitted_rows(fit: Fit) -> list[tuple[str, float, float]]:
 def _held_rows(fit: Fit) -> list[tuple[str, float]]:
     names = (recording.name for recording in fit.validation.recordings)
     return list(zip(names, fit.validation_errors, strict=True))
-
-
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    rule = ["---", *("---:" for _ in titles[1:])]
-    return [f"| {' | '.join(row)} |" for row in (titles, rule, *rows)]
-
-
-def _interval(ends: Any) -> str:
-    if not np.isfinite(ends).all():
-        return "not determined"
-    return f"{ends[0]:.6g} to {ends[1]:.6g}"
 
 
 FIT = "fit.npz"
@@ -245,8 +153,7 @@ def run_fit(
                 raise FitError(text) from error
         outcome = Outcome(loaded.name, found)
         write_whole(out / "report.txt", as_text(outcome))
-        pictures = draw_fit(found, out / "pictures", title=outcome.title)
-        write_whole(out / "report.md", as_markdown(outcome, pictures))
+        draw_fit(found, out / "pictures", title=outcome.title)
     return outcome
 
 

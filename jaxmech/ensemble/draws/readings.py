@@ -36,8 +36,10 @@ def with_inputs(
     """The study with all files and numbers of its inputs, and its system with their samples."""
     inputs: dict[str, Any] = {}
     for name, item in study.inputs.items():
+        inputs[name] = item
         try:  # the names of the files in place of a pattern
-            inputs[name] = replace(item, file=item.files(folder)) if item.is_numbered else item
+            if isinstance(item, RecordedInput) and item.is_numbered:
+                inputs[name] = replace(item, file=item.files(folder))
         except StudyError as error:
             raise error.within("inputs", name) from None
     rules = _number_rules(study, inputs, subject)
