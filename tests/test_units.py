@@ -1,13 +1,10 @@
 """Units of coordinates: where they are stated, and where they are shown."""
 
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import pytest
 
 import jaxmech as jm
-from jaxmech.ensemble import Study, Times, Uniform, open_results, run_study
 
 TS = jnp.linspace(0.0, 0.2, 5)
 
@@ -54,18 +51,3 @@ def test_coordinates_of_joints_have_units() -> None:
     assert crank.system.unit("hinge.angle") == "rad"
     bars = jm.parts.Mechanism([bar], coordinates="bodies").system
     assert [bars.unit(name) for name in bars.coordinates] == ["m", "m", "rad"]
-
-
-def test_units_in_a_study(tmp_path: Path) -> None:
-    study = Study(
-        model="double_pendulum_angles",
-        size=4,
-        times=Times(end=0.1, saves=3),
-        start={"theta1": Uniform(-1.0, 1.0)},
-    )
-    run_study(study, tmp_path)
-    results = open_results(tmp_path)
-    assert results.labels == ("theta1 [rad]", "theta2 [rad]")
-    assert "theta2 [rad]" in (tmp_path / "summary.txt").read_text()
-    assert "4 trajectories of double_pendulum_angles" in repr(results)
-    assert results._repr_html_().count("<polyline") == 2

@@ -99,25 +99,6 @@ def test_commands_take_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert "mass.fore" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("arm.urdf", "leg.urdf", "model must name an MJCF or URDF file, but there is none at"),
-        ("mass.fore", "mass.fose", "did you mean `mass.fore`?"),
-        ("mass.fore", "mas.fore", "did you mean `mass.fore`?"),
-        ("size = 8", "size = 8\nmodel_options = { parms = [] }", "did you mean `params`?"),
-        ("size = 8", 'size = 8\nmodel_options = { params = ["weight"] }', "must hold kinds out of"),
-    ],
-)
-def test_wrong_studies_of_files(
-    folder: Path, old: str, new: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = folder / "study.toml"
-    file.write_text(STUDY.replace(old, new))
-    assert main(["ensemble", str(file), "--out", str(folder / "run")]) == 2
-    assert said in " ".join(capsys.readouterr().err.split())
-
-
 @pytest.mark.slow
 def test_a_fit_finds_the_numbers_of_a_file() -> None:
     robot = from_mjcf(ARM, params=("mass", "inertia", "damping"))

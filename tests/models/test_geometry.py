@@ -1,6 +1,5 @@
 """Geometry of models: bodies keep their shape, and their points are in the right places."""
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -57,39 +56,6 @@ def test_bodies_keep_their_shape(name: str) -> None:
             sides = [np.linalg.norm(np.diff(x, axis=0), axis=1) for x in (points, two[key])]
             np.testing.assert_allclose(*sides, atol=1e-12, err_msg=key)
     assert moved > 1e-3
-
-
-LENGTHS: dict[str, Callable[[dict[str, np.ndarray], Any], tuple[Any, Any]]] = {
-    "pendulum": lambda x, p: (x["rod"][1] - x["rod"][0], p["l"]),
-    "double_pendulum": lambda x, p: (x["mass2"] - x["mass1"], p["l2"]),
-    "double_pendulum_angles": lambda x, p: (x["mass2"] - x["mass1"], p["l2"]),
-    "chain": lambda x, p: (x["mass7"] - x["mass6"], p["l"][6]),
-    "rolling_wheel": lambda x, p: (x["wheel"].max(0) - x["contact"], 2 * p["R"]),
-    "chaplygin_sleigh": lambda x, p: (x["center"] - x["edge"], p["a"]),
-    "four_bars": lambda x, p: (x["coupler2"][1] - x["B1"], p["l"]),
-    "andrews": lambda x, p: (x["E"] - x["B"], p["ss"]),
-}
-
-
-@pytest.mark.parametrize("name", LENGTHS)
-def test_lengths_are_those_of_the_parameters(name: str) -> None:
-    model = CATALOGUE[name]()
-    start = OTHER[name] | ({"theta": 0.0, "phi": 0.0} if name == "rolling_wheel" else {})
-    way, length = LENGTHS[name](drawn(model, start), model.params)
-    if name == "rolling_wheel":
-        way = way[2]  # the highest point of the rim is over the contact
-    assert np.linalg.norm(way) == pytest.approx(length, abs=1e-12)
-
-
-def test_both_double_pendulums_look_alike() -> None:
-    one, two = (drawn(CATALOGUE[f"double_pendulum{end}"](), {}) for end in ("", "_angles"))
-    np.testing.assert_allclose(one["rods"], two["rods"], atol=1e-15)
-
-
-def test_andrews_bodies_meet_in_their_joints() -> None:
-    x = drawn(CATALOGUE["andrews"](), OTHER["andrews"])
-    ends = [x["body 2"][1], x["body 3"][1], x["body 4"][0], x["body 6"][0]]
-    np.testing.assert_allclose(ends, np.broadcast_to(x["E"], (4, 2)), atol=1e-14)
 
 
 def test_the_wheel_rolls_as_it_is_drawn() -> None:

@@ -34,17 +34,6 @@ def scattered(values: Any, width: float, seed: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_default_start_is_consistent(name: str) -> None:
-    model = make(name)
-    q, v = model.initial()
-    assert q.shape == v.shape == (model.system.n,)
-    assert q.dtype == v.dtype == jnp.float64
-    position, velocity = residuals(model, q, v, model.params)
-    assert position < 1e-13
-    assert velocity < 1e-13
-
-
-@pytest.mark.parametrize("name", CATALOGUE)
 def test_random_starts_and_parameters_are_consistent_in_a_batch(name: str) -> None:
     model = make(name)
     starts, params = scattered(model.start, 0.2, seed=1), scattered(model.params, 0.05, seed=2)

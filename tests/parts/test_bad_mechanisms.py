@@ -37,17 +37,6 @@ def hinge(dimension: int) -> Joint:
     return revolute("hinge", ground, (0, 0, 0), bar, (0.5, 0, 0), axis=(0, 1, 0))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dimension", [2, 3])
-def test_a_joint_that_moves_no_mass_is_named(dimension: int) -> None:
-    joint = hinge(dimension)
-    moments = {"J": 0.0} if dimension == 2 else {"J": np.zeros(3)}
-    arm = Mechanism(joint.bodies[1:], [joint], [gravity(9.81)], {"m": 0.0, **moments})
-    said = r"SINGULAR_MASS at t = 0 s.*No mass or inertia, .* moves with hinge\.angle: give a body"
-    with pytest.raises(jm.errors.SimulationError, match=said):
-        jm.simulate(arm.system, [0.0], [0.0], TS, arm.params, steps=jm.FixedSteps(per_save=1))
-
-
 def test_a_negative_inertia_in_the_parameters_is_named() -> None:
     joint = hinge(2)
     arm = Mechanism(joint.bodies[1:], [joint], [gravity(9.81)], {"m": 1.0, "J": 2.0})

@@ -51,17 +51,6 @@ def test_links_go_around_their_joints() -> None:
     assert not {"B0.ground", "B1.ground"} & x.keys()
 
 
-def test_links_at_a_joint_have_different_depths() -> None:
-    mechanism, starts = parallel_four_bar(angle=1.1)
-    x = drawn(mechanism, mechanism.guess(starts)[0])
-    spans = {n: (x[n].vertices[:, 2].min(), x[n].vertices[:, 2].max()) for n in ("left", "coupler")}
-    (low, high), (low2, high2) = sorted(spans.values())
-    assert high < low2
-    pin = x["B0"].vertices[:, 2]
-    assert pin.min() < low
-    assert pin.max() > high2
-
-
 def test_wheels_springs_and_gears_have_shapes() -> None:
     disk, rotor = (jp.planar_body(name, mass=2.0, inertia=0.5) for name in ("disk", "rotor"))
     other = jp.planar_body("other", mass=2.0, inertia=0.5)
@@ -94,29 +83,6 @@ def test_wheels_springs_and_gears_have_shapes() -> None:
     reach = [np.ptp(placed(x[f"{k}.teeth"])[:, 0]) / 2 for k in ("rotor", "other")]
     np.testing.assert_allclose(reach, [0.111, 0.311], rtol=0.02)  # with their teeth
     np.testing.assert_allclose(placed(x["bob"]).mean(axis=0), [0, -0.7], atol=1e-6)
-
-
-def test_a_body_without_joints_has_the_size_of_its_inertia() -> None:
-    plate = jp.planar_body("plate", mass=2.0, inertia=0.5, center=(0.4, 0))
-    x = drawn(jp.Mechanism([plate]), [1.0, 2.0, np.pi / 2])
-    np.testing.assert_allclose(x["plate.center"], [1.0, 2.4], rtol=1e-6)
-    away = np.linalg.norm(placed(x["plate"])[:48] - x["plate.center"], axis=1)
-    np.testing.assert_allclose(away, np.sqrt(2) * 0.5, rtol=1e-5)  # of a uniform disc
-    box = jp.solid_box(2.0, (0.6, 1.0, 1.4))
-    stone = jp.spatial_body("stone", mass=2.0, inertia=box["inertia"])
-    x = drawn(jp.Mechanism([stone]), [0.0, 0, 0, 1, 0, 0, 0])
-    sizes = np.ptp(placed(x["stone"]), axis=0)
-    np.testing.assert_allclose(np.argsort(sizes), [0, 1, 2])
-    np.testing.assert_allclose(sizes, [0.6, 1.0, 1.4], rtol=0.25)  # with rounded edges
-
-
-def test_a_pendulum_of_uniform_density_is_as_long_as_its_inertia_says() -> None:
-    rod = jp.slender_rod(1.0, 2.0, planar=True)
-    bare = {name: value for name, value in rod.items() if name != "visual"}
-    pivot = jp.revolute("pivot", jp.ground, O, jp.planar_body("rod", **bare), (-1, 0))
-    x = drawn(jp.Mechanism([pivot.bodies[1]], [pivot]), [0.0])
-    half = 0.045 * 2
-    assert placed(x["rod"])[:, 0].max() == pytest.approx(2.0 + half, rel=1e-3)
 
 
 def test_a_body_is_drawn_by_its_visuals() -> None:
@@ -204,24 +170,6 @@ def test_joints_are_drawn_as_what_they_are(joint: Any, q: Any, parts: set[str]) 
         assert np.linalg.det(shape.axes) > 0  # else faces would be seen from inside
 
 
-def test_joints_without_a_name_or_with_that_of_a_body_are_drawn() -> None:
-    bar, bob = jp.planar_body("bar", mass=1.0, inertia=0.1), jp.point_mass("bob", mass=1.0)
-    joints = [
-        jp.revolute("", jp.ground, O, bar, (-1, 0)),
-        jp.revolute("bar", jp.ground, (2, 0), bar, (1, 0)),
-        jp.distance("bob", bar, O, bob, O, length=1.0),
-        jp.distance("", bar, (1, 0), bob, O, length=1.0),
-    ]
-    mechanism = jp.Mechanism([bar, bob], joints, coordinates="bodies")
-    shapes = drawn(mechanism, [1.0, 0.0, 0.0, 1.0, -1.0])
-    ends = {n: shapes[n].origin + shapes[n].axes[:, 0] for n in ("bob.joint", ".joint")}
-    np.testing.assert_array_equal(shapes[""].origin, [0, 0])
-    np.testing.assert_array_equal(shapes["bar.joint"].origin, [2, 0])
-    np.testing.assert_allclose(ends["bob.joint"], [1, -1], atol=1e-6)
-    np.testing.assert_allclose(ends[".joint"], [1, -1], atol=1e-6)
-    np.testing.assert_array_equal(shapes["bob"].origin, [1, -1])
-
-
 @pytest.mark.parametrize(("radius", "gap"), [(0.25, 0.35), (-0.3, 0.2)])
 def test_teeth_of_gears_mesh(radius: float, gap: float) -> None:
     pinion, wheel = (jp.planar_body(name, mass=1.0, inertia=0.1) for name in ("pinion", "wheel"))
@@ -246,23 +194,6 @@ def test_teeth_of_gears_mesh(radius: float, gap: float) -> None:
         assert reach[0].max() + reach[1].max() < gap
     else:
         assert reach[0].max() + gap < reach[1].min() + 1e-9
-
-
-def test_a_belt_goes_around_its_pulleys() -> None:
-    one, two = (jp.planar_body(name, mass=1.0, inertia=0.1) for name in ("one", "two"))
-    joints = [
-        jp.revolute("a", jp.ground, (0, 0), one, (0, 0)),
-        jp.revolute("b", jp.ground, (0.6, 0), two, (0, 0)),
-        jp.belt("belt", one, 0.1, two, 0.25),
-    ]
-    mechanism = jp.Mechanism([one, two], joints, [])
-    line = drawn(mechanism, np.zeros(mechanism.system.n))["belt.belt"]
-    away = np.minimum(
-        np.abs(np.linalg.norm(line, axis=1) - 0.1),
-        np.abs(np.linalg.norm(line - np.array([0.6, 0.0]), axis=1) - 0.25),
-    )
-    assert away.max() < 1e-12
-    assert (line[:, 0].min(), line[:, 0].max()) == pytest.approx((-0.1, 0.85))
 
 
 @pytest.mark.parametrize("size", [2, 3])

@@ -10,7 +10,6 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from jaxmech.parts.vectors import right_products
 from tests.parts.dynamics.test_recursion import mass_and_force, spatial_tree
 
 TS = jnp.linspace(0.0, 5.0, 6)
@@ -24,30 +23,6 @@ def free_body(velocities: Any) -> tuple[jp.Mechanism, dict[str, jp.Start]]:
     start = jp.Start((0, 0, 1.0), (0.8, 0.6, 0, 0), velocity=(0.5, 0, 0.2), spin=(0.3, 2.0, 0.2))
     mechanism = jp.Mechanism([body], [], [jp.gravity(), pull, drag], velocities=velocities)
     return mechanism, {"body": start}
-
-
-def biped(velocities: Any) -> tuple[jp.Mechanism, dict[str, jp.Start]]:
-    """A free torso with two legs of two links."""
-    torso = jp.spatial_body("torso", mass=10.0, inertia=(0.3, 0.5, 0.6))
-    bodies, joints, forces = [torso], [], [jp.gravity()]
-    starts = {"torso": jp.Start((0, 0, 1.0), velocity=(0.1, 0.2, 0.3), spin=(0.5, -0.4, 0.3))}
-    for k, y in enumerate((0.2, -0.2)):
-        thigh, shank = (
-            jp.spatial_body(f"{name}{k}", mass=0.5, inertia=(4e-3, 4e-3, 2e-3), center=c)
-            for name, c in (("thigh", (0.02, 0, -0.1)), ("shank", CENTER))
-        )
-        legs = (
-            jp.revolute(f"a{k}", torso, (0.3, y, 0), thigh, (0, 0, 0), axis=(1, 1, 0)),
-            jp.revolute(f"b{k}", thigh, (0, 0, -0.2), shank, (0, 0, 0), axis=(0, 1, 0)),
-        )
-        angles = (0.4 + 0.1 * k, -0.8)
-        for joint, angle in zip(legs, angles, strict=True):
-            law = {"target": angle, "stiffness": 20.0, "damping": 1.0}
-            forces.append(jp.servo(f"hold {joint.name}", joint, **law))
-            starts[joint.name] = jp.Start(angle, velocity=0.3)
-        bodies += [thigh, shank]
-        joints += legs
-    return jp.Mechanism(bodies, joints, forces, velocities=velocities), starts
 
 
 def linkage(velocities: Any) -> tuple[jp.Mechanism, dict[str, jp.Start]]:
@@ -98,7 +73,6 @@ def consistent(mechanism: jp.Mechanism, starts: dict[str, jp.Start]) -> tuple[An
         free_body,
         pytest.param(pendulum, marks=pytest.mark.slow),
         pytest.param(linkage, marks=pytest.mark.slow),
-        pytest.param(biped, marks=pytest.mark.slow),
     ],
 )
 def test_motions_are_those_in_rates(made: Any) -> None:
@@ -208,47 +182,6 @@ def hanging(velocities: Any, turn: Any = (1.0, 0, 0, 0.1)) -> tuple[jp.Mechanism
     pivot = jp.spherical("pivot", jp.ground, (0, 0, 0), body, (0, 0, 0.5))
     mechanism = jp.Mechanism([body], [pivot], [jp.gravity()], {"m": 1.3}, velocities=velocities)
     return mechanism, *mechanism.guess({"pivot": jp.Start(turn)})
-
-
-@pytest.mark.slow
-def test_equilibria_and_their_stability_are_those_in_rates() -> None:
-    values = []
-    for velocities in ("rates", "spins"):
-        mechanism, q, v = hanging(velocities)
-        balanced = jm.analysis.equilibrium(mechanism.system, q, mechanism.params)
-        assert balanced.v.shape == v.shape
-        lin = jm.analysis.linearize(mechanism.system, balanced.q, balanced.v, mechanism.params)
-        eigenvalues = np.sort_complex(np.linalg.eigvals(lin.space.A))
-        values.append((mechanism.point("body", CENTER, balanced.q), eigenvalues))
-    for rates, spins in zip(*values, strict=True):
-        np.testing.assert_allclose(spins, rates, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_the_structure_is_that_in_rates() -> None:
-    freedoms = []
-    for velocities in ("rates", "spins"):
-        mechanism, starts = linkage(velocities)
-        report = jm.analysis.structure(mechanism.system, *consistent(mechanism, starts), 0.0, {})
-        assert not report.serious
-        freedoms.append((report.ranks.position_freedom, report.ranks.velocity_freedom))
-    assert freedoms[0] == freedoms[1] == (2, 2)
-
-
-@pytest.mark.slow
-def test_inverse_dynamics_are_those_in_rates() -> None:
-    def path(t: Any, p: Any) -> Any:
-        turn = jp.quaternion((0, 0, 1), 0.3 * t)
-        return jnp.concatenate([turn, jnp.array([1.0, 0, 0, 0])])
-
-    def torques(q: Any, t: Any, p: Any) -> Any:
-        return jax.scipy.linalg.block_diag(*(right_products(e) / 2 for e in (q[:4], q[4:])))
-
-    forces = []
-    for velocities in ("rates", "spins"):
-        system = pendulum(velocities)[0].system
-        forces.append(jm.control.inverse_dynamics(system, path, TS[:2], {}, actuators=torques).u)
-    np.testing.assert_allclose(*forces, atol=1e-10)
 
 
 @pytest.mark.slow

@@ -27,23 +27,6 @@ def batch() -> Solution:
     return jax.jit(jax.vmap(run))(q)
 
 
-def test_card_of_one() -> None:
-    sol = run(PENDULUM.q)
-    lines = repr(sol).splitlines()
-    assert lines == [
-        "Solution: t = 0 ... 1 s, 6 saved, coordinates x, y",
-        "  status             OK",
-        f"  position residual  {sol.position_residual.max():.2e}",
-        f"  velocity residual  {sol.velocity_residual.max():.2e}",
-        f"  energy drift       {sol.energy_drift:.2e} J",
-        "  smallest rank      1",
-        "  steps              50",
-        "  longest step       2.00e-02 s",
-        f"  integration error  {sol.integration_error:.2e} of the motion",
-    ]
-    assert str(jax.device_get(sol)) == repr(sol)
-
-
 def test_card_of_a_batch(batch: Solution) -> None:
     lines = repr(batch).splitlines()
     assert lines[0] == "Solution: 4 trajectories, t = 0 ... 1 s, 6 saved, coordinates x, y"

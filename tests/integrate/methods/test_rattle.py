@@ -197,3 +197,28 @@ def test_second_derivatives() -> None:
     slope = jax.jit(jax.grad(height))
     expected = (slope(9.811) - slope(9.809)) / 2e-3
     np.testing.assert_allclose(jax.grad(slope)(9.81), expected, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_closed_over_traced_value_is_accepted() -> None:
+    """The requirements are tested at generic values."""
+
+    def end(mass: Any) -> Any:
+        system = System(
+            lambda q, v, t, p: 0.5 * mass * v @ v - p["g"] * q[1],
+            PENDULUM.system.constraints,
+            coordinates=("x", "y"),
+        )
+        sol = simulate(
+            system,
+            *PENDULUM[2:],
+            [0.0, 0.1],
+            PENDULUM.params,
+            method=RATTLE(),
+            steps=FixedSteps(2),
+            throw=False,
+        )
+        return sol.q[-1, 0]
+
+    difference = (end(1.31) - end(1.29)) / 0.02
+    np.testing.assert_allclose(jax.grad(end)(1.3), difference, rtol=1e-4)
