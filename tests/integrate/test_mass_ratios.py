@@ -13,6 +13,7 @@ import pytest
 import jaxmech as jm
 
 PULL, END = 1000.0, 1e-7  # N, s
+EPS = float(np.finfo(float).eps)
 
 
 def lagrangian(x: Any, v: Any, t: Any, p: Any) -> Any:
@@ -31,10 +32,10 @@ TRAIN = jm.System(
 )
 
 
-def run(solver: Any, dtype: Any, ratios: Any) -> tuple[np.ndarray, np.ndarray]:
+def run(solver: Any, ratios: Any) -> tuple[np.ndarray, np.ndarray]:
     """Statuses, and errors of the speeds, over the ratios of the masses."""
     masses = 100.0 * np.stack([np.ones_like(ratios), 1 / ratios, np.ones_like(ratios)], axis=1)
-    q0, ts = jnp.arange(3, dtype=dtype), jnp.array([0.0, END], dtype)
+    q0, ts = jnp.arange(3.0), jnp.array([0.0, END])
     policies = {
         "formulation": jm.laws.UdwadiaKalaba(solver=solver),
         "projection": jm.Projection(solver=solver),
@@ -45,26 +46,25 @@ def run(solver: Any, dtype: Any, ratios: Any) -> tuple[np.ndarray, np.ndarray]:
         sol = jm.simulate(TRAIN, q0, 0 * q0, ts, {"m": m}, throw=False, **policies)
         return sol.status, sol.v[-1]
 
-    status, v = jax.vmap(one)(jnp.asarray(masses, dtype))
+    status, v = jax.vmap(one)(masses)
     exact = END * PULL / masses.sum(1)
-    return np.asarray(status), np.abs(np.asarray(v, float) / exact[:, None] - 1).max(1)
+    return np.asarray(status), np.abs(np.asarray(v) / exact[:, None] - 1).max(1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dtype", "reach"), [(jnp.float32, 5e4), (jnp.float64, 3e10)])
-def test_a_dropped_joint_has_a_status(dtype: Any, reach: float) -> None:
+def test_a_dropped_joint_has_a_status() -> None:
     """The error is eps times the mass ratio up to the limit of `LDL`; beyond it the run ends."""
+    reach = 3e10
     ratios = np.array([1.0, 1e2, 1e4, 0.5 * reach, 4 * reach, 30 * reach, 1e4 * reach])
-    status, error = run(jm.laws.LDL(), dtype, ratios)
+    status, error = run(jm.laws.LDL(), ratios)
     inside = ratios < reach
     assert set(status[inside]) == {jm.Status.OK}
-    assert (error[inside] < 2 * float(jnp.finfo(dtype).eps) * (ratios[inside] + 10)).all()
+    assert (error[inside] < 2 * EPS * (ratios[inside] + 10)).all()
     assert set(status[~inside]) == {jm.Status.ILL_CONDITIONED}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-def test_qr_keeps_all_joints(dtype: Any) -> None:
-    status, error = run(jm.laws.QR(), dtype, 10.0 ** np.arange(10))
+def test_qr_keeps_all_joints() -> None:
+    status, error = run(jm.laws.QR(), 10.0 ** np.arange(10))
     assert set(status) == {jm.Status.OK}
-    assert (error < 1e3 * float(jnp.finfo(dtype).eps)).all()
+    assert (error < 1e3 * EPS).all()

@@ -4,7 +4,6 @@ A plate hangs on two cranks, and a third of its points is constrained to the cir
 moves anyway. At the stages of a step this row is slightly independent of the others.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -61,10 +60,7 @@ def errors(start: Any, steps: int, **policies: Any) -> tuple[jm.Solution, float]
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::jaxmech.compiler.NativeCodeWarning")
-@pytest.mark.parametrize(
-    "solver", [jm.laws.LDL(), jm.laws.QR(), jm.laws.SVD()], ids=lambda s: type(s).__name__
-)
+@pytest.mark.parametrize("solver", [jm.laws.LDL(), jm.laws.QR()], ids=lambda s: type(s).__name__)
 def test_a_coarse_step_is_accurate(solver: Any) -> None:
     """Steps of 50 ms, for which a rank decision per stage ends in `PROJECTION_FAILED`."""
     sol, error = errors((1.2, -2.0), 20, formulation=jm.laws.UdwadiaKalaba(solver=solver))
@@ -74,20 +70,16 @@ def test_a_coarse_step_is_accurate(solver: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("steps", [10, 14])
-def test_a_step_that_is_far_too_coarse_fails(steps: int) -> None:
+def test_a_step_that_is_far_too_coarse_fails() -> None:
     """The stage is so far off that the projection keeps the dependent row, which adds energy."""
-    sol, _ = errors((1.2, -2.0), steps)
+    sol, _ = errors((1.2, -2.0), 10)
     assert int(sol.status) == jm.Status.PROJECTION_FAILED
     assert "per_save" in jm.Status.PROJECTION_FAILED.message
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "law", [jm.laws.LagrangeFirstKind(), jm.laws.Maggi()], ids=lambda x: type(x).__name__
-)
-def test_other_laws_keep_to_the_rows_of_the_start_too(law: Any) -> None:
-    sol, error = errors((1.2, -2.0), 20, formulation=law)
+def test_another_law_keeps_to_the_rows_of_the_start_too() -> None:
+    sol, error = errors((1.2, -2.0), 20, formulation=jm.laws.Maggi())
     assert int(sol.status) == jm.Status.OK
     assert error < 2e-4
 
@@ -119,19 +111,6 @@ def test_a_step_that_starts_in_a_singular_pose_leaves_it() -> None:
     ).y[0, -1]
     assert sol.rank == 7
     assert np.abs(np.asarray(sol.q[-1])[[2, 5]] - exact).max() < 5e-9  # 2e-8 without
-
-
-@pytest.mark.slow
-def test_a_loop_that_is_closed_twice_is_harmless_at_any_step() -> None:
-    """Rows that are sums of others everywhere: a four-bar moves as without them."""
-    once = jm.models.four_bars(1)
-    first, last = once.system.constraints[0], once.system.constraints[-1]
-    both = jm.Holonomic(lambda q, t, p: first.fn(q, t, p) + 2 * last.fn(q, t, p), name="both")
-    twice = replace(once.system, constraints=(*once.system.constraints, both))
-    args = (*once.initial(), [0.0, 0.5, 1.0], once.params)
-    ours, plain = (jm.simulate(x, *args, steps=jm.FixedSteps(5)) for x in (twice, once.system))
-    assert (int(ours.status), int(ours.rank)) == (jm.Status.OK, int(plain.rank))
-    np.testing.assert_allclose(ours.q, plain.q, atol=1e-12)
 
 
 @pytest.mark.slow

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from jaxmech import Adaptive, DormandPrince5, DormandPrince8, Event, simulate
+from jaxmech import Adaptive, DormandPrince5, simulate
 from jaxmech.integrate import ForwardMode
 from tests.small import DOUBLE, OSCILLATOR, PENDULUM, QUATERNION
 
-PAIRS = {"5": DormandPrince5(), "8": DormandPrince8()}
 WEIGHTS = np.random.default_rng(0).normal(size=(4, 8))
 GIVEN = {
     "p": {name: jnp.asarray(value) for name, value in DOUBLE.params.items()},
@@ -21,7 +20,6 @@ GIVEN = {
 }
 X, UNRAVEL = ravel_pytree(GIVEN)
 ANGLES = 0.4, 1.1
-NEVER = Event(lambda q, v, t, p: q[0] - 10.0, name="never")
 
 
 def start(x: Any) -> tuple[Any, Any]:
@@ -33,19 +31,14 @@ def start(x: Any) -> tuple[Any, Any]:
     return jnp.concatenate([upper, lower]), jnp.concatenate([across, across])
 
 
-def motion(flat: Any, pair: Any) -> Any:
+def motion(flat: Any) -> Any:
     """A number that depends on all saved states."""
     x = UNRAVEL(flat)
     sol = simulate(
         DOUBLE.system, *start(x), x["ts"], x["p"],
-        method=pair, steps=Adaptive(rtol=1e-10, atol=1e-10, max_steps=500),
+        method=DormandPrince5(), steps=Adaptive(rtol=1e-10, atol=1e-10, max_steps=500),
     )  # fmt: skip
     return (WEIGHTS * jnp.concatenate([sol.q, sol.v], axis=1)).sum()
-
-
-@pytest.fixture(scope="module", params=["5", pytest.param("8", marks=pytest.mark.slow)])
-def loss(request: pytest.FixtureRequest) -> Any:
-    return lambda flat: motion(flat, PAIRS[request.param])
 
 
 def central(loss: Any, x: Any) -> np.ndarray:
@@ -58,12 +51,12 @@ def central(loss: Any, x: Any) -> np.ndarray:
     return (4 * near - far) / (3 * size)
 
 
-def test_both_modes_agree_with_differences(loss: Any) -> None:
+def test_both_modes_agree_with_differences() -> None:
     """With respect to initial velocities, parameters (also of the initial state) and save times."""
-    reverse = jax.jit(jax.grad(loss))(X)
-    wanted = central(loss, X)
+    reverse = jax.jit(jax.grad(motion))(X)
+    wanted = central(motion, X)
     np.testing.assert_allclose(reverse, wanted, rtol=1e-7, atol=1e-6)
-    np.testing.assert_allclose(jax.jit(jax.jacfwd(loss))(X), reverse, rtol=1e-11)
+    np.testing.assert_allclose(jax.jit(jax.jacfwd(motion))(X), reverse, rtol=1e-11)
 
 
 def few(x: Any) -> Any:
@@ -105,15 +98,13 @@ def test_second_derivatives() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("events", [(), pytest.param(NEVER, marks=pytest.mark.slow)])
-def test_the_rate_of_a_derivative_is_that_of_the_motion(events: Any) -> None:
+def test_the_rate_of_a_derivative_is_that_of_the_motion() -> None:
     """Second derivatives with respect to a state and a save time: of x cos(2 t)."""
 
     def end(x: Any, t: Any) -> Any:
         sol = simulate(
             OSCILLATOR.system, x * OSCILLATOR.q, 0 * OSCILLATOR.v, jnp.stack([0.0 * t, t]),
             {"k": 4.0}, method=DormandPrince5(), steps=Adaptive(rtol=1e-9, max_steps=64),
-            events=events,
         )  # fmt: skip
         return sol.q[-1, 0]
 
