@@ -426,8 +426,7 @@ def check(
     The attribute of a Python file is a System, a Model, a Mechanism, a Robot, or a function that
     returns one. A Model has a state, and the coordinates of a Mechanism are zero unless its file
     has `q0` and `v0`; for a System, the file may define `q0`, `v0` (at rest), `t0` (0) and `params`
-    (None). Without `q0`, a state is found by `assemble` and printed; missing parameters are then
-    set to numbers around 1.
+    (None). Without `q0`, a state is found by `assemble` and printed.
 
     exit code: 0 nothing serious; 1 something makes results wrong; 2 bad input
 

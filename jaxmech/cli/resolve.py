@@ -3,7 +3,6 @@
 import inspect
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
@@ -13,11 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.config import Subject, load
+from jaxmech.config import load
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.models import CATALOGUE, Model
 from jaxmech.state import assemble
-from jaxmech.system import Acceleration, System, require_entries
+from jaxmech.system import System, require_entries
 from jaxmech.utils.checks import require_finite
 from jaxmech.utils.text import not_one_of
 
@@ -56,7 +55,7 @@ def load_state(
     guesses in general position. The pairs "key=value" of `options` are arguments of the function
     that makes the model, those of `start` start variables or coordinates.
     """
-    given = dict(_value("--start", pair) for pair in start)
+    starts = dict(_value("--start", pair) for pair in start)
     changed = dict(_value("--param", pair) for pair in params)
     numbers = dict(_value("--option", pair) for pair in options)
     for key, x in numbers.items():  # options of models are sizes
@@ -67,8 +66,29 @@ def load_state(
         told = (str(p).replace("model_options.", "--option ") for p in error.problems)
         words = (f"{name}{x.removeprefix('model')}" if x.startswith("model ") else x for x in told)
         raise StateError("; ".join(words)) from error
-    loaded = _of_model if subject.model is not None else _of_file
-    found = loaded(name, subject, given, changed)
+    system, model, beside = subject.system, subject.model, subject.beside
+    values = beside.get("params") if model is None else model.params
+    known = model.start if model else system.coordinates
+    _require_known("--start", starts, known, f"a start of {name}")
+    if values is not None:
+        named = values if isinstance(values, Mapping) else ()
+        _require_known("--param", changed, named, f"a parameter of {name}")
+    values = {**values, **changed} if changed and values else changed or values
+
+    found, q0, v0 = None, beside.get("q0"), beside.get("v0")
+    try:
+        if model is not None and (starts or not subject.state_beside):
+            found = SystemInState(name, system, *model.initial(starts, changed), 0.0, values)
+        elif q0 is not None:
+            # As it is written: a model moves it onto the constraints, but here it is in question.
+            q = _with(system, jnp.asarray(q0, float), starts)
+            v = jnp.zeros(system.n_velocities) if v0 is None else jnp.asarray(v0, float)
+            found = SystemInState(name, system, q, v, beside.get("t0", 0.0), values)
+    except ValueError as error:
+        raise StateError(f"{name}: {error}") from error
+    if found is None:
+        bare = SystemInState(name, system, None, v0, beside.get("t0", 0.0), values)
+        found = _assembled(bare, starts)
     try:  # traced once, so that what is wrong with a function or the state is said so
         state = found.system.arguments(found.q, found.v, found.t, found.params)
         require_finite(q0=state[0], v0=state[1], t0=state[2], params=state[3])
@@ -79,48 +99,6 @@ def load_state(
     return found
 
 
-def _of_model(
-    name: str, subject: Subject, start: Mapping[str, Any], changed: Mapping[str, Any]
-) -> SystemInState:
-    model, beside = subject.model, subject.beside
-    assert model is not None
-    _require_known("--start", start, model.start, f"a start variable of {name}")
-    _require_known("--param", changed, model.params, f"a parameter of {name}")
-    try:
-        q, v = model.initial(start, changed)
-    except ValueError as error:
-        raise StateError(f"{name}: {error}") from error
-    if subject.state_beside and not start:
-        # As it is written: the model moves it onto the constraints, but here it is in question.
-        q = jnp.asarray(beside["q0"], float)
-        v = jnp.asarray(beside.get("v0", jnp.zeros_like(v)), float)
-    return SystemInState(name, model.system, q, v, 0.0, {**model.params, **changed})
-
-
-def _of_file(
-    name: str, subject: Subject, start: Mapping[str, Any], changed: Mapping[str, Any]
-) -> SystemInState:
-    system, beside = subject.system, subject.beside
-    params = beside.get("params")
-    if params is None and "q0" not in beside:
-        params = _guessed_parameters(system, changed)
-    elif changed:
-        if not isinstance(params, Mapping):
-            raise StateError(
-                f"--param must be left out: {name} has no parameters by name; write them into the "
-                'file, as params = {"m": 1.0}'
-            )
-        _require_known("--param", changed, params, f"a parameter of {name}")
-        params = {**params, **changed}
-    _require_known("--start", start, system.coordinates, f"a coordinate of {name}")
-    t0, v0 = beside.get("t0", 0.0), beside.get("v0")
-    if "q0" not in beside:
-        return _assembled(SystemInState(name, system, None, v0, t0, params), start)
-    q0 = _with(system, jnp.asarray(beside["q0"], float), start)
-    v0 = jnp.zeros_like(q0) if v0 is None else jnp.asarray(v0, float)
-    return SystemInState(name, system, q0, v0, t0, params)
-
-
 def _with(system: System, q: Any, start: Mapping[str, Any]) -> Any:
     """Replace the coordinates that are given by name."""
     for coordinate, value in start.items():
@@ -128,32 +106,35 @@ def _with(system: System, q: Any, start: Mapping[str, Any]) -> Any:
     return q
 
 
-def _assembled(loaded: SystemInState, start: Mapping[str, Any]) -> SystemInState:
+def _assembled(bare: SystemInState, start: Mapping[str, Any]) -> SystemInState:
     """A state on the constraints near a guess in general position, at rest or moving."""
-    system, params, draw = loaded.system, loaded.params, np.random.default_rng(0)
+    system, draw = bare.system, np.random.default_rng(0)
+    try:  # traced, as a parameter that is missing would look like a guess that leads nowhere
+        x, u = jnp.ones(system.n), jnp.ones(system.n_velocities)
+        jax.eval_shape(system.equations, x, u, jnp.asarray(bare.t, float), bare.params)
+    except Exception as error:
+        raise _cannot_be_evaluated(bare.name, error) from error
     for size, rate in itertools.product(_SIZES, (0.0, 1.0)):
         guess = jnp.asarray(draw.uniform(0.5, 1.5, (2, system.n)))
-        v = rate * guess[1] if loaded.v is None else jnp.asarray(loaded.v, float)
+        v = rate * guess[1] if bare.v is None else jnp.asarray(bare.v, float)
         try:
             q, v = assemble(
-                system, _with(system, size * guess[0], start), v, loaded.t, params,
+                system, _with(system, size * guess[0], start), v, bare.t, bare.params,
                 fixed=tuple(start), fixed_velocities=(),
             )  # fmt: skip
         except ValueError:
             continue
         except Exception as error:
-            raise _cannot_be_evaluated(loaded.name, error) from error
+            raise _cannot_be_evaluated(bare.name, error) from error
         moving = f"moving with {_listed(system.coordinates, v)}" if v.any() else "at rest"
-        named = params.items() if isinstance(params, Mapping) else ()
-        of = f", with {', '.join(f'{key} = {x}' for key, x in named)}" if named else ""
         remark = (
-            f"{loaded.name} is a System without a state; `assemble` found "
-            f"{_listed(system.coordinates, q)}, {moving}{of}; write q0, v0, t0 and params beside "
-            "it for another state"
+            f"{bare.name} is a System without a state; `assemble` found "
+            f"{_listed(system.coordinates, q)}, {moving}; write q0, v0, t0 and params beside it "
+            "for another state"
         )
-        return replace(loaded, q=q, v=v, remark=remark)
+        return replace(bare, q=q, v=v, remark=remark)
     raise StateError(
-        f"{loaded.name} is a System without a state, and `assemble` found none from "
+        f"{bare.name} is a System without a state, and `assemble` found none from "
         f"{2 * len(_SIZES)} guesses; write q0 = [...] beside it, and v0, t0 and params where they "
         "are not zero and None; or make it a Model"
     )
@@ -161,31 +142,6 @@ def _assembled(loaded: SystemInState, start: Mapping[str, Any]) -> SystemInState
 
 def _listed(names: Sequence[str], values: Any) -> str:
     return ", ".join(f"{c} = {x:.4g}" for c, x in zip(names, values.tolist(), strict=True))
-
-
-class _GuessedParameters(dict[str, Any]):
-    """Parameters that get a value when they are first read."""
-
-    def __missing__(self, name: str) -> float:
-        self[name] = round(float(np.random.default_rng(len(self)).uniform(0.5, 1.5)), 2)
-        return self[name]
-
-
-def _guessed_parameters(system: System, params: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The parameters that the functions of a system read by name; None if there are none."""
-    guesses, x, t = _GuessedParameters(params), jnp.ones(system.n), jnp.zeros(())
-    # Errors are reported when a state is assembled. Compiled functions refuse the dictionary.
-    with suppress(Exception), jax.disable_jit():
-        system.lagrangian(x, x, t, guesses)
-        system.dynamics.velocity_level(x, x, t, guesses)
-        for c in system.constraints:
-            if isinstance(c, Acceleration):
-                c.value(x, x, x, t, guesses)
-        if system.force is not None:
-            system.force(x, x, t, guesses)
-        size = sum(system.dynamics.sizes(x, x, t, dict(guesses)))
-        system.dynamics.nonideal_force(x, x, jnp.ones(size), t, guesses)
-    return dict(guesses) or None
 
 
 def _require_known(
@@ -199,7 +155,8 @@ def _require_known(
 def _cannot_be_evaluated(name: str, error: Exception) -> StateError:
     description = f"{type(error).__name__}: {error}".rstrip(".")
     return StateError(
-        f"{name} cannot be evaluated at its state: {description}; check q0, v0 and params"
+        f"{name} cannot be evaluated at its state: {description}; check q0, v0 and params, which "
+        "its file may hold, or --param KEY=VALUE"
     )
 
 
