@@ -20,10 +20,6 @@ from jaxmech.config.environment import processor as processor
 from jaxmech.config.environment import system_digests as system_digests
 from jaxmech.config.frames import Rows as Rows
 from jaxmech.config.frames import TableError as TableError
-from jaxmech.config.frames import numbers as numbers
-from jaxmech.config.frames import read_rows as read_rows
-from jaxmech.config.frames import rows_of_frame as rows_of_frame
-from jaxmech.config.load import COPIES as COPIES
 from jaxmech.config.load import ENDED as ENDED
 from jaxmech.config.load import SUBJECTS as SUBJECTS
 from jaxmech.config.load import LoadedObject as LoadedObject

@@ -4,7 +4,7 @@
 the line and the column.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from jaxmech.utils.text import not_one_of
 from jaxmech.utils.units import si_unit, unit_in_name, unit_problem, with_unit
 
 if TYPE_CHECKING:
-    from polars import DataFrame, Series
+    from polars import DataFrame
 
 _MISSING = ("", "nan", "nat", "na", "<na>", "n/a", "null", "none", "-")
 
@@ -34,6 +34,57 @@ class Rows:
     frame: "DataFrame"
     lines: Sequence[int] = ()  # of each row, where a file has lines
     units: Mapping[str, str] = field(default_factory=dict)  # beside those at the end of their names
+
+    @classmethod
+    def read(cls, path: Path, units: Mapping[str, str] = {}) -> "Rows":
+        """The rows of a Parquet file, or else of a CSV file.
+
+        Lines of a CSV file that are empty or begin with `#` are left out; cells are separated by
+        commas, semicolons or tabs, and those of one line are as many as there are columns.
+
+        Raises:
+            TableError: if the file cannot be read.
+        """
+        import polars as pl  # imports slowly
+
+        try:
+            if path.suffix.lower() == ".parquet":
+                return cls(path, path.stem, pl.read_parquet(path.read_bytes()), units=units)
+            text = path.read_text(encoding="utf-8-sig")
+            return _csv(cls(path, path.stem, pl.DataFrame(), units=units), text)
+        except OSError as error:
+            raise TableError(f"{path}: cannot be read: {error.strerror or error}") from error
+        except pl.exceptions.PolarsError as error:
+            raise TableError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from error
+        except UnicodeDecodeError as error:
+            raise TableError(f"{path}: cannot be read: it is not a text file") from error
+
+    @classmethod
+    def of_frame(cls, data: Any, units: Mapping[str, str] = {}) -> "Rows":
+        """The rows of a frame of pandas or polars, or of a mapping from names to arrays.
+
+        An index of pandas that has a name is a column, too.
+
+        Raises:
+            TypeError: if there are no named columns.
+            TableError: if their lengths differ.
+        """
+        from polars import DataFrame, exceptions  # imports slowly
+
+        if getattr(getattr(data, "index", None), "name", None) is not None:
+            data = data.reset_index()
+        try:
+            arrays = {str(name): np.asarray(data[name]) for name in getattr(data, "columns", data)}
+            texts = {k: list(map(str, x)) if x.dtype == object else x for k, x in arrays.items()}
+            return cls(Path("frame"), "frame", DataFrame(texts), units=units)
+        except exceptions.PolarsError as error:
+            message = "its columns must have the same number of values"
+            raise TableError(f"frame: {message}: {error}") from error
+        except (TypeError, IndexError, KeyError) as error:
+            raise TypeError(
+                "Argument `frame` must have named columns, as a frame of pandas or polars, but is "
+                f"of type {type(data).__name__}."
+            ) from error
 
     def location(self, row: int) -> str:
         """The location of a row, for messages."""
@@ -66,8 +117,29 @@ class Rows:
     def numbers(self, *columns: str | int) -> np.ndarray:
         """The numbers of columns in SI units, (T, len(columns)), NaN for cells without one."""
         titles = [self.required("columns", column) for column in columns]
-        values = [numbers(self.frame[x], self.location) * self._conversion(x)[0] for x in titles]
+        values = [self.raw_numbers(x) * self._conversion(x)[0] for x in titles]
         return np.stack(values, axis=1) if values else np.zeros((len(self.frame), 0))
+
+    def raw_numbers(self, title: str) -> np.ndarray:
+        """The numbers of a column as they are written, NaN for cells without one.
+
+        Raises:
+            TableError: if a cell holds anything else.
+        """
+        from polars import Float64, String  # imports slowly
+
+        cells = self.frame[title]
+        text = cells.cast(String).str.strip_chars()
+        values = (cells if cells.dtype.is_numeric() else text).cast(Float64, strict=False)
+        missing = text.is_null() | text.str.to_lowercase().is_in(_MISSING)
+        for row in (values.is_null() & ~missing).arg_true()[:1]:
+            hint = "; write a decimal point, not a comma" if "," in text[row] else ""
+            message = f"column `{title}` must hold numbers, but holds {text[row]!r}{hint}"
+            raise TableError(f"{self.location(row)}: {message}")
+        for row in values.is_infinite().arg_true()[:1]:
+            message = "is infinite; leave the cell empty where nothing was measured"
+            raise TableError(f"{self.location(row)}: column `{title}` {message}")
+        return values.fill_null(np.nan).to_numpy()
 
     def times(self, time: str | None, dt: float | None) -> np.ndarray:
         """The times of the rows [s], which must increase: those of a column, or every `dt`.
@@ -157,47 +229,6 @@ class Rows:
         return size, "" if size == 1 else f"{name} [{unit}] was converted to {label}"
 
 
-def numbers(cells: "Series", location: Callable[[int], str]) -> np.ndarray:
-    """The numbers of a column, NaN for cells without one; a TableError if one is no number."""
-    from polars import Float64, String  # imports slowly
-
-    text = cells.cast(String).str.strip_chars()
-    values = (cells if cells.dtype.is_numeric() else text).cast(Float64, strict=False)
-    missing = text.is_null() | text.str.to_lowercase().is_in(_MISSING)
-    for row in (values.is_null() & ~missing).arg_true()[:1]:
-        hint = "; write a decimal point, not a comma" if "," in text[row] else ""
-        message = f"column `{cells.name}` must hold numbers, but holds {text[row]!r}{hint}"
-        raise TableError(f"{location(row)}: {message}")
-    for row in values.is_infinite().arg_true()[:1]:
-        message = "is infinite; leave the cell empty where nothing was measured"
-        raise TableError(f"{location(row)}: column `{cells.name}` {message}")
-    return values.fill_null(np.nan).to_numpy()
-
-
-def read_rows(path: Path, units: Mapping[str, str] = {}) -> Rows:
-    """The rows of a Parquet file, or else of a CSV file.
-
-    Lines of a CSV file that are empty or begin with `#` are left out; cells are separated by
-    commas, semicolons or tabs, and those of one line are as many as there are columns.
-
-    Raises:
-        TableError: if the file cannot be read.
-    """
-    import polars as pl  # imports slowly
-
-    try:
-        if path.suffix.lower() == ".parquet":
-            return Rows(path, path.stem, pl.read_parquet(path.read_bytes()), units=units)
-        text = path.read_text(encoding="utf-8-sig")
-        return _csv(Rows(path, path.stem, pl.DataFrame(), units=units), text)
-    except OSError as error:
-        raise TableError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except pl.exceptions.PolarsError as error:
-        raise TableError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from error
-    except UnicodeDecodeError as error:
-        raise TableError(f"{path}: cannot be read: it is not a text file") from error
-
-
 def _csv(rows: Rows, text: str) -> Rows:
     from polars import read_csv
 
@@ -232,30 +263,3 @@ def _csv(rows: Rows, text: str) -> Rows:
         raise TableError(f"{path}: cannot be read: quotation marks must enclose whole cells")
     frame.columns = titles
     return replace(rows, frame=frame, lines=lines[1:])
-
-
-def rows_of_frame(data: Any, units: Mapping[str, str] = {}) -> Rows:
-    """The rows of a frame of pandas or polars, or of a mapping from names to arrays.
-
-    An index of pandas that has a name is a column, too.
-
-    Raises:
-        TypeError: if there are no named columns.
-        TableError: if their lengths differ.
-    """
-    from polars import DataFrame, exceptions  # imports slowly
-
-    if getattr(getattr(data, "index", None), "name", None) is not None:
-        data = data.reset_index()
-    try:
-        arrays = {str(name): np.asarray(data[name]) for name in getattr(data, "columns", data)}
-        texts = {k: list(map(str, x)) if x.dtype == object else x for k, x in arrays.items()}
-        return Rows(Path("frame"), "frame", DataFrame(texts), units=units)
-    except exceptions.PolarsError as error:
-        message = "its columns must have the same number of values"
-        raise TableError(f"frame: {message}: {error}") from error
-    except (TypeError, IndexError, KeyError) as error:
-        raise TypeError(
-            f"Argument `frame` must have named columns, as a frame of pandas or polars, but is of "
-            f"type {type(data).__name__}."
-        ) from error

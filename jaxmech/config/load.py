@@ -113,9 +113,6 @@ class Subject:
     inputs: SubjectInputs = field(default_factory=SubjectInputs)
 
 
-COPIES = ("model.py", *(f"model{ending}" for ending in ROBOTS))  # of a model in a run folder
-
-
 def copy_of(name: str, source: Path | None) -> tuple[str, str]:
     """The file of a model's copy in a run folder, if it has a source, and its name there."""
     if source is None:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jaxmech.config import TableError, numbers, read_rows
+from jaxmech.config import Rows, TableError
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.draws.distributions import Distribution
 from jaxmech.utils.text import doc, not_one_of, setting
@@ -192,8 +192,8 @@ def read_table(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise refuse(key, f"must name a file, but there is none at {path}")
     try:
-        rows = read_rows(path)
-        columns = {cells.name: numbers(cells, rows.location) for cells in rows.frame}
+        rows = Rows.read(path)
+        columns = {title: rows.raw_numbers(title) for title in rows.frame.columns}
         for name, values in columns.items():
             for row in np.flatnonzero(np.isnan(values))[:1]:
                 raise TableError(f"{rows.location(row)}: column `{name}` has no number")

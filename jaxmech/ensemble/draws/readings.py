@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.config import Process, Rows, Subject, SubjectInputs, TableError, read_rows
+from jaxmech.config import Process, Rows, Subject, SubjectInputs, TableError
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
 from jaxmech.ensemble.draws.distributions import Discrete, Fixed, FromTable
 from jaxmech.ensemble.draws.inputs import (
@@ -123,7 +123,7 @@ def _rows(item: RecordedInput, path: Path) -> Rows:
     """The rows of a file, which have both columns of an input."""
     if not path.is_file():
         raise refuse("file", f"must name a file, but there is none at {path}")
-    rows = read_rows(path, item.units)
+    rows = Rows.read(path, item.units)
     rows.notes(rows.required("column", item.column), rows.required("time", item.time))
     return rows
 

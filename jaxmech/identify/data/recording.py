@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmech.config import Rows, TableError, rows_of_frame
+from jaxmech.config import Rows, TableError
 from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
 from jaxmech.identify.data.inputs import checked_inputs
 from jaxmech.identify.data.velocity_estimates import rates, without_outliers
@@ -199,7 +199,7 @@ class Recording:
             if value is not None:
                 columns[key] = (value,) if isinstance(value, str | int) else tuple(value)
         meaning = Columns(**columns)
-        rows = rows_of_frame(frame, meaning.units)
+        rows = Rows.of_frame(frame, meaning.units)
         return tuple(meaning.of_rows(part) for part in rows.parts(by))
 
     def every(self, stride: int) -> "Recording":

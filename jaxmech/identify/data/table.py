@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmech.config import Rows, TableError, read_rows
+from jaxmech.config import Rows, TableError
 from jaxmech.config.errors import Problem, refuse
 from jaxmech.identify.data.recording import Columns, Recording
 from jaxmech.utils.text import doc, not_one_of, setting
@@ -86,7 +86,7 @@ def read_table(table: Table, folder: Path = Path()) -> Recordings:
     if not files:
         raise TableError(f"{path}: there is no such file")
     rows: dict[str, Rows] = {}
-    for part in (x for f in files for x in read_rows(f, table.units).parts(table.recording)):
+    for part in (x for f in files for x in Rows.read(f, table.units).parts(table.recording)):
         if (first := rows.setdefault(part.name, part)) is not part:
             message = f"{part.name!r} is in {first.path} too; give every recording its own name"
             raise TableError(f"{part.location(0)}: {message}")
