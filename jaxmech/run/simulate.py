@@ -404,7 +404,11 @@ def _explanation(system: System, solution: Solution, params: Params, event_set: 
         for gap in event_set.gaps.constraints:
             gaps = jax.vmap(lambda s, gap=gap: gap.value(q + s * speeds, t + s, user))(ahead)
             if jnp.isnan(gaps).any():
-                message += f" The gap of {gap.name!r} is NaN there."
+                pose = q + ahead[int(jnp.isnan(gaps).argmax())] * speeds
+                slope = gap.jacobian(q, t, user)[0]
+                rows = zip(system.coordinates, pose.tolist(), slope, strict=True)
+                place = ", ".join(f"{name} = {x:.3g}" for name, x, reads in rows if reads)
+                message += f" The gap of {gap.name!r} is NaN near {place}."
     if status == Status.PROJECTION_FAILED:
         here, elsewhere = independent_equations(system, *state)
         if here < elsewhere:

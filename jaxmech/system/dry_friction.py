@@ -9,7 +9,6 @@ so that a body at rest stays exactly where it is (Coulomb, 1785; Glocker, Set-Va
 2001, chapter 5). Without a constraint that presses, N = 1, and static and kinetic are forces.
 """
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.system.constraints import AbstractConstraint, Nonholonomic, rate
-from jaxmech.utils.checks import require_function
+from jaxmech.utils.checks import argument_count, require_function
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,7 +72,7 @@ class DryFriction:
             value = getattr(self, argument)
             if not isinstance(value, str) and (argument == "name" or value is not None):
                 raise TypeError(f"Argument `{argument}` must be a string, but is {value!r}.")
-        if callable(self.velocity) and _required(self.velocity) == 3:
+        if callable(self.velocity) and argument_count(self.velocity) == 3:
             object.__setattr__(self, "velocity", CoordinateRate(self.velocity))
         require_function("velocity", self.velocity, "q, v, t, params")
         for argument in ("static", "kinetic"):
@@ -140,14 +139,6 @@ class Component:
     def __call__(self, *state: Any) -> Array:
         """The component at a state."""
         return self.constraint.value(*state)[self.number]
-
-
-def _required(fn: Callable[..., Any]) -> int:
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):  # some builtins have none
-        return 4
-    return sum(p.default is p.empty and p.kind <= p.POSITIONAL_OR_KEYWORD for p in parameters)
 
 
 def require_not_negative(argument: str, name: str, value: Any) -> None:

@@ -58,6 +58,15 @@ def _require_arguments(argument: str, fn: Callable[..., Any], takes: str) -> Non
         ) from error
 
 
+def argument_count(fn: Callable[..., Any]) -> int:
+    """The number of arguments that a function of q, v, t and params, or of more, must be given."""
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):  # some builtins have none
+        return 4
+    return sum(p.default is p.empty and p.kind <= p.POSITIONAL_OR_KEYWORD for p in parameters)
+
+
 def require_kind(argument: str, value: Any, kind: Any, example: str) -> None:
     """Raise a TypeError unless the value is an instance of the kind."""
     if not isinstance(value, kind):

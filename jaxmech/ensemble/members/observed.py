@@ -8,7 +8,6 @@ lands = { function = "ball.py:height", direction = -1, terminal = true }
 fast = { of = "speed", level = 6.0, direction = 1 }      # an observed quantity, or a coordinate
 """
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -25,6 +24,7 @@ from jaxmech.control import MEMORY
 from jaxmech.ensemble.statistics.protocol import Reduction
 from jaxmech.integrate import Event, Transition
 from jaxmech.system import System
+from jaxmech.utils.checks import argument_count
 from jaxmech.utils.text import doc, setting
 
 Keep = Literal["all", "final", "max", "min", "mean", "largest"]
@@ -76,7 +76,7 @@ class Observed(TextOrTable):
     @property
     def needs_reactions(self) -> bool:
         """Whether the function has an argument for reactions."""
-        return callable(self.function) and len(inspect.signature(self.function).parameters) > 4
+        return callable(self.function) and argument_count(self.function) == 5
 
     @property
     def size(self) -> Callable[..., Any]:
@@ -234,7 +234,7 @@ def _signature_problems(name: str, quantity: Observed) -> Iterator[Problem]:
     if not callable(quantity.function):
         yield Problem(("observe", name, "function"), "must name a function of q, v, t, params")
         return
-    count = len(inspect.signature(quantity.function).parameters)
+    count = argument_count(quantity.function)
     if count not in (4, 5):
         message = (
             "must name a function of q, v, t, params, or of these and reactions, but it takes "

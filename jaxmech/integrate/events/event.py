@@ -1,6 +1,5 @@
 """`Event`, a zero crossing of a function of the motion, and `Transition`, a change of the state."""
 
-import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.utils.checks import (
+    argument_count,
     naming_missing,
     require_function,
     require_kind,
@@ -160,7 +160,7 @@ class Event:
     @property
     def needs_reactions(self) -> bool:
         """Whether the function has an argument for reactions."""
-        return _arguments(self.fn) == 5
+        return argument_count(self.fn) == 5
 
     @property
     def interrupts(self) -> bool:
@@ -201,16 +201,8 @@ class Event:
         return value.astype(q.dtype)
 
 
-def _arguments(fn: Callable[..., Any]) -> int:
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):  # some builtins have none
-        return 4
-    return sum(p.default is p.empty and p.kind <= p.POSITIONAL_OR_KEYWORD for p in parameters)
-
-
 def _require_signature(fn: Callable[..., Any]) -> None:
-    count = _arguments(fn)
+    count = argument_count(fn)
     if count not in (4, 5):
         raise ValueError(
             "Argument `fn` must be a function of q, v, t and params, or of these and reactions, "
