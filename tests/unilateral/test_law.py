@@ -164,11 +164,12 @@ def test_a_slip_of_several_frictions_has_derivatives_by_all_limits() -> None:
 
 
 @pytest.mark.slow
-def test_a_crate_on_three_feet_moves_like_its_center() -> None:
+@pytest.mark.parametrize("places", [(-0.5, 0.1, 0.5), (-0.5, -0.2, 0.3, 0.5)], ids=["3", "4"])
+def test_a_crate_on_three_or_four_feet_moves_like_its_center(places: tuple[float, ...]) -> None:
     crate = jp.planar_body("crate", mass=1.0, inertia=0.05)
     feet = [
         jp.contact(f"foot{k}", jp.ground, (0, 0), crate, (x, -0.3), normal=(0, 1), friction=0.4)
-        for k, x in enumerate((-0.5, 0.1, 0.5))
+        for k, x in enumerate(places)
     ]
 
     def push(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -184,7 +185,7 @@ def test_a_crate_on_three_feet_moves_like_its_center() -> None:
     exact = jm.simulate(sled, [0.0], [0.0], ts, steps=steps)
     np.testing.assert_allclose(sol.q[:, 0], exact.q[:, 0], atol=1e-9)
     forces = jm.observe(mechanism, sol).multipliers
-    for k in range(3):
+    for k in range(len(places)):
         assert (jnp.abs(forces[f"foot{k} friction"]) <= 0.4 * forces[f"foot{k}"] + 1e-12).all()
 
 
@@ -254,3 +255,44 @@ def test_two_contacts_that_slide_have_one_motion_none_or_several() -> None:
         assert is_solved == (motions == 1)
         kinds.append(motions)
     assert min(np.bincount(kinds)) >= 10
+
+
+LINK, CRANK, COUPLER = 0.5, 0.1, 0.8  # length [m], inertia of a crank, mass
+JOINTS = (0.05, 0.1, 0.02, 0.08)  # limits of friction [N m]
+
+
+def test_frictions_in_the_joints_of_a_parallelogram_are_their_sum() -> None:
+    """Its cranks turn alike and its coupler does not turn, so that all joints slip alike."""
+
+    def direction(a: Any) -> Any:
+        return jnp.stack([jnp.cos(a), jnp.sin(a)])
+
+    def energy(q: Any, v: Any, t: Any, p: Any) -> Any:
+        turns = CRANK * (v[0] ** 2 + v[2] ** 2) + 0.02 * v[1] ** 2
+        return 0.5 * (turns + COUPLER * LINK**2 * v[0] ** 2)
+
+    def loop(q: Any, t: Any, p: Any) -> Any:
+        return LINK * (direction(q[0]) - direction(q[2])) + direction(q[1]) - jnp.array([1.0, 0.0])
+
+    slips = [lambda v: v[0], lambda v: v[1] - v[0], lambda v: v[1] - v[2], lambda v: v[2]]
+    rubs = [
+        jm.DryFriction(lambda q, v, t, p, w=w: w(v), limit, name=f"joint{k}")
+        for k, (w, limit) in enumerate(zip(slips, JOINTS, strict=True))
+    ]
+    torque = lambda q, v, t, p: jnp.zeros_like(q).at[0].set(jnp.sin(3 * t))  # noqa: E731
+    linkage = jm.System(
+        energy, [jm.Holonomic(loop, name="loop"), *rubs], torque, coordinates=("a", "b", "c")
+    )
+    crank = jm.System(
+        lambda q, v, t, p: 0.5 * (2 * CRANK + COUPLER * LINK**2) * v[0] ** 2,
+        [jm.DryFriction(lambda q, v, t, p: v[0], sum(JOINTS), name="joint")], torque,
+        coordinates=("a",),
+    )  # fmt: skip
+    ts, steps, start = jnp.linspace(0.0, 3.0, 16), jm.FixedSteps(20), 1.3
+    sol = jm.simulate(linkage, [start, 0.0, start], [0.0] * 3, ts, steps=steps)
+    exact = jm.simulate(crank, [start], [0.0], ts, steps=steps)
+    assert exact.events["joint stops"].count > 1
+    np.testing.assert_allclose(sol.q, np.asarray(exact.q) * np.array([1, 0, 1]), atol=1e-8)
+    forces = jm.observe(linkage, sol).multipliers
+    for k, limit in enumerate(JOINTS):
+        assert (jnp.abs(forces[f"joint{k}"]) <= limit * (1 + 1e-12)).all()
