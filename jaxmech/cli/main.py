@@ -173,18 +173,15 @@ def new(folder: Path, /) -> None:
 @app.command
 def ensemble(
     config: Config, /, *, out: Out = None, cluster: Where = None,
-    chunk: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
-    progress: Literal["bar", "json", "none"] = "bar", blocks: str | None = None,
+    progress: Literal["bar", "none"] = "bar",
 ) -> int:  # fmt: skip
     """Run a Monte Carlo study, or continue it where it was interrupted (even by kill -9).
 
-    The results are bit-identical either way, for any chunk. The run folder holds `results.zarr`
+    The results are bit-identical either way. The run folder holds `results.zarr`
     (read it with xarray.open_zarr), `config.toml`, `environment.json`, `summary.json`,
     `summary.txt` and `pictures/`.
 
-    `--blocks 0:100` computes a part of a study. Other processes may compute other parts in the same
-    folder, as in a job array; the command without it then completes the study. SIGTERM stops after
-    the current block.
+    SIGTERM stops after the current block.
 
     An example of a configuration:
 
@@ -205,33 +202,19 @@ def ensemble(
     cannot be read or written; 130 interrupted; 143 stopped by SIGTERM
 
     Args:
-        chunk: trajectories at once, in place of the `chunk` of CONFIG.
         progress: what to show of it.
-        blocks: FIRST:LAST, compute only these blocks, from the first up to but without the last.
     """
-    from jaxmech.ensemble import BlockRange, as_table, failed, open_results, run_study
+    from jaxmech.ensemble import as_table, failed, open_results, run_study
     from jaxmech.plot import draw_pictures
 
     study, _ = _computed_study(config)
-    try:
-        part = BlockRange.parsed(blocks) if blocks else None
-    except ValueError as error:
-        raise InputError(f"--blocks: {error}") from error
-    study = replace(study, chunk=chunk or study.chunk, cluster=_cluster_of(study.cluster, cluster))
+    study = replace(study, cluster=_cluster_of(study.cluster, cluster))
     out, start = out or Path("runs") / config.stem, time.perf_counter()
     with _located(config), graceful() as stop:
         summary = run_study(
-            study, out, folder=config.parent, progress=progress, tell=tell, part=part, stop=stop
+            study, out, folder=config.parent, progress=progress == "bar", tell=tell, stop=stop
         )
     seconds = f"{time.perf_counter() - start:.1f} s"
-    if part:
-        (first, last), finished, count = summary["part"], summary["done"], summary["blocks"]
-        does = "computes the rest and summarizes" if finished < count else "summarizes"
-        print(
-            f"{seconds}; blocks {first}:{last} are done, {finished} of all {count}; the same "
-            f"command without --blocks {does} all of them"
-        )
-        return DONE
     print(f"{as_table(summary)}\n{seconds}; results in {out / 'results.zarr'}")
     if pictures := draw_pictures(open_results(out)):
         print(f"pictures in {out / 'pictures'}: {', '.join(file.name for file in pictures)}")

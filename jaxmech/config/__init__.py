@@ -32,12 +32,10 @@ from jaxmech.config.load import find as find
 from jaxmech.config.load import load as load
 from jaxmech.config.load import named_copy as named_copy
 from jaxmech.config.load import subject_of as subject_of
-from jaxmech.config.run_folder import CREATION as CREATION
 from jaxmech.config.run_folder import FolderError as FolderError
 from jaxmech.config.run_folder import RunWarning as RunWarning
 from jaxmech.config.run_folder import command_of as command_of
 from jaxmech.config.run_folder import flush as flush
-from jaxmech.config.run_folder import locked as locked
 from jaxmech.config.run_folder import model_name as model_name
 from jaxmech.config.run_folder import npz as npz
 from jaxmech.config.run_folder import opened as opened

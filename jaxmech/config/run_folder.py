@@ -55,7 +55,6 @@ def require_no_run_code(files: Sequence[Path], folder: Path) -> None:
 # The commands that write run folders, by what only theirs hold.
 _COMMANDS = {"results.zarr": "ensemble", "calls.jsonl": "failure", "fit.npz": "fit"}
 LOCK = ".lock"
-CREATION = ".creation"  # the lock of processes that share a folder, while it is created
 
 
 class FolderError(InputError):
@@ -159,7 +158,7 @@ def command_of(path: Path) -> str | None:
 
 
 @contextmanager
-def opened(path: Path, command: str, *, shared: bool = False) -> Iterator[None]:
+def opened(path: Path, command: str) -> Iterator[None]:
     """Create or continue a run folder, locked meanwhile; an OSError becomes a FolderError."""
     if command_of(path) not in (None, command):
         raise FolderError(
@@ -169,7 +168,7 @@ def opened(path: Path, command: str, *, shared: bool = False) -> Iterator[None]:
         if path.is_dir() and any(path.iterdir()) and not (path / LOCK).is_file():
             raise FolderError(f"{path} holds files but no run; choose another folder with --out")
         path.mkdir(parents=True, exist_ok=True)
-        with locked(path, shared=shared):
+        with _locked(path):
             yield
     except OSError as error:
         reason = error.strerror or error
@@ -179,29 +178,25 @@ def opened(path: Path, command: str, *, shared: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def locked(
-    path: Path, name: str = LOCK, *, shared: bool = False, wait: bool = False
-) -> Iterator[None]:
-    """Hold a lock of a folder, shared with those who share it; wait for it, or raise."""
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a folder, or raise."""
     try:
         import fcntl
     except ImportError:  # Windows has no such locks; two processes would write the same bits
-        (path / name).touch()
+        (path / LOCK).touch()
         yield
         return
-    kind = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
-    with (path / name).open("a+") as file:
+    with (path / LOCK).open("a+") as file:
         try:
-            fcntl.flock(file, kind)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             file.seek(0)
             holder = file.read().strip()
             holder_name = f"another process ({holder})" if holder else "another process"
             raise FolderError(f"{path} is being written by {holder_name}; wait for it") from error
         file.truncate(0)  # left by a killed process
-        if not shared and not wait:
-            file.write(f"{os.getpid()} on {platform.node()}\n")
-            file.flush()
+        file.write(f"{os.getpid()} on {platform.node()}\n")
+        file.flush()
         try:
             yield
         finally:

@@ -48,7 +48,6 @@ from jaxmech.ensemble.finished.summary import summarize as summarize
 from jaxmech.ensemble.members.observed import SERIES as SERIES
 from jaxmech.ensemble.members.observed import Observed as Observed
 from jaxmech.ensemble.members.observed import StudyEvent as StudyEvent
-from jaxmech.ensemble.run import BlockRange as BlockRange
 from jaxmech.ensemble.run import run_study as run_study
 from jaxmech.ensemble.statistics import Covariance as Covariance
 from jaxmech.ensemble.statistics import Custom as Custom

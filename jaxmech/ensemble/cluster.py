@@ -15,7 +15,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import jax
-import numpy as np
 
 from jaxmech.config import changes, environment, stored_environment
 from jaxmech.config.errors import InputError, StoppedError
@@ -126,9 +125,9 @@ def _prepared(order: bytes) -> tuple[Path, RunFolder, BlockProgram]:
 
 def compute_away(
     client: "Client", study: Study, folder: Path, target: RunFolder, accumulator: Accumulator,
-    progress: RunProgress, stop: Callable[[], bool], blocks: range, missing: set[int],
+    progress: RunProgress, stop: Callable[[], bool], missing: set[int],
 ) -> None:  # fmt: skip
-    """Compute the missing ones of some blocks, and add up the statistics of all of them."""
+    """Compute the missing blocks of a run, and add up the statistics of all of them."""
     from distributed import as_completed
 
     order = pickled((replace(study, cluster=None), folder.resolve(), target.path.resolve()))
@@ -141,11 +140,8 @@ def compute_away(
     try:
         while True:
             if study.all_statistics:
-                while (
-                    added < len(blocks) and blocks[added] not in waiting and not accumulator.enough
-                ):
-                    states: np.ndarray = target.states(blocks[added])
-                    accumulator.add(accumulator.unpacked(states))
+                while added < target.count and added not in waiting and not accumulator.enough:
+                    accumulator.add(accumulator.unpacked(target.states(added)))
                     added += 1
             if not waiting or accumulator.enough:
                 return

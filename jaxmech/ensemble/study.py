@@ -176,8 +176,8 @@ class Study(Drawn):
         >>> from jaxmech.ensemble import Normal, Study, Times
         >>> masses = {"m": Normal(sd=0.02, relative=True)}
         >>> study = Study(model="pendulum", size=100, times=Times(end=1.0), parameters=masses)
-        >>> study.block_size, study.chunk_size
-        (128, 128)
+        >>> study.block_size
+        128
     """
 
     model: Annotated[str | Any, InFile(str)] = field(
@@ -192,11 +192,6 @@ class Study(Drawn):
     block: int | None = setting(
         None,
         "members compiled and stored together; by default size up to 1024, on a GPU up to 65536",
-        least=1,
-    )
-    chunk: int | None = setting(
-        None,
-        "members computed before they are stored, in whole blocks; does not change results",
         least=1,
     )
     failed_allowed: float = setting(
@@ -306,14 +301,9 @@ class Study(Drawn):
         """The number of members of one block."""
         return self.block or min(LARGEST_DEFAULT_BLOCK, _round_up(self.size, LANES))
 
-    @property
-    def chunk_size(self) -> int:
-        """Members computed before they are stored, a whole number of blocks."""
-        return _round_up(self.chunk or 1, self.block_size)
-
     def resolved(self) -> "Study":
-        """Fill in the block and chunk sizes."""
-        return replace(self, block=self.block_size, chunk=self.chunk_size)
+        """The study with the size of its blocks filled in."""
+        return replace(self, block=self.block_size)
 
 
 def steps_per_save(study: Study) -> int | None:

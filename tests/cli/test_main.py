@@ -78,7 +78,7 @@ def test_a_run_that_is_killed_and_interrupted_continues_to_the_same_bits(tmp_pat
     second = written_at(out)
     assert 0 < len(first) < len(second) < BLOCKS
 
-    assert main(["ensemble", str(config), "--out", str(out), "--chunk", "33"]) == 0
+    assert main(["ensemble", str(config), "--out", str(out)]) == 0
     assert main(["ensemble", str(config), "--out", str(whole)]) == 0
     assert same_bits(out, whole)
     assert np.all(arrays(out)["status"] == 0)

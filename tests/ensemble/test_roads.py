@@ -128,17 +128,17 @@ def test_samples_at_uneven_times_are_those_of_another_study(folder: Path) -> Non
     np.testing.assert_allclose(array(run, "q")[rows], array(alone, "q")[rows], atol=1e-14)
 
 
-def test_chunks_and_interruptions_do_not_change_the_results(folder: Path, whole: Path) -> None:
+def test_an_interruption_does_not_change_the_results(folder: Path, whole: Path) -> None:
     with pytest.raises(StoppedError):
         stopped_after_a_block(folder)
-    again = computed(folder, "part", chunk=8)  # continued
+    again = computed(folder, "part")  # continued
     assert array(whole, "q").tobytes() == array(again, "q").tobytes()
     assert all(replay(whole, 7, study_of(), folder).compared.values())
 
 
 def stopped_after_a_block(folder: Path) -> None:
     asked = iter([False, True, True, True])
-    study = Study(**SETTINGS, parameters=PARAMETERS, inputs={"road": ROAD}, chunk=8)
+    study = Study(**SETTINGS, parameters=PARAMETERS, inputs={"road": ROAD})
     run_study(study, folder / "part", folder=folder, stop=lambda: next(asked))
 
 

@@ -17,7 +17,6 @@ _SLICE = 2**24  # bytes of the series of a slice of a block
 _COPIES = 3  # of a block in memory: computed, in transfer, being stored
 _OF_STATES = 6  # of the states of statistics: before and after an update, of the total, packed
 LARGE = 2**30  # bytes from which a study is announced with its size
-LONG = 60.0  # seconds from which the remaining time is announced
 _MOST_COUNTED = 2**31 - 1  # in int32, as XLA counts the iterations of a loop
 # A GPU computes one trajectory in each thread. A large one runs some 34,000 threads at a time with
 # the registers that a kernel needs; with twice as many trajectories, few threads idle at the end.
@@ -35,7 +34,7 @@ def bytes_of(shapes: Any) -> int:
 
 
 def sized(study: Study, trajectory: int, group: int = 1) -> Study:
-    """The study with its block and chunk filled in, as large as is good for the first device.
+    """The study with its block filled in, as large as is good for the first device.
 
     Args:
         study: the study; a block that it names is kept.
@@ -112,12 +111,11 @@ def require_possible(study: Study, trajectory: int, states: int, out: Path) -> t
     """
     block, free, memory = study.block_size * trajectory, _free_disk(out), _available_memory()
     disk = study.size * trajectory + -(-study.size // study.block_size) * states
-    waiting = study.chunk_size // study.block_size + _COPIES - 2 + len(study_devices())
+    waiting = _COPIES - 1 + len(study_devices())
     for key, what, required, available, where in (
         ("statistics", "the states of the statistics take", states * _OF_STATES, memory, "memory"),
-        ("block", f"blocks of {study.block_size} trajectories take", block * _COPIES, memory,
+        ("block", f"blocks of {study.block_size} trajectories take", block * waiting, memory,
          "memory"),
-        ("chunk", "the blocks of a chunk take", block * waiting, memory, "memory"),
         ("block", f"2 blocks of {study.block_size} trajectories take", block * 2, device_memory(),
          "the memory of the device"),
         ("size", f"{study.size} trajectories take", disk, free, "disk"),
@@ -138,14 +136,6 @@ def in_bytes(count: int | float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} EB"
-
-
-def in_time(seconds: float) -> str:
-    """A readable duration, such as "1.5 h"."""
-    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= size:
-            return f"{seconds / size:.2g} {unit}"
-    return f"{seconds:.2g} s"
 
 
 def study_devices() -> list[jax.Device]:

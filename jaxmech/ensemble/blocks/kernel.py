@@ -1,6 +1,6 @@
 """The compiled kernel of a study: one block of trajectories, from draws to arrays and statistics.
 
-Every call has the same shape, `study.block` trajectories, whatever the size and the chunks of the
+Every call has the same shape, `study.block` trajectories, whatever the size of the
 study. So it is compiled once, and a trajectory is bit-identical however the work is divided. A
 block is computed in slices whose series fit into a small memory; only stored results outlive them.
 """

@@ -120,6 +120,6 @@ def _variables(
 
 def folder_of(study: Study) -> Path:
     """The run folder of a study that names none: the same study has the same one."""
-    settings = {k: x for k, x in plain(study).items() if k not in ("chunk", "cluster")}
+    settings = {k: x for k, x in plain(study).items() if k != "cluster"}
     code = hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode()).hexdigest()
     return Path("runs") / f"{settings['model'].rpartition(':')[2]}-{code[:8]}"

@@ -109,7 +109,7 @@ def replays(
     quantities |= {quantity for item in sought.values() for quantity in item.quantities}
     observe = {name: item for name, item in study.observe.items() if name in quantities}
     alone = replace(
-        study, observe=observe, statistics=sought, until=None, cluster=None, chunk=None,
+        study, observe=observe, statistics=sought, until=None, cluster=None,
         store="all", save=SERIES, stored_precision=None,
     )  # fmt: skip
     plan = planned(alone, folder)

@@ -27,7 +27,6 @@ import tomli_w
 import zarr
 
 from jaxmech.config import (
-    CREATION,
     DECISIVE,
     INPUT,
     VERSIONS,
@@ -39,7 +38,6 @@ from jaxmech.config import (
     environment,
     environment_json,
     flush,
-    locked,
     opened,
     plain,
     require_same_config,
@@ -139,7 +137,7 @@ def _of_file(fn: Any) -> str:
         return sha256(repr(code and (code.co_code, code.co_consts, code.co_names)))
 
 
-_MAY_CHANGE = {"chunk", "cluster", "failure"}  # of the keys of a study
+_MAY_CHANGE = {"cluster", "failure"}  # of the keys of a study
 
 
 @dataclass(frozen=True)
@@ -156,10 +154,10 @@ class RunFolder:
         """The number of blocks of the whole run."""
         return -(-self.size // self.block)
 
-    def missing(self, blocks: range) -> list[int]:
-        """Select the blocks that are still to be computed."""
+    def missing(self) -> list[int]:
+        """The blocks that are still to be computed."""
         finished = set(marks.marked_blocks(self.path))
-        return [block for block in blocks if block not in finished]
+        return [block for block in range(self.count) if block not in finished]
 
     def trajectories(self, blocks: Iterable[int]) -> int:
         """The number of trajectories in some blocks."""
@@ -274,21 +272,14 @@ def require_of_run(path: Path, study: Study, subject: Subject) -> None:
 
 
 @contextmanager
-def open_run(
-    path: Path, content: RunContent, tell: Callable[[str], None], selection: range | None = None
-) -> Iterator[RunFolder]:
+def open_run(path: Path, content: RunContent, tell: Callable[[str], None]) -> Iterator[RunFolder]:
     """Create a run folder, or continue the one that is there, locked meanwhile."""
-    # A folder of which only a selection of blocks is to be computed is shared with processes that
-    # compute others. The first of them creates it; the others wait for the creation lock, and so
-    # never see half of a folder.
     folder = RunFolder(path, content.study.size, content.study.block_size)
-    with opened(path, "ensemble", shared=selection is not None):
-        with locked(path, CREATION, wait=True):
-            is_begun = (path / "config.toml").is_file() or bool(marks.marked_blocks(path))
-            if not is_begun:
-                content.create(path)
-        if is_begun:
-            _check(folder, content, tell, selection)
+    with opened(path, "ensemble"):
+        if (path / "config.toml").is_file() or marks.marked_blocks(path):
+            _check(folder, content, tell)
+        else:
+            content.create(path)
         yield folder
 
 
@@ -308,35 +299,24 @@ def with_stored_sizes(study: Study, path: Path) -> Study:
     return replace(study, block=block) if study.block is None and block else study
 
 
-def _check(
-    folder: RunFolder, content: RunContent, tell: Callable[[str], None], selection: range | None
-) -> None:
+def _check(folder: RunFolder, content: RunContent, tell: Callable[[str], None]) -> None:
     """Require a folder to be of the same origin, and remove its damaged blocks."""
-    path = folder.path
+    path, facts, may_differ = folder.path, content.facts, content.may_differ
     require_same_config(path, content.config, _MAY_CHANGE)
-    marked = (x for x in marks.marked_blocks(path) if selection is None or x in selection)
-    damaged = [block for block in marked if not folder.is_sound(block)]
+    damaged = [block for block in marks.marked_blocks(path) if not folder.is_sound(block)]
     if damaged:
         numbers = ", ".join(map(str, damaged))
         tell(f"{path} was damaged; to be computed again: block {numbers}")
-    finished = selection is None and not damaged and not folder.missing(range(folder.count))
-    _require_same(path, content, finished, tell)
-    for block in damaged:
-        marks.remove_block(path, block)
-    if selection is None:
-        for draft in (path / BLOCKS).glob(".*.draft"):  # of processes that were killed
-            draft.unlink(missing_ok=True)
-
-
-def _require_same(
-    path: Path, content: RunContent, finished: bool, tell: Callable[[str], None]
-) -> None:
-    facts, may_differ = content.facts, content.may_differ
-    decisive = INPUT if finished else [key for key in DECISIVE if key not in may_differ]
+    is_finished = not damaged and not folder.missing()
+    decisive = INPUT if is_finished else [key for key in DECISIVE if key not in may_differ]
     require_same_environment(path, facts, decisive)
-    differences = changes(stored_environment(path), facts, VERSIONS if finished else may_differ)
-    if differences and finished:
+    differences = changes(stored_environment(path), facts, VERSIONS if is_finished else may_differ)
+    if differences and is_finished:
         tell(f"{path} is shown as stored, although {'; '.join(differences)}")
     elif differences:
         warning = "the new blocks may differ from the existing ones in the last bits"
         tell(f"{'; '.join(differences)}: {warning}")
+    for block in damaged:
+        marks.remove_block(path, block)
+    for draft in (path / BLOCKS).glob(".*.draft"):  # of processes that were killed
+        draft.unlink(missing_ok=True)
