@@ -75,7 +75,7 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple
     stack, origin = segments(given, horizon=horizon)
     states = initial_states(problem, stack, params)
     problem, longest = with_chosen_steps(problem, params, given, stack, states)
-    if longest is not None:
+    if longest is not None and np.diff(np.asarray(stack.ts)).max() * (1 - 1e-9) > longest:
         stack, origin = segments(given, horizon=horizon, step=longest)
     weighted = all(one.weights is not None for one in given)
     along = jnp.asarray(np.zeros((len(stack.q0), stack.start_size, 0)))
