@@ -158,8 +158,9 @@ VERBS: dict[str, tuple[Callable[[jm.System], Any], Any, float]] = {
 
 BY_SPEED_ALONE = {"equilibrium", "steady motion"}
 BOTH = [(verb, "velocities and a state") for verb in VERBS if verb not in BY_SPEED_ALONE]
+DEAR = ("floquet", "steady motion", "symmetries", "CoordinatePartition")
 CASES = [
-    *((verb, "speed") for verb in VERBS),
+    *(pytest.param(v, "speed", marks=[pytest.mark.slow] * (v in DEAR)) for v in VERBS),
     *(pytest.param(*case, marks=pytest.mark.slow) for case in BOTH),
 ]
 

@@ -54,7 +54,13 @@ CLOSED_FORMS = {
 }
 
 
-@pytest.mark.parametrize("name", CLOSED_FORMS)
+QUICK = ("knife_edge_incline", "rolling_disc_steady_turn", "two_mass_singular_mass_matrix")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in CLOSED_FORMS],
+)
 def test_closed_forms_to_1e_11(name: str) -> None:
     case = published("closed_forms")[name]
     make_system, compared, steps = CLOSED_FORMS[name]
@@ -187,6 +193,7 @@ def test_double_pendulum_to_nine_digits(name: str) -> None:
     assert sol.energy_drift < 1e-11
 
 
+@pytest.mark.slow
 def test_triple_pendulum_to_ten_digits() -> None:
     case = published("pendula")["triple"]
     model = make("chain", {"links": 3})
@@ -207,6 +214,7 @@ def final_angles(case: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     return theta, omega
 
 
+@pytest.mark.slow
 def test_kapitza_pendulum_stays_upside_down() -> None:
     case = published("pendula")["kapitza"]
     params = {name: case[name] for name in ("g", "L", "a", "W")}

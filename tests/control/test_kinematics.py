@@ -123,6 +123,7 @@ def test_a_four_bar_and_its_dead_point() -> None:
     assert not turned.status.any()
 
 
+@pytest.mark.slow
 def test_derivatives_by_lengths_and_by_values() -> None:
     angles = jnp.array([0.5, 1.0, 1.5, 2.0, 2.5, 1.0])
 
