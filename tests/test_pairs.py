@@ -1,15 +1,31 @@
 """Everything that acts on a motion goes with everything else, in every kind of run."""
 
+from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 import jaxmech as jm
-from tests.pairs import FEATURES, SAVES, Cart, exact
+from jaxmech.ensemble import (
+    Failure,
+    Fixed,
+    Normal,
+    RecordedInput,
+    Study,
+    StudyEvent,
+    Times,
+    failure_probability,
+    run_study,
+)
+from tests.ensemble.studies import arrays
+from tests.pairs import END, FEATURES, HOLD, RAMP, SAVES, Cart, exact
 
 WAYS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -76,3 +92,81 @@ def test_observed_accelerations_are_those_of_the_motion() -> None:
     np.testing.assert_allclose(seen.qdd[:-1, 0], slopes, atol=1e-4)
     assert set(seen.multipliers) == {"lock", "stop", "rub"}
     assert jnp.isfinite(seen.multipliers["rub"]).all()
+
+
+def test_a_view_shows_the_saved_motion() -> None:
+    sol = ALL.run(**FIXED)
+    shapes = lambda q, t, p: {"cart": jnp.stack([q[0], 0.0])}  # noqa: E731
+    view = jm.view(shapes, sol, ALL.params, show=False, fps=5.0)
+    (cart,) = (item for item in view.items if item.group == "cart")
+    np.testing.assert_allclose(cart.points[:, -1, 0], exact(FEATURES)[:, 0], atol=1e-9)
+
+
+def study_of(cart: Cart, folder: Path, **settings: Any) -> Study:
+    """Runs of the cart with loads that are drawn."""
+    inputs: dict[str, RecordedInput] = {}
+    for name, (t, values) in {"hold": HOLD, "ramp": RAMP}.items():
+        rows = "".join(f"{a},{b}\n" for a, b in zip(t, values, strict=True))
+        (folder / f"{name}.csv").write_text(f"t,value\n{rows}")
+        way = "hold" if name == "hold" else "linear"
+        inputs[name] = RecordedInput(file=f"{name}.csv", column="value", interpolation=way)
+    names = cart.system.coordinates, cart.system.velocity_names
+    starts = [
+        {name: Fixed(float(x)) for name, x in zip(*pair, strict=True)}
+        for pair in zip(names, (cart.q0, cart.v0), strict=True)
+    ]
+    own = {
+        e.name: StudyEvent(
+            function=e.fn, direction=e.direction, jump=e.transition.fn, on=e.transition.on,
+            off=e.transition.off,
+        )
+        for e in cart.ways.get("events", ())
+    }  # fmt: skip
+    return Study(
+        model=cart.system, size=8, block=8, times=Times(end=END, saves=len(SAVES)),
+        coordinates=starts[0], velocities=starts[1], parameters={"F": Normal(mean=-1.0, sd=0.1)},
+        inputs=inputs if "input" in cart.has else {}, events=own,
+        inactive=("lock",) if "switch" in cart.has else (), **settings,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["default", "adaptive"])
+def test_a_study(way: str, tmp_path: Path) -> None:
+    study = study_of(ALL, tmp_path, **{"steps": jm.FixedSteps(), **WAYS[way]})
+    run_study(study, tmp_path / "run", folder=tmp_path)
+    stored = arrays(tmp_path / "run")
+    assert not stored["status"].any()
+    motions = [exact(FEATURES, F) for F in stored["parameter_F"]]
+    np.testing.assert_allclose(stored["q"][..., 0], np.array(motions)[..., 0], atol=1e-9)
+    assert (stored["hit_count"] == 1).all()
+
+
+@pytest.mark.slow
+def test_the_probability_of_a_failure(tmp_path: Path) -> None:
+    pytest.importorskip("openturns")
+    failure, study = Failure(of="x", below=0.0, when="end", method="form"), study_of(ALL, tmp_path)
+    ends = lambda F: exact(FEATURES, F)[-1, 0]  # noqa: E731
+    low, high = ends(-1.3), ends(-0.7)
+    level = low + 0.2 * (high - low)
+    load = brentq(lambda F: ends(F) - level, -1.3, -0.7)
+    result = failure_probability(study, failure=replace(failure, below=level), folder=tmp_path)
+    chance = norm.cdf((load + 1.0) / 0.1)
+    assert result.probability == pytest.approx(chance, rel=1e-3)
+
+
+FITTED = tuple(x for x in FEATURES if x not in ("event", "switch"))
+
+
+@pytest.mark.slow
+def test_a_fit() -> None:
+    cart = Cart(FITTED)
+    recording = jm.Recording(SAVES, exact(FITTED)[:, :1], cart.q0, cart.v0)
+    arguments = cart.system, recording, cart.params | {"F": -0.9}
+    with pytest.raises(TypeError, match="`events` is not an argument"):
+        jm.fit(*arguments, events=())
+    found = jm.fit(
+        *arguments, observe=lambda q, v, t, p: q[:1], free=["F"], initial_states="fixed",
+        steps=jm.FixedSteps(8),
+    )  # fmt: skip
+    np.testing.assert_allclose(found.params["F"], -1.0, rtol=1e-6)
