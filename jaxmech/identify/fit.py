@@ -13,11 +13,12 @@ from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.optimize.loop import Solved, across_kinks, solve, starting_points
 from jaxmech.identify.optimize.trust_region import TrustRegion
 from jaxmech.identify.outcome import is_noise, result_of
-from jaxmech.identify.problem.least_squares import Observe, consistent_start
+from jaxmech.identify.problem.least_squares import Observe
 from jaxmech.identify.problem.noise import AbstractLoss
 from jaxmech.identify.problem.rows import Point, evaluated, residual_rows
 from jaxmech.identify.problem.sensor_noise import log_likelihood
 from jaxmech.identify.problem.setup import prepare
+from jaxmech.identify.problem.starts import consistent_start
 from jaxmech.identify.result import Fit
 from jaxmech.state import Start
 from jaxmech.system import Params, Subject

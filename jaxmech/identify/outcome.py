@@ -68,7 +68,7 @@ def result_of(solved: Solved, others: Sequence[Recording]) -> Fit:
         starts, split = recorded + np.asarray(data.start_changes(u)), s.q0.shape[1]
 
     return Fit(
-        params=layout.known(z, data.leaves),
+        params=task.params(at),
         names=layout.names,
         values=np.asarray(at.numbers),
         train=train,

@@ -11,7 +11,7 @@ import pytest
 from jaxmech import FixedSteps
 from jaxmech.identify import Fit, Recording, TrustRegion, fit
 from jaxmech.identify.inference.misfit import correlation
-from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, noisy, swings
+from tests.identify.swings import BEGIN, FREE, NOISE, SWING, noisy, swings
 
 
 def fitted(recordings: Any, **options: Any) -> Fit:
@@ -36,30 +36,19 @@ def test_noise_as_stated_is_no_misfit(given: list[Recording]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("factor", [1.4, 134.0, 1e9])
-def test_more_noise_than_is_stated(given: list[Recording], factor: float) -> None:
+@pytest.mark.parametrize("factor", [0.02, 1.4, 134.0])
+def test_more_or_less_noise_than_is_stated(given: list[Recording], factor: float) -> None:
     found = fitted([replace(one, weights=factor / NOISE) for one in given])
-    times = float(warnings_of(found).partition(" times the stated noise")[0].rpartition(" ")[2])
+    (text,) = found.notes
+    assert text.startswith("Misfit" if factor > 1 else "The stated noise is too large")
+    times = float(text.partition("the residuals are ")[2].split()[0])
     np.testing.assert_allclose(times, factor, rtol=0.2)
-    assert "Misfit: the residuals are" in warnings_of(found)
-    assert "They look like noise" in warnings_of(found)
-    assert repr(found).splitlines()[1].startswith("  WARNING: Misfit")
 
 
 def test_a_prior_that_the_recordings_contradict(given: list[Recording]) -> None:
     found = fitted(given, prior={"l": (0.6, 1e-6)})
     assert "Misfit" in warnings_of(found)
     assert fitted(given, prior={"l": (0.5, 1e-2)}).notes == ()
-
-
-@pytest.mark.slow
-def test_a_model_that_lacks_something(given: list[Recording]) -> None:
-    """Friction that is not fitted, with stated noise and without."""
-    for weights in (1 / NOISE, None):
-        recordings = [replace(one, weights=weights) for one in given]
-        found = fit(SWING, recordings, {**TRUTH, "c": 0.0}, free=["l"], steps=FixedSteps(1))
-        assert "neighbours in time are correlated" in warnings_of(found).lower()
-        assert "the times, a unit or a column are wrong" in warnings_of(found)
 
 
 def test_samples_without_weight_do_not_count(given: list[Recording]) -> None:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.identify.data.inputs import ends_of_steps, merged
-from jaxmech.identify.data.segments import segments
+from jaxmech.identify.data.segments import ends_of_steps, merged, segments
 from jaxmech.identify.identifiable import Identifiable, Settings
 from jaxmech.identify.problem.setup import prepare
 from jaxmech.utils.checks import MissingParameterError
@@ -113,23 +112,6 @@ def test_a_delay_is_fitted(interpolation: Any) -> None:
     assert fit.converged
     for name, value in {**TRUTH, "delay": 0.31}.items():
         np.testing.assert_allclose(fit.params[name], value, rtol=1e-3)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:the functions of the system change abruptly")  # by the delay
-def test_a_delay_of_what_is_held_is_not_determined() -> None:
-    fit = jm.fit(LATE, late("hold", 0.31), {**TRUTH, "delay": 0.2}, steps=STEPS, free=["delay"])
-    assert not fit.uncertainty.determined.any()
-    assert any("do not determine delay" in warning for warning in fit.warnings)
-
-
-def test_far_from_a_segment_an_input_is_not_known() -> None:
-    signal, ts = jm.Signal(np.arange(1001) / 100, np.arange(1001) / 10), np.linspace(0.0, 10.0, 201)
-    recording = jm.Recording(ts, np.zeros(201), [0.0], [0.0], inputs={"push": signal})
-    cut, _ = segments([recording], horizon=jm.identify.Shooting(1.0))
-    part = cut.inputs_of(4)["push"]  # from 4 s to 5 s
-    np.testing.assert_allclose([part(4.5), part(3.05), part(5.95)], [45.0, 30.5, 59.5])
-    assert np.isnan([part(2.0), part(7.0)]).all()
 
 
 def test_the_times_of_a_segment_have_the_samples_of_its_inputs() -> None:

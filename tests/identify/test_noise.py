@@ -138,7 +138,7 @@ def test_a_slow_sensor_has_longer_blocks_than_the_fast_one_beside_it() -> None:
 
 
 def _coverage(
-    draw: Callable[[], np.ndarray], weights: Any, count: int = 60, **options: Any
+    draw: Callable[[], np.ndarray], weights: Any, count: int = 40, **options: Any
 ) -> np.ndarray:
     inside = []
     for _ in range(count):

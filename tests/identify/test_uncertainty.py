@@ -184,13 +184,3 @@ def test_too_few_recordings_say_so() -> None:
     with pytest.raises(KeyError, match=r"must be one of .'white noise',., but is 'by rec"):
         found[BY_RECORDING]
     assert "3 recordings are too few for 3 determined numbers" in repr(found)
-
-
-def test_intervals_by_recording_come_first_where_residuals_are_correlated() -> None:
-    draw, lines = np.random.default_rng(8), {}
-    for correlated in (False, True):
-        found = of_regression(np.ones((8, 1)), draw.normal(size=8), 4, correlated=correlated)
-        lines[correlated] = repr(found).splitlines()
-    assert lines[False][1].split() == ["value", "white", "noise", "by", "recording"]
-    assert lines[True][1].split() == ["value", "by", "recording", "white", "noise"]
-    assert "too small, since they are not" in lines[True][4]

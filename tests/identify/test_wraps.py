@@ -8,7 +8,6 @@ import pytest
 from jaxmech import FixedSteps, simulate
 from jaxmech.config.errors import StudyError
 from jaxmech.identify import Recording, fit
-from jaxmech.plot.fit import fit_over_data
 from tests.identify.swings import BEGIN, CARTESIAN, FREE, SWING, TRUTH, on_the_rod
 from tests.identify.swings import angle as observed_angle
 
@@ -71,11 +70,6 @@ def test_a_sensor_may_wrap_where_the_prediction_does(angle) -> None:
     )  # fmt: skip
     np.testing.assert_allclose(one.params["l"], TRUTH["l"], rtol=2e-3)
     assert one.errors[0] < 0.1  # degrees; the noise is 0.057
-
-
-def test_a_picture_shows_the_samples_at_the_prediction(fits) -> None:
-    dots, line = fit_over_data(fits[1]).get_lines()
-    np.testing.assert_allclose(dots.get_ydata(), line.get_ydata(), atol=0.01)
 
 
 @pytest.mark.parametrize("wraps", [{1: TURN}, {-1: 1.0}, {0: 0.0}, {0: np.inf}])

@@ -14,7 +14,6 @@ from jaxmech.utils.trees import leaf_names
 
 Inputs = Mapping[str, Signal]
 
-_ROUND_OFF = 6.0  # distance of times that count as equal, in units of round-off
 _FEWEST = 256  # samples of an input in a segment, where there are as many
 _BEYOND = 1e-6  # share of the distance of samples that may lack at the ends
 
@@ -85,31 +84,6 @@ def numbers_besides_signals(params: Params) -> list[str] | None:
         return None
     plain = jax.tree.map(lambda x: None if is_signal(x) else x, params, is_leaf=is_signal)
     return leaf_names(plain)
-
-
-def ends_of_steps(inputs: Inputs, first: float, last: float) -> np.ndarray:
-    """The times between two times at which an input jumps, or has a corner."""
-    knots = (
-        np.asarray(signal.ts) + float(signal.delay)
-        for signal in inputs.values()
-        if signal.interpolation != "cubic"
-    )
-    times = np.unique(np.concatenate([np.zeros(0), *knots]))
-    return times[(times > first) & (times < last)]
-
-
-def merged(ts: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Times with others between them, and the indices of the former; equal ones count once."""
-    if not others.size:
-        return ts, np.arange(len(ts))
-    eps = float(np.finfo(jnp.result_type(float)).eps)
-    near = _ROUND_OFF * eps * np.abs(ts).max()
-    after = np.searchsorted(ts, others)
-    distances = [np.abs(ts[np.clip(k, 0, len(ts) - 1)] - others) for k in (after - 1, after)]
-    new = others[np.minimum(*distances) > near]
-    new = new[np.diff(new, prepend=-np.inf) > near]
-    times = np.sort(np.concatenate([ts, new]))
-    return times, np.searchsorted(times, ts)
 
 
 def stacked(inputs: Sequence[Inputs], ends: Sequence[tuple[float, float]]) -> dict[str, Signal]:

@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmech.identify.data.inputs import ends_of_steps, merged, stacked
+from jaxmech.identify.data.inputs import Inputs, stacked
 from jaxmech.identify.data.recording import Recording
 from jaxmech.system import Signal
 from jaxmech.utils.text import doc, setting
 
 _MOST_DOUBLED = 1024  # times up to which their number is a power of two
+_ROUND_OFF = 6.0  # distance of times that count as equal, in units of round-off
 _PADDING = 1e-9  # spacing of the times that pad a segment, relative to its duration
 
 
@@ -157,6 +158,31 @@ def _slices(
         ts, rows = _refined(ts, rows, step)
         pieces.append(_Segment(number, ts, rows, samples, (samples > first) | (first == 0)))
     return pieces
+
+
+def ends_of_steps(inputs: Inputs, first: float, last: float) -> np.ndarray:
+    """The times between two times at which an input jumps, or has a corner."""
+    knots = (
+        np.asarray(signal.ts) + float(signal.delay)
+        for signal in inputs.values()
+        if signal.interpolation != "cubic"
+    )
+    times = np.unique(np.concatenate([np.zeros(0), *knots]))
+    return times[(times > first) & (times < last)]
+
+
+def merged(ts: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Times with others between them, and the indices of the former; equal ones count once."""
+    if not others.size:
+        return ts, np.arange(len(ts))
+    eps = float(np.finfo(jnp.result_type(float)).eps)
+    near = _ROUND_OFF * eps * np.abs(ts).max()
+    after = np.searchsorted(ts, others)
+    distances = [np.abs(ts[np.clip(k, 0, len(ts) - 1)] - others) for k in (after - 1, after)]
+    new = others[np.minimum(*distances) > near]
+    new = new[np.diff(new, prepend=-np.inf) > near]
+    times = np.sort(np.concatenate([ts, new]))
+    return times, np.searchsorted(times, ts)
 
 
 def _refined(

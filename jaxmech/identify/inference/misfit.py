@@ -9,10 +9,10 @@ import numpy as np
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.problem.noise import NORMAL
 from jaxmech.identify.problem.rows import Point, Task, outer
+from jaxmech.identify.problem.sensor_noise import EXACT
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.text import percent
 
-EXACT = 1e-6  # share of the motion below which residuals are numerical errors
 _CHANCE = 1e-3  # probability that normal noise has an outlier
 _SPREAD = 1.2  # standard deviation of the median of n sizes, relative, times the root of n
 _FEWEST = 20  # samples of a sensor, to tell

@@ -16,7 +16,6 @@ from jaxtyping import Array
 from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.segments import Segments
 from jaxmech.identify.inference.misfit import (
-    EXACT,
     correlated,
     misfit,
     outliers,
@@ -24,6 +23,7 @@ from jaxmech.identify.inference.misfit import (
 )
 from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.problem.rows import Point, Task
+from jaxmech.identify.problem.sensor_noise import EXACT
 from jaxmech.identify.problem.steps import is_too_coarse, largest_shift, needed_steps
 from jaxmech.integrate import FixedSteps, ForwardMode
 from jaxmech.run import consistent_change, simulate
@@ -41,10 +41,9 @@ def horizon_warning(task: Task, at: Point) -> str:
     """A warning if the longest segment is too long for its gradient, or an empty text."""
     if not _may_grow(task, at):
         return ""
-    params = task.problem.layout.known(at.y[: at.numbers.size], task.data.leaves)
     s, system, policies = task.data.segments, task.problem.system, task.problem.scheme.policies
     k = _longest(s)
-    params = with_inputs(params, s.inputs_of(k))
+    params = with_inputs(task.params(at), s.inputs_of(k))
     ts = np.asarray(s.ts)[k, : int(np.asarray(s.last)[k]) + 1]
     # All of them where they have the samples of inputs.
     stride = 1 if s.inputs else -(-(len(ts) - 1) // _SAVES)

@@ -37,6 +37,7 @@ from jaxmech.identify.problem.least_squares import (
     linearized,
 )
 from jaxmech.identify.problem.noise import AbstractLoss
+from jaxmech.system import Params
 
 _RANK = 1e-8  # share of the largest singular value at which a direction counts as dependent
 _EXPLODED = 1e100  # numbers above it belong to motions that have exploded
@@ -168,6 +169,10 @@ class Task:
         """Whether weights follow from residuals, in turns with the fit."""
         several = not self.weighted and self.data.segments.observed.shape[2] > 1
         return several or self.loss is not None
+
+    def params(self, at: "Point") -> Params:
+        """The parameters at a point."""
+        return self.problem.layout.known(at.y[: at.numbers.size], self.data.leaves)
 
     @property
     def seen(self) -> np.ndarray:

@@ -22,7 +22,7 @@ from jaxmech.identify.problem.rows import Point, Task, residual_rows, samples, u
 
 _SAME = 3e-3  # relative change of a weight that makes no difference to an interval
 _FEWEST = 3.0  # degrees of freedom of a sensor with a noise of its own
-_EXACT = 1e-6  # share of the motion below which residuals are numerical errors
+EXACT = 1e-6  # share of the motion below which residuals are numerical errors
 
 
 class SensorNoise(NamedTuple):
@@ -57,8 +57,8 @@ def estimated(task: Task, at: Point, conditions: Conditions) -> SensorNoise:
     values, _ = samples(at, replace(unrobust(conditions), sensor_weight=np.ones(degrees.size)))
     sd = _sizes(task, values, degrees, motion(weights, observed))
     weight = np.asarray(conditions.sensor_weight, float)
-    if not task.weighted and not (sd < _EXACT * motion(weights, observed)).all():
-        sd = np.maximum(sd, _EXACT * motion(weights, observed))
+    if not task.weighted and not (sd < EXACT * motion(weights, observed)).all():
+        sd = np.maximum(sd, EXACT * motion(weights, observed))
         weight = 1 / sd  # of nothing but numerical errors there are no weights
     roots = np.asarray(conditions.sample_weight, float)
     if task.loss is not None:

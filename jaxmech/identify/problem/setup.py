@@ -1,24 +1,20 @@
 """Validate the arguments of a fit and build its least-squares problem."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from jaxmech.identify.data.inputs import (
     numbers_besides_signals,
-    with_inputs,
     without_inputs,
 )
 from jaxmech.identify.data.recording import (
-    Recording,
     named,
     require_same_sensors,
-    states_of_samples,
 )
 from jaxmech.identify.data.segments import SegmentOrigin, Segments, Shooting, segments
 from jaxmech.identify.identifiable import Identifiable, Settings
@@ -28,107 +24,40 @@ from jaxmech.identify.problem.least_squares import (
     Conditions,
     Data,
     FitProblem,
-    InitialState,
-    consistent_start,
-    free_directions,
-    initial_states,
 )
 from jaxmech.identify.problem.parameters import Parameters, parameters
 from jaxmech.identify.problem.rows import Point, Task, evaluated, state_sizes
 from jaxmech.identify.problem.sensor_noise import first_weights
+from jaxmech.identify.problem.starts import (
+    DefaultSensors,
+    InitialState,
+    consistent_start,
+    free_directions,
+    initial_states,
+    require_inputs_are_read,
+    require_units,
+    with_guesses,
+)
 from jaxmech.identify.problem.steps import with_chosen_steps
 from jaxmech.integrate import FixedSteps, Scheme
-from jaxmech.run import simulate
 from jaxmech.status import Status
-from jaxmech.system import Params, function_values, named_values
-from jaxmech.utils.parameters import unread
 from jaxmech.utils.text import capital
-from jaxmech.utils.units import RATE, dimension, shown_coordinates, si_unit, unit_in_name
-
-
-@dataclass(frozen=True)
-class DefaultSensors:
-    """The default of `observe`: the coordinates, and the states of first order."""
-
-    states: int
-
-    def __call__(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The values at a state, shape (n,)."""
-        return named_values(q, v, self.states)
 
 
 def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple[Task, Point]:
     """The task that the arguments of `fit` describe, and the point where it begins."""
     given = require_same_sensors(named(recordings, "recordings"))
-    for one in given:
-        _require_units(subject, one)
-    subject = _with_controllers(given, subject, settings)
-    found, problem = _problem(subject, given[0], settings)
-    horizon, scheme = settings.horizon, problem.scheme
-    params = jax.tree.unflatten(found.layout.structure, found.leaves)
-    free = settings.free_starts
-    states = [consistent_start(problem, params, one, free=free) for one in given]
-    _require_inputs_are_read(problem, params, given[0], states[0])
-    if horizon is not None:
-        pairs = zip(given, states, strict=True)
-        given = tuple(_with_guesses(problem, params, *pair) for pair in pairs)
-    stack, origin = segments(given, horizon=horizon)
-    states = initial_states(problem, stack, params)
-    problem, longest = with_chosen_steps(problem, params, given, stack, states)
-    if longest is not None and np.diff(np.asarray(stack.ts)).max() * (1 - 1e-9) > longest:
-        stack, origin = segments(given, horizon=horizon, step=longest)
-    weighted = all(one.weights is not None for one in given)
-    along = jnp.asarray(np.zeros((len(stack.q0), stack.start_size, 0)))
-    if free or horizon is not None:
-        directions = free_directions(problem, stack, states, origin.first)
-        directions[origin.first] *= free  # those of fixed initial states are zero
-        along = jnp.asarray(directions)
-    data = Data(stack, found.leaves, along)
-    sensor_weight = np.ones(stack.observed.shape[2])
-    if not weighted:
-        sensor_weight = first_weights(np.asarray(stack.weights), np.asarray(stack.observed))
-    conditions = _conditions(found, data, origin, states, settings, sensor_weight)
-    y = np.zeros(found.layout.size + len(origin.recording) * data.free_starts)
-    hard = horizon is not None and horizon.continuity is None
-    chooses = isinstance(scheme.steps, FixedSteps) and scheme.steps.per_save is None
-    task = Task(problem, data, conditions, origin, longest, hard, weighted, chooses, settings.loss)
-    _require_enough(task, settings, subject)
-    at = evaluated(task, y)
-    _require_runs(task, at)
-    return task, at
-
-
-def _require_units(subject: Identifiable, one: Recording) -> None:
-    """Raise if a column has another unit than what it stands for: its dimension, or its size."""
-    system, pairs = subject.system, list[tuple[str, str]]()
-    names = (*shown_coordinates(system.coordinates), *system.states)
-    if subject.observe is None:
-        pairs += zip(one.sensors, names, strict=False)
-    if subject.start is None:
-        pairs += zip(one.starts[0], system.coordinates, strict=False)
-        rates = [
-            x if x in (*system.states, *system.velocities) else f"{x}{RATE}"
-            for x in system.velocity_names
-        ]
-        pairs += zip(one.starts[1], rates, strict=False)
-    for label, name in pairs:
-        column, unit = unit_in_name(label)
-        stated = system.unit(name)
-        known = si_unit(stated), si_unit(unit or "")
-        same = known[0] and known[1] and known[0][0] == known[1][0]
-        if unit and stated and not (same and dimension(unit) == dimension(stated)):
+    if subject.system.sampling is not None:
+        if settings.horizon is not None:
             raise ValueError(
-                f"Argument `recordings` must have the units of the coordinates, but {column!r} of "
-                f"{one.name} is in {unit}, and {name!r} in {stated}; correct one of them, or give "
-                "`observe`."
+                "Argument `initial_states` must not be Shooting(...) for a system with "
+                "controllers: what they remember is not known in the middle of a recording."
             )
+        longest_run = max(float(np.ptp(one.ts)) for one in given)
+        subject = replace(subject, system=subject.system.with_longest_run(longest_run))
 
-
-def _problem(
-    subject: Identifiable, recording: Recording, settings: Settings
-) -> tuple[Parameters, FitProblem]:
-    """The fitted parameters, and what is static, for recordings with the same inputs as one."""
-    system, shared = subject.system, without_inputs(subject.params, tuple(recording.inputs))
+    # The numbers to fit, and what is static, for recordings with the same inputs.
+    system, shared = subject.system, without_inputs(subject.params, tuple(given[0].inputs))
     found = parameters(
         shared,
         free=numbers_besides_signals(shared) if subject.free is None else subject.free,
@@ -140,23 +69,48 @@ def _problem(
     observe = subject.observe or DefaultSensors(system.dynamics.n_states)
     policies = settings.method, settings.steps, settings.projection, settings.formulation
     scheme = Scheme.of(system, *policies)
-    return found, FitProblem(scheme, observe, subject.start, found.layout)
+    problem = FitProblem(scheme, observe, subject.start, found.layout)
+    params = jax.tree.unflatten(found.layout.structure, found.leaves)
 
+    # Where recordings start, and their segments; and the directions in which starts may change.
+    free, horizon = settings.free_starts, settings.horizon
+    for one in given:
+        require_units(subject, one)
+    states = [consistent_start(problem, params, one, free=free) for one in given]
+    require_inputs_are_read(problem, params, given[0], states[0])
+    if horizon is not None:
+        pairs = zip(given, states, strict=True)
+        given = tuple(with_guesses(problem, params, *pair) for pair in pairs)
+    stack, origin = segments(given, horizon=horizon)
+    if horizon is not None:
+        states = initial_states(problem, stack, params)
+    along = jnp.asarray(np.zeros((len(stack.q0), stack.start_size, 0)))
+    if free or horizon is not None:
+        directions = free_directions(problem, stack, states, origin.first)
+        directions[origin.first] *= free  # those of fixed initial states are zero
+        along = jnp.asarray(directions)
 
-def _with_controllers(
-    given: tuple[Recording, ...], subject: Identifiable, settings: Settings
-) -> Identifiable:
-    """The subject with a system for runs as long as the recordings."""
-    system = subject.system
-    if system.sampling is None:
-        return subject
-    if settings.horizon is not None:
-        raise ValueError(
-            "Argument `initial_states` must not be Shooting(...) for a system with controllers: "
-            "what they remember is not known in the middle of a recording."
-        )
-    longest = max(float(np.ptp(one.ts)) for one in given)
-    return replace(subject, system=system.with_longest_run(longest))
+    # The steps; intervals that are too long for them are divided.
+    problem, longest = with_chosen_steps(problem, params, given, stack, states)
+    if longest is not None and np.diff(np.asarray(stack.ts)).max() * (1 - 1e-9) > longest:
+        stack, origin = segments(given, horizon=horizon, step=longest)
+
+    # What weighs how much.
+    weighted = all(one.weights is not None for one in given)
+    sensor_weight = np.ones(stack.observed.shape[2])
+    if not weighted:
+        sensor_weight = first_weights(np.asarray(stack.weights), np.asarray(stack.observed))
+    data = Data(stack, found.leaves, along)
+    task = Task(
+        problem, data, _conditions(found, data, origin, states, settings, sensor_weight), origin,
+        longest, hard=horizon is not None and horizon.continuity is None, weighted=weighted,
+        chooses_steps=isinstance(scheme.steps, FixedSteps) and scheme.steps.per_save is None,
+        loss=settings.loss,
+    )  # fmt: skip
+    _require_enough(task, settings, subject)
+    at = evaluated(task, np.zeros(found.layout.size + len(origin.recording) * data.free_starts))
+    _require_runs(task, at)
+    return task, at
 
 
 def _require_enough(task: Task, settings: Settings, subject: Identifiable) -> None:
@@ -192,33 +146,6 @@ def _require_enough(task: Task, settings: Settings, subject: Identifiable) -> No
         raise ValueError(f"Argument `prior` needs recordings with {weights}")
 
 
-def _require_inputs_are_read(
-    problem: FitProblem, params: Params, recording: Recording, state: InitialState
-) -> None:
-    """Raise if no function reads an input."""
-    if not recording.inputs:
-        return
-    q, v, t = state.q, state.v, jnp.asarray(recording.ts[0])
-
-    def read(inputs: Any) -> Any:
-        motion_params = problem.system.with_outputs(with_inputs(params, inputs))
-        results = [function_values(problem.system, q, v, t, motion_params)]
-        results.append(problem.observe(q, v, t, motion_params))
-        if problem.start is not None:
-            q0, v0 = (jnp.asarray(np.atleast_2d(x)[0]) for x in (recording.q0, recording.v0))
-            results.append(problem.start(q0, v0, motion_params))
-        return results
-
-    idle = unread(read, recording.inputs)
-    for name in recording.inputs:
-        if f"{name}.values" in idle:
-            raise ValueError(
-                f"Argument `inputs` of {recording.name} holds {name!r}, which no function reads; "
-                f"call `params[{name!r}](t)` in a function of the system, correct the name, or "
-                "leave it out."
-            )
-
-
 def _require_runs(task: Task, at: Point) -> None:
     """Raise unless every segment can be simulated, and differentiated, where a fit begins."""
     problem, origin, found = task.problem, task.origin, at.run
@@ -249,27 +176,6 @@ def _require_runs(task: Task, at: Point) -> None:
             f"the fit no sensor depends on {', '.join(problem.layout.names)}: the system may be "
             "at rest, or an input zero. Record a motion, or begin with other parameters."
         )
-
-
-def _with_guesses(
-    problem: FitProblem, params: Params, one: Recording, state: InitialState
-) -> Recording:
-    """Complete a recording with start variables at every sample: the samples, or a simulation."""
-    if one.q0.ndim == 2:
-        return one
-    if problem.start is not None:
-        raise ValueError(
-            f"Argument `q0` of {one.name} must have shape (T, {one.q0.size}), and `v0` too: "
-            "multiple shooting with `start` needs a guess of both at every sample."
-        )
-    plain = not problem.system.velocities and not problem.system.states
-    if isinstance(problem.observe, DefaultSensors) and plain:
-        sampled = states_of_samples(one)
-        if sampled is not None:
-            return replace(one, q0=sampled[0], v0=sampled[1])
-    params = with_inputs(params, one.inputs)
-    sol = simulate(problem.system, state.q, state.v, one.ts, params, **problem.scheme.policies)
-    return replace(one, q0=np.asarray(sol.q), v0=np.asarray(sol.v))
 
 
 def _conditions(

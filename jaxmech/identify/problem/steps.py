@@ -14,23 +14,22 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmech.identify.data.inputs import ends_of_steps, with_inputs
+from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.recording import Recording
-from jaxmech.identify.data.segments import Segments
-from jaxmech.identify.problem.least_squares import FitProblem, InitialState
+from jaxmech.identify.data.segments import Segments, ends_of_steps
+from jaxmech.identify.problem.least_squares import FitProblem
 from jaxmech.identify.problem.rows import Point, Task
-from jaxmech.identify.problem.sensor_noise import motion
+from jaxmech.identify.problem.sensor_noise import EXACT, motion
+from jaxmech.identify.problem.starts import InitialState
 from jaxmech.integrate import MEMBERS, FixedSteps, members_error, members_need, target_error
 from jaxmech.system import Params
 from jaxmech.utils.tracers import evenly_spaced
-from jaxmech.utils.trees import as_dtype
 
 _ROUND_OFF = 8.0  # distance of corners from the ends of a segment, in units of round-off
 _LONGER = 1.5  # an interval longer than the usual one by this factor is divided
 _SLACK = 1.25  # factor by which fewer steps may be made than the target needs
 _COARSE = 16.0  # targets from which on an error may call for more steps
 _SHIFT = 1.0  # standard errors by which an integration error may move the estimates
-_EXACT = 1e-6  # share of the motion below which residuals are numerical errors
 
 
 def with_chosen_steps(
@@ -51,9 +50,9 @@ def with_chosen_steps(
         return problem, None
     per_save, longest = policy.per_save, np.inf
     if per_save is None:
+        longest = _LONGER * _usual(s)
         starts = np.stack([np.concatenate([one.q, one.v]) for one in states])
         per_save = _needed(problem, params, s, starts)
-        longest = _LONGER * _usual(s)
     if policy.max_step is not None:
         longest = min(longest, float(policy.max_step) * per_save)
     policy = replace(policy, per_save=per_save, max_step=None)
@@ -71,8 +70,7 @@ def with_steps(task: Task, per_save: int) -> Task:
 
 def needed_steps(task: Task, at: Point) -> int:
     """The number of steps that the motion needs."""
-    params = task.problem.layout.known(at.y[: at.numbers.size], task.data.leaves)
-    return _needed(task.problem, params, task.data.segments, np.asarray(at.run.begin))
+    return _needed(task.problem, task.params(at), task.data.segments, np.asarray(at.run.begin))
 
 
 def integration_error(task: Task, at: Point) -> float:
@@ -81,7 +79,7 @@ def integration_error(task: Task, at: Point) -> float:
     if not isinstance(scheme.steps, FixedSteps):
         return float(np.max(np.asarray(at.run.error)))
     largest, starts = 0.0, np.asarray(at.run.begin)
-    params = task.problem.layout.known(at.y[: at.numbers.size], task.data.leaves)
+    params = task.params(at)
     for k in evenly_spaced(len(starts), MEMBERS):
         member = _member(task.problem, params, s, starts, k)
         error = members_error(scheme, *member, int(s.last[k]) * scheme.steps.count)
@@ -106,7 +104,7 @@ def largest_shift(task: Task, at: Point, error: float) -> float:
     noise = np.sqrt((unweighted**2).sum((0, 1)) / np.maximum(count, 1))
     share = noise / motion(weights, np.asarray(s.observed, float))
     # the steps that made the recordings, if they are a simulation, fit to round-off
-    inexact = share > _EXACT
+    inexact = share > EXACT
     return float(error * np.sqrt((count[inexact] / share[inexact] ** 2).sum()))
 
 
@@ -115,12 +113,12 @@ def _needed(problem: FitProblem, params: Params, s: Segments, starts: np.ndarray
 
     A power of two, so that fits to other recordings seldom compile other programs.
     """
-    smallest = np.inf
+    smallest, usual = np.inf, _usual(s)
     for k in evenly_spaced(len(starts), MEMBERS):
         q, v, ts, *others = _member(problem, params, s, starts, k)
         count = members_need(problem.scheme, q, v, ts, *others)
         smallest = min(smallest, float(ts[0, 1] - ts[0, 0]) / count)
-    return 1 << max(0, math.ceil(math.log2(_usual(s) / smallest / _SLACK)))
+    return 1 << max(0, math.ceil(math.log2(usual / smallest / _SLACK)))
 
 
 def _usual(s: Segments) -> float:
@@ -136,9 +134,9 @@ def _member(
     """A segment as a batch of one: its start, its ends, its parameters and its corners."""
     ts = np.asarray(s.ts)[k, [0, int(s.last[k])]]
     q, v = np.split(starts[k].astype(ts.dtype), [problem.system.n])
-    segment_params = as_dtype(with_inputs(params, s.inputs_of(k)), q.dtype)
-    own = jax.tree.map(lambda x: np.asarray(x)[None], segment_params)
-    return q[None], v[None], ts[None], own, _corners(s, k)
+    corners = _corners(s, k)
+    own = jax.tree.map(lambda x: np.asarray(x)[None], with_inputs(params, s.inputs_of(k)))
+    return q[None], v[None], ts[None], own, corners
 
 
 def _corners(s: Segments, k: Any) -> np.ndarray:
