@@ -6,7 +6,6 @@ but nothing else is converted, unknown keys are rejected, and all problems are r
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
@@ -117,7 +116,10 @@ def _chosen(choice: schema.OneOf, value: Any) -> Any:
             raise _mismatch(f"must be {schema.alternatives(choice.kinds)}", value)
         return choice.kinds[value]()
     if choice.bare and isinstance(value, int | float | list) and not isinstance(value, bool):
-        return _bare(choice, value)
+        try:
+            return choice.bare(value)
+        except StudyError as error:  # the name of the field is not a key of the file
+            raise StudyError(Problem((), p.message) for p in error.problems) from None
     name = choice.name_in(value) if isinstance(value, dict) else None
     if not isinstance(name, str):
         names = ", ".join(f'"{name}"' for name in choice.kinds)
@@ -128,33 +130,6 @@ def _chosen(choice: schema.OneOf, value: Any) -> Any:
     if choice.other:
         return choice.other(name, entries)
     raise refuse(choice.tag, not_one_of(name, choice.kinds, f"a known {choice.tag}"))
-
-
-def _bare(choice: schema.OneOf, value: Any) -> Any:
-    """The instance for a number, or a list of numbers, in place of a table."""
-    if not (_is_number(value) or _is_numbers(value)):
-        raise _mismatch(
-            f"must be a finite number, a list of them or a table with `{choice.tag}`", value
-        )
-    assert choice.bare
-    try:
-        return choice.bare(_as_floats(value))
-    except StudyError as error:  # the name of the field is not a key of the file
-        raise StudyError(Problem((), problem.message) for problem in error.problems) from None
-
-
-def _is_number(value: Any) -> bool:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    return abs(value) <= sys.float_info.max  # False for NaN, and for integers beyond all floats
-
-
-def _is_numbers(value: Any) -> bool:
-    return isinstance(value, list) and all(_is_number(x) or _is_numbers(x) for x in value)
-
-
-def _as_floats(value: Any) -> Any:
-    return [_as_floats(entry) for entry in value] if isinstance(value, list) else float(value)
 
 
 def _located(kind: Any, location: tuple[int | str, ...]) -> tuple[list[str], Any, Any]:

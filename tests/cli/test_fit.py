@@ -5,7 +5,7 @@ import re
 import shutil
 import tomllib
 import warnings
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from jaxmech.cli.fit.study import FitStudy
 from jaxmech.cli.main import main
 from jaxmech.config.errors import Problem, StudyError
 from jaxmech.config.load import load
-from jaxmech.config.toml import key_descriptions, key_lines
+from jaxmech.config.toml import key_lines
 from jaxmech.config.validate import structure
 from jaxmech.ensemble import plain
 from jaxmech.identify import Descent, Fit, MultiStart, Recording, Shooting
@@ -219,24 +219,17 @@ def test_what_counts_as_success() -> None:
     [
         ("[data]", "[dota]", "toml:9: dota is not a known key; did you mean `data`?"),
         ('["theta [rad]"]', '["thta"]', "toml:12: data.observed names 'thta', which is not a"),
-        ('["5", "6"]', '["5", "7"]', "toml:15: data.validation names '7', which is not a record"),
         ('time = "t [s]"\n', "", "fit_pendulum.csv: when were the samples taken? Name the col"),
-        ("noise_sd = 0.002", "noise_sd = 0", "toml:16: data.noise_sd must be positive"),
         ('{ law = "both" }', "{ lew = 1 }", "toml:6: model_options.lew is not"),
-        ("pendulum.py:pendulum", "pendulum.py:pend", "toml:5: model is not an attribute in"),
         ("pendulum.py:pendulum", "pendulum.py:LAWS", "toml:5: model must name an Identifiable"),
         (
             "[steps]",
             "[parameters.bounds]\ngravity = [9, inf]\n[steps]",
             "toml: `parameters.start` must",
         ),
-        ("[steps]", "[optimizer]\nname = 'adm'\n[steps]", "toml:20: optimizer.name is not a known"),
         ("[steps]", "[parameters]\nfree = ['dri']\n[steps]", "toml:20: parameters.free names"),
         ("[steps]", "[parameters.start]\ndri = 1\n[steps]", "toml:20: parameters.start.dri is"),
         ("[steps]", "[parameters.start]\ndry = [1, 2]\n[steps]", "dry must be a number, but is"),
-        ("max_step = 0.02", "max_step = -1", "toml:21: steps.max_step must be a positive time"),
-        ("max_step = 0.02", "max_stepp = 1", "toml:21: steps.max_stepp is not a known key"),
-        ("per_save = 1", "steps = {}", "toml:20: steps.steps is not a known key"),
         ("per_save = 1", "per_save = 0", "toml:20: steps.per_save must be a positive integer"),
     ],
 )
@@ -309,31 +302,11 @@ def test_invalid_configurations(old, new, problem) -> None:
     assert any(".".join(p.key) == key and message in p.message for p in caught.value.problems)
 
 
-def test_every_key_is_explained() -> None:
-    text = key_descriptions(FitStudy)
-
-    def explained(kind: type) -> None:
-        for entry in fields(kind):
-            assert entry.name in text, entry.name
-            for inside in (entry.type, *getattr(entry.type, "__args__", ())):
-                if isinstance(inside, type) and is_dataclass(inside):
-                    explained(inside)
-
-    explained(FitStudy)
-
-
 def test_lines_of_tables_in_a_list() -> None:
     lines = key_lines("[[c]]\na = 1\n[[c]]\na = 2\n[c.d]\nb = 3")
     assert lines["c[0]", "a"] == 2
     assert lines["c[1]", "a"] == 4
     assert lines["c[1]", "d", "b"] == 6
-
-
-def test_help_shows_the_schema(capsys) -> None:
-    assert not main(["fit", "--help"])
-    shown = capsys.readouterr().out
-    assert "validation recordings" in shown
-    assert "trust-region" in shown
 
 
 def test_a_model_of_the_catalogue_needs_no_file(tmp_path) -> None:

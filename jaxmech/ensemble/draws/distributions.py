@@ -83,7 +83,9 @@ class Fixed:
         except ValueError as error:
             message = "must be a number, or a list whose rows are equally long"
             raise refuse("value", f"{message}, but is {self.value}") from error
-        if value.dtype.kind not in "iuf" or not value.size or not np.isfinite(value).all():
+        cells = np.asarray(self.value, object).ravel()  # where NumPy has not made True a number
+        is_number = value.dtype.kind in "iuf" and bool not in map(type, cells)
+        if not is_number or not value.size or not np.isfinite(value).all():
             message = f"must be finite, a number or a list of numbers, but is {self.value!r}"
             raise refuse("value", message)
 
