@@ -1,5 +1,6 @@
 """Studies and failures of systems with stops and dry friction, whose steps choose themselves."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,17 @@ from scipy import stats
 
 import jaxmech as jm
 from jaxmech.config.toml import read
-from jaxmech.ensemble import Failure, Fixed, Normal, Study, Times, failure_probability, replay
+from jaxmech.ensemble import (
+    Failure,
+    Fixed,
+    Normal,
+    Study,
+    StudyEvent,
+    Times,
+    Uniform,
+    failure_probability,
+    replay,
+)
 from jaxmech.ensemble.run import run_study
 from tests.ensemble.studies import arrays
 from tests.unilateral.systems import SLED
@@ -160,3 +171,25 @@ def test_failures_by_friction() -> None:
     exact = stats.norm.cdf((2 / 9.81 / 0.85 - 0.3) / 0.03)
     result = failure_probability(study, failure=failure)
     assert result.probability == pytest.approx(exact, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_a_study_puts_a_brake_on_and_takes_it_off(tmp_path: Path) -> None:
+    events = {
+        "on": StudyEvent(function=lambda q, v, t, p: t - 0.3, direction=1, on=("rub",)),
+        "off": StudyEvent(function=lambda q, v, t, p: t - 0.7, direction=1, off=("rub",)),
+    }
+    study = Study(
+        model=SLED, size=6, block=6, times=Times(end=1.0, saves=3), events=events,
+        inactive=("rub",), coordinates={"x": Fixed(0.0)}, velocities={"x": Fixed(2.0)},
+        parameters={"mu": Uniform(0.1, 0.9)},
+    )  # fmt: skip
+    for settings, brake in ((study, 0.4), (replace(study, events={}), 0.0)):
+        run_study(settings, tmp_path / f"run{brake}", folder=tmp_path)
+        stored = arrays(tmp_path / f"run{brake}")
+        assert not stored["status"].any()
+        slowed = 9.81 * stored["parameter_mu"]
+        time = np.minimum(brake, 2.0 / slowed)
+        left = 2.0 - slowed * time
+        end = 0.6 + 2.0 * time - slowed * time**2 / 2 + left * (0.7 - time)
+        np.testing.assert_allclose(stored["q"][:, -1, 0], end, rtol=1e-12)
