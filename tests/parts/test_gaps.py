@@ -115,6 +115,24 @@ def test_a_rope_that_leaves_a_drum_on_its_far_side_is_named() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("steps", [None, jm.Adaptive(rtol=1e-10)], ids=repr)
+def test_a_rope_winds_round_a_post_more_than_twice(steps: Any) -> None:
+    r, length, speed, ts = 0.1, 2.0, 2.0, np.linspace(0.0, 9.0, 31)
+    ball = jp.point_mass("ball", mass=1.0)
+    post = jp.Drum(jp.ground, (0, 0), r, towards=(0, 1), any_turn=True)
+    game = jp.Mechanism([ball], [jp.rope("string", [post, (ball, (0, 0))], length)])
+    sol = jm.simulate(game, [r, length], [-speed, 0.0], ts, steps=steps)
+    free = np.sqrt(length**2 - 2 * r * speed * ts)
+    turn = (length - free) / r  # 13.7 rad in the end
+    exact = r * np.array([np.cos(turn), np.sin(turn)]) + free * np.array(
+        [-np.sin(turn), np.cos(turn)]
+    )
+    np.testing.assert_allclose(sol.q, exact.T, atol=1e-4 if steps is None else 1e-8)
+    tension = jm.observe(game, sol).multipliers["string"][:, 0]
+    np.testing.assert_allclose(tension, speed**2 / free, rtol=1e-3 if steps is None else 1e-7)
+
+
+@pytest.mark.slow
 def test_a_load_unwinds_a_winch() -> None:
     """A drum of inertia J is J / r^2 more for the load to move."""
     r, m, J = 0.2, 3.0, 0.5

@@ -49,6 +49,10 @@ class Drum:
             within 0.45 turns of it, farther round the gap of the rope is NaN and a run that gets
             there fails. Nothing is wound up if the rope leaves in this direction and the attitude
             of the body is zero.
+        any_turn: for a drum, whether the rope may leave it in any direction, after any number of
+            turns from `towards`, at one end of a rope that stays nearly taut: the turns are those
+            for which the gap is nearest to zero. It is NaN beyond 0.45 circumferences, where a run
+            fails, and whole circumferences of the length make no difference.
     """
 
     body: AbstractBody
@@ -56,6 +60,7 @@ class Drum:
     radius: Value
     clockwise: bool = False
     towards: Vector | None = None
+    any_turn: bool = False
 
 
 class Circle(NamedTuple):
@@ -66,6 +71,7 @@ class Circle(NamedTuple):
     radius: Value | None
     sense: float  # 1 if the rope runs counterclockwise round it
     towards: Vector | None
+    any_turn: bool = False
 
 
 class Straight(NamedTuple):
@@ -98,7 +104,12 @@ class Rope(Gap):
         for k, circle in enumerate(self.circles):
             if circle.radius is not None:
                 used = used + read.number(circle.radius) * self.turn(k, straights, frames, read)
-        return (read.number(self.length) - used)[None]
+        gap = read.number(self.length) - used
+        for circle in self.circles:
+            if circle.any_turn:  # a turn more or less is a circumference
+                radius = read.number(circle.radius)
+                gap = radius * _near_zero(gap / radius)
+        return gap[None]
 
     def centers(self, frames: Frames, read: Reader) -> list[Array]:
         """The centres along the axes of the ground, (d,) each."""
@@ -131,7 +142,8 @@ class Rope(Gap):
         away = straights[0].angle if is_first else straights[-1].angle + jnp.pi
         assert circle.towards is not None
         x, y = read.vector(circle.towards, 2)
-        turned = _near_zero(away - jnp.arctan2(y, x)) - frames[circle.body].attitude
+        turned = away - jnp.arctan2(y, x)
+        turned = (turned if circle.any_turn else _near_zero(turned)) - frames[circle.body].attitude
         return (circle.sense if is_first else -circle.sense) * turned
 
     def course(self, frames: Frames, read: Reader) -> list[Array]:
@@ -231,9 +243,15 @@ def rope(
         center = point(part, "points", bodies[entry], at, size)
         if isinstance(end, Drum):
             radius, towards = _checked(part, end, k in (0, len(ends) - 1), size)
-            circles.append(Circle(entry, center, radius, -1.0 if end.clockwise else 1.0, towards))
+            sense = -1.0 if end.clockwise else 1.0
+            circles.append(Circle(entry, center, radius, sense, towards, end.any_turn))
         else:
             circles.append(Circle(entry, center, None, 1.0, None))
+    if sum(circle.any_turn for circle in circles) > 1:
+        raise ValueError(
+            f"{capital(part)} must have one drum with `any_turn` at most, since both would take "
+            "turns from its length; leave it out of one."
+        )
     return Rope(name, bodies, tuple(circles), length, restitution, rest_speed)
 
 
@@ -250,7 +268,9 @@ def _checked(part: str, drum: Drum, is_end: bool, size: int) -> tuple[Value, Vec
             f"{start} with `towards` at an end of the rope; write the direction in which the rope "
             "leaves it at the start, such as (0, -1)."
         )
-    if not is_end and drum.towards is not None:
-        raise ValueError(f"{start} without `towards` where the rope only passes; leave it out.")
+    if not is_end and (drum.towards is not None or drum.any_turn):
+        raise ValueError(
+            f"{start} without `towards` and `any_turn` where the rope only passes; leave them out."
+        )
     towards = None if drum.towards is None else direction(part, "towards", drum.towards, 2)
     return positive(part, "radius", drum.radius), towards
