@@ -18,9 +18,6 @@ from jaxmech.integrate.derivatives.policy import ForwardMode as ForwardMode
 from jaxmech.integrate.derivatives.policy import ReverseMode as ReverseMode
 from jaxmech.integrate.derivatives.record import StepRecord as StepRecord
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs as RolloutInputs
-from jaxmech.integrate.derivatives.step_replay import recorded as recorded
-from jaxmech.integrate.derivatives.step_replay import replayed as replayed
-from jaxmech.integrate.derivatives.step_replay import shortened as shortened
 from jaxmech.integrate.events import Event as Event
 from jaxmech.integrate.events import EventRecord as EventRecord
 from jaxmech.integrate.events import Events as Events

@@ -12,22 +12,11 @@ from jaxtyping import Array
 from jaxmech.integrate import (
     AbstractDerivative,
     AbstractMethod,
-    AbstractSteps,
-    Adaptive,
     FixedSteps,
     ForwardMode,
     ReverseMode,
     Scheme,
-    StepRecord,
-    interval_at,
-    recorded,
-    replayed,
     resolved,
-    shortened,
-    step_times,
-    with_outputs,
-    with_spans,
-    within,
 )
 from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
 from jaxmech.run.check_report import START, GradientCheck
@@ -35,17 +24,16 @@ from jaxmech.run.nan_origins import (
     NanOrigin,
     concerning,
     origins_in_loss,
-    origins_in_start,
     origins_in_system,
 )
 from jaxmech.run.simulate import simulate
 from jaxmech.run.solution import Solution
 from jaxmech.run.tangents import Sweep, consistent_change, step_sizes, sweep
-from jaxmech.state import AbstractStabilization, Projection, Start, onto
+from jaxmech.state import AbstractStabilization, Projection, onto
 from jaxmech.status import Status
 from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.arrays import HostArray
-from jaxmech.utils.checks import require_function
+from jaxmech.utils.checks import require_function, require_kind
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.trees import as_dtype, number_names, numbers_of
 
@@ -58,7 +46,6 @@ class _Motion:
 
     scheme: Scheme
     loss: Loss
-    start: Start | None
 
     @property
     def system(self) -> System:
@@ -69,14 +56,11 @@ class _Motion:
 class _Base(NamedTuple):
     """The point at which the derivatives are evaluated."""
 
-    q0: Array  # start variables
-    v0: Array  # their rates
+    q0: Array
+    v0: Array
     ts: Array
     params: Params  # all leaves are arrays
     change: tuple[Array, Array] | None  # a consistent change (dq, dv) of the initial state, if any
-    record: StepRecord | None = None  # the steps of the motion, held fixed, with `Adaptive`
-    times: Any = None  # at which a step had to end there
-    apart: Any = None  # saved q and v minus those of these steps without interpolation, (T, n) each
 
 
 def check_gradients(
@@ -87,9 +71,8 @@ def check_gradients(
     params: Params = None,
     *,
     loss: Loss | None = None,
-    start: Start | None = None,
     method: AbstractMethod | None = None,
-    steps: AbstractSteps | None = None,
+    steps: FixedSteps | None = None,
     projection: AbstractStabilization | None = Projection(),
     formulation: AbstractFormulation = UdwadiaKalaba(),
     sizes: Any = None,
@@ -100,12 +83,9 @@ def check_gradients(
     By every floating-point number of the parameters, and by a change of the initial state along the
     constraints. Differences are taken with many step sizes at once, all motions in one batch; the
     value where they agree best is used, with its uncertainty. Where a parameter changes the
-    constraints, as the length of a rod does, the initial state follows: by `start`, or by
-    projection of q0 and v0, alike in all three ways.
-
-    With `Adaptive` both modes hold the step sizes, and the differences are those of motions in the
-    steps recorded at `params`. So all three are derivatives of one smooth function, however
-    large the tolerances; that these are small enough is for `Solution.integration_error` to say.
+    constraints, as the length of a rod does, the initial state follows by projection of q0 and v0,
+    alike in all three ways. Steps are fixed, so that all three are derivatives of one smooth
+    function; the functions of the system, which may be at fault, are those of any steps.
 
     Args:
         system: the system, with n coordinates.
@@ -115,8 +95,6 @@ def check_gradients(
         params: the parameters that the functions of the system expect.
         loss: loss(q, v, ts, params), a scalar, of q (T, n) and v (T, n); by default a pseudo-random
             combination of q and v at the end.
-        start: start(q0, v0, params) returns a consistent q (n,) and v (n,) at ts[0] from start
-            variables q0, v0 of any shape, as for `fit`.
         method: as for `simulate`.
         steps: as for `simulate`.
         projection: as for `simulate`.
@@ -133,14 +111,14 @@ def check_gradients(
     Raises:
         ValueError: if `sizes`, `loss` or an argument of `simulate` is invalid, or there is nothing
             to differentiate by.
-        TypeError: if `loss` or `start` is not a function.
+        TypeError: if `loss` is not a function, or `steps` are `Adaptive`.
         SimulationError: if the motion failed.
     """
-    for name, function in (("loss", loss or _end), ("start", start or _end)):
-        require_function(name, function)
+    require_function("loss", loss or _end)
     system, params = with_params(system, params)
     scheme = Scheme.of(system, method, steps, projection, formulation)
-    run = _Motion(scheme, loss or _end, start)
+    require_kind("steps", scheme.steps, FixedSteps, "FixedSteps()")
+    run = _Motion(scheme, loss or _end)
     run, base, solution = _prepared(run, q0, v0, ts, params)
     eps = float(jnp.finfo(base.ts.dtype).eps)
     names = (*number_names(base.params), *([START] if base.change is not None else []))
@@ -188,10 +166,8 @@ def _origins(
 ) -> dict[str, tuple[NanOrigin, ...]]:
     scheme, states = _refined(run, base, solution)
     numbers = tuple(name for name in names if name != START)
-    start = run.start, base.q0, base.v0, base.ts[0]
-    origins = origins_in_start(*start, base.params, numbers)
     motion = states.q, states.v, states.ts
-    origins += origins_in_system(scheme, *motion, base.params, numbers)
+    origins = origins_in_system(scheme, *motion, base.params, numbers)
     origins += origins_in_loss(run.loss, solution, base.params, numbers)
     return {
         name: concerning(None if only_forward else name, origins, numbers)
@@ -211,25 +187,14 @@ def _prepared(
     q0, v0 = jnp.asarray(q0), jnp.asarray(v0)
     dtype = jnp.result_type(q0, v0, float)
     q0, v0, params = q0.astype(dtype), v0.astype(dtype), as_dtype(params, dtype)
-    q, v = (q0, v0) if run.start is None else run.start(q0, v0, params)
-    run = replace(run, scheme=resolved(run.scheme, q, v, ts, params))
-    solution = simulate(run.system, q, v, ts, params, **run.scheme.policies)
+    run = replace(run, scheme=resolved(run.scheme, q0, v0, ts, params))
+    solution = simulate(run.system, q0, v0, ts, params, **run.scheme.policies)
     value = run.loss(solution.q, solution.v, solution.ts, params)
     if np.shape(value) != () or not np.isfinite(value):
         raise ValueError(f"Argument `loss` must return a finite scalar, but returns {value}.")
     first = solution.q[0], solution.v[0], solution.ts[0]
-    base = _Base(
-        q0,
-        v0,
-        solution.ts,
-        params,
-        consistent_change(run.system, *first, run.system.with_outputs(params)),
-    )
-    if isinstance(run.scheme.steps, Adaptive):
-        record, q, v, times = _recorded(run, base, _numbers(base)[0])
-        apart = solution.q - q, solution.v - v
-        base = base._replace(record=shortened(record), apart=apart, times=times)
-    return run, base, solution
+    change = consistent_change(run.system, *first, run.system.with_outputs(params))
+    return run, _Base(q0, v0, solution.ts, params, change), solution
 
 
 def _numbers(base: _Base) -> tuple[Array, HostArray]:
@@ -245,8 +210,6 @@ def _start(run: _Motion, base: _Base, x: Array) -> tuple[Array, Array, Params]:
     params = with_numbers(x[: numbers.size])
     t = base.ts[0]
     q, v = base.q0, base.v0
-    if run.start is not None:
-        q, v = (jnp.asarray(x, t.dtype) for x in run.start(q, v, params))
     if base.change is not None:
         dq, dv = base.change
         q, v = q + x[-1] * dq, v + x[-1] * dv
@@ -260,29 +223,6 @@ def _solved(
     ways = run.scheme.policies | {"derivative": derivative, "throw": False}
     sol = simulate(run.system, q, v, base.ts, params, **ways)
     return run.loss(sol.q, sol.v, sol.ts, params), sol.status == Status.OK
-
-
-def _timed(
-    run: _Motion, q: Array, v: Array, ts: Array, params: Params
-) -> tuple[Scheme, Array, Array]:
-    steps = run.scheme.steps
-    times = step_times(run.system, steps.step_times(q.dtype), ts, params, ts)
-    timed = replace(run.scheme, system=with_spans(run.system, times), steps=steps.without_times())
-    memory = run.system.memory_at(ts, params)
-    params = within(interval_at(times, ts[0], ts[0], ts[-1]), params)
-    at_start = with_outputs(run.system, params, memory)
-    return timed.at(q, v, ts[0], at_start), times, memory
-
-
-@jit_of("run")
-def _recorded(run: _Motion, base: _Base, x: Array) -> tuple[StepRecord, Array, Array, Array]:
-    """The steps of the motion, q and v in these steps alone, and times at which a step ends."""
-    q, v, params = _start(run, base, x)
-    scheme, times, memory = _timed(run, q, v, base.ts, params)
-    start = q, v, base.ts, params, memory
-    record = recorded(scheme, *start, run.scheme.adaptive.tolerance(q.dtype), times)
-    q, v, _ = replayed(scheme, record, *start, times, times)
-    return record, q, v, times
 
 
 @jit_of("run")
@@ -308,32 +248,18 @@ def _by_forward_mode(run: _Motion, base: _Base, x: Array) -> HostArray | None:
 @jit_of("run")
 def _losses(run: _Motion, base: _Base, points: Array) -> Array:
     def loss_at(x: Array) -> Array:
-        if base.record is None:
-            loss, good = _solved(run, base, x, ReverseMode())
-        else:  # in the steps of the motion where the derivatives are taken
-            q, v, params = _start(run, base, x)
-            scheme, times, memory = _timed(run, q, v, base.ts, params)
-            inputs = q, v, base.ts, params, memory
-            q, v, good = replayed(scheme, base.record, *inputs, times, base.times)
-            loss = run.loss(q + base.apart[0], v + base.apart[1], base.ts, params)
+        loss, good = _solved(run, base, x, ReverseMode())
         return jnp.where(good, loss, jnp.nan)
 
     return jax.vmap(loss_at)(points)
 
 
 def _refined(run: _Motion, base: _Base, solution: Solution) -> tuple[Scheme, Solution]:
-    if isinstance(steps := run.scheme.steps, FixedSteps):
-        per_save = steps.count
-        fractions = np.arange(per_save * (len(base.ts) - 1) + 1) / per_save
-        fine = jnp.interp(jnp.asarray(fractions), jnp.arange(len(base.ts)), base.ts)
-        policies = run.scheme.policies | {"steps": replace(steps, per_save=1, max_step=None)}
-    else:
-        assert base.record is not None
-        sizes = np.asarray(base.record.sizes)
-        ends = np.cumsum(sizes[sizes > 0])
-        sign = np.sign(base.ts[-1] - base.ts[0])
-        fine = jnp.append(base.ts[0] + sign * np.append(0.0, ends[:-1]), base.ts[-1])
-        policies = run.scheme.policies
+    steps = run.scheme.steps
+    assert isinstance(steps, FixedSteps)
+    fractions = np.arange(steps.count * (len(base.ts) - 1) + 1) / steps.count
+    fine = jnp.interp(jnp.asarray(fractions), jnp.arange(len(base.ts)), base.ts)
+    policies = run.scheme.policies | {"steps": replace(steps, per_save=1, max_step=None)}
     start = solution.q[0], solution.v[0]
     states = simulate(run.system, *start, fine, base.params, throw=False, **policies)
     params = run.system.with_outputs(base.params)

@@ -134,17 +134,6 @@ def functions_of(system: System) -> dict[str, Callable[..., Any]]:
     return functions | {f"constraint {c.name!r}": partial(rows, c) for c in system.constraints}
 
 
-def origins_in_start(
-    start: Callable[..., Any] | None, q0: Array, v0: Array, t: Array, params: Params,
-    names: tuple[str, ...],
-) -> list[NanOrigin]:  # fmt: skip
-    """The numbers by which `start` has no derivative."""
-    if start is None:
-        return []
-    _, (*_, bad) = _nan(lambda q, v, t, params: start(q, v, params), q0, v0, t, params)
-    return _origins("`start`", bad[None], names, [t])
-
-
 def origins_in_loss(
     loss: Callable[..., Any], solution: Solution, params: Params, names: tuple[str, ...]
 ) -> list[NanOrigin]:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import Adaptive, DormandPrince5, FixedSteps, Holonomic, System
+from jaxmech import FixedSteps, Holonomic, System
 from jaxmech.run import GradientCheck, check_gradients
 from jaxmech.run.tangents import step_sizes, sweep
 from tests.small import REDUNDANT
@@ -56,47 +56,14 @@ def loss(q: Any, v: Any, ts: Any, p: Any) -> Any:
     return q[-1, 0]
 
 
-def start(q0: Any, v0: Any, p: Any) -> Any:
-    """From an amplitude and a phase."""
-    x, y = q0[0] * jnp.cos(q0[1]), q0[0] * jnp.sin(q0[1]) * p["stretch"]
-    return jnp.stack([x, y]), jnp.zeros(2)
-
-
-def test_closed_form_with_a_loss_and_a_start() -> None:
-    """x = A cos(phase) cos(sqrt(k) t)."""
-    params = {"k": 4.0, "stretch": 1.5}
-    found = check_gradients(
-        FREE, [2.0, 0.6], [0.0, 0.0], SHORT, params, loss=loss, start=start, steps=FixedSteps(10)
-    )
+def test_closed_form_with_a_loss() -> None:
+    """x = x0 cos(sqrt(k) t), from a start that no parameter changes."""
+    found = checked(FREE, {"k": 4.0, "unused": 1.5}, loss=loss, steps=FixedSteps(10))
     assert found.ok, found
-    w, t, x = 2.0, SHORT[-1], 2 * np.cos(0.6)
-    assert found.reverse[0] == pytest.approx(-x * t * np.sin(w * t) / (2 * w), rel=1e-6)
+    w, t = 2.0, SHORT[-1]
+    assert found.reverse[0] == pytest.approx(-t * np.sin(w * t) / (2 * w), rel=1e-6)
     assert found.reverse[1] == 0.0
-    text = repr(found)
-    assert "3 of 3 derivatives agree (200 steps" in text
-
-
-COARSE = {"method": DormandPrince5(), "steps": Adaptive(rtol=1e-2, atol=1e-2)}
-
-
-def squares(q: Any, v: Any, ts: Any, p: Any) -> Any:
-    return (q**3).sum() + q[7, 0] * v[-1, 1]
-
-
-@pytest.mark.slow
-def test_steps_by_a_tolerance_are_held() -> None:
-    """At a crude tolerance all three ways agree far better than with the exact motion."""
-    found = checked(FREE, {"k": 4.0}, loss=squares, **COARSE)
-    assert found.ok, found
-    assert found.steps < 20
-    np.testing.assert_allclose(found.reverse, found.difference, rtol=1e-8)
-    np.testing.assert_allclose(found.forward, found.reverse, rtol=1e-11)
-    # x = cos(2 t) for k = 4, whose derivative by k is -t sin(2 t) / 4, and y is half of it
-    x, dx = np.cos(2 * SHORT), -SHORT * np.sin(2 * SHORT) / 4
-    dv = -np.sin(2 * SHORT[-1]) / 4 - SHORT[-1] * np.cos(2 * SHORT[-1]) / 2
-    exact = (3 * (1 + 1 / 8) * x**2 * dx).sum()
-    exact += 0.5 * (dx[7] * -2 * np.sin(2 * SHORT[-1]) + x[7] * dv)
-    assert 1e-6 < abs(found.reverse[0] / exact - 1) < 0.05
+    assert "3 of 3 derivatives agree (200 steps" in repr(found)
 
 
 @jax.custom_vjp
@@ -174,26 +141,19 @@ def test_the_time_of_a_nan_is_named() -> None:
     assert (origin.function, origin.variables) == ("`force`", ("c",))
     assert origin.t == pytest.approx(0.2)
     assert found.verdicts[1] == "agrees"
-    found = checked(rubbed(late), {"c": 1.0, "k": 4.0}, **COARSE)
-    assert found.origins["c"][0].function == "`force`"
-    assert found.origins["c"][0].t >= 0.2
 
 
 def distance(q: Any, v: Any, ts: Any, p: Any) -> Any:
     return jnp.linalg.norm(q - q[:1], axis=1).sum()
 
 
-def away(q0: Any, v0: Any, p: Any) -> Any:
-    return q0 * (1 + jnp.sqrt(p["c"])), v0
-
-
 @pytest.mark.slow
-def test_nan_of_the_loss_and_of_the_start() -> None:
-    found = checked(FREE, loss=distance, start=away, params={"c": 0.0, "k": 4.0})
-    what = {name: {origin.function for origin in found.origins[name]} for name in found.names}
-    assert what["c"] == {"`loss`", "`start`"}
-    assert what["k"] == {"`loss`"} or what["k"] == {"`loss`", "`start`"}
-    assert found.verdicts[0] == "NaN"
+def test_nan_of_the_loss() -> None:
+    found = checked(FREE, loss=distance, params={"c": 0.0, "k": 4.0})
+    assert {origin.function for origin in found.origins["k"]} == {"`loss`"}
+    verdicts = dict(zip(found.names, found.verdicts, strict=True))
+    assert verdicts["k"] == "forward NaN"  # the norm at the start
+    assert verdicts["start"] == "NaN"
 
 
 def test_the_sweep_finds_the_plateau() -> None:

@@ -5,7 +5,7 @@ delay is a part of the state, whose value is always zero.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.compiler import empty_rows, with_row
 from jaxmech.integrate.adaptive.rollout import adaptive_rollout
 from jaxmech.integrate.checks import checked_states
 from jaxmech.integrate.derivatives.event_pieces import (
@@ -25,13 +24,12 @@ from jaxmech.integrate.derivatives.event_pieces import (
     along_motion,
     at_event,
 )
-from jaxmech.integrate.derivatives.record import SEGMENT, Move, StepRecord
+from jaxmech.integrate.derivatives.record import Move, StepRecord
 from jaxmech.integrate.derivatives.run_rule import Part, RolloutInputs, completed, with_traced
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import AnyInterval, interval_at, sorted_ends, within
 from jaxmech.integrate.step import StepInfo, step
-from jaxmech.integrate.steps import Tolerance
 from jaxmech.integrate.switches import with_outputs
 from jaxmech.integrate.trajectory import Trajectory
 from jaxmech.system import Params
@@ -296,21 +294,6 @@ def _ends(ts: Array, times: Array) -> Array:
     return sorted_ends(ts[0] + (jax.lax.stop_gradient(times) - ts[0]), ts[0], ts[-1])
 
 
-def recorded_moves(
-    scheme: Scheme,
-    state: tuple[Array, Array, Array],
-    ts: Array,
-    times: Array,
-    recorded_times: Array,
-) -> tuple[StepReplay, Scheme]:
-    """The moves of a run without events, and the scheme of one of their steps."""
-    by_pair = scheme.with_one_step()
-    program = MoveProgram(partial(_plain, by_pair, NO_EVENTS))
-    q, v, memory = (x.size for x in state)
-    sizes, ends = (q, v, memory), _ends(ts, recorded_times)
-    return StepReplay(program, ts, times, recorded_times, jnp.zeros(0), sizes, ends), by_pair
-
-
 def rates_at_saves(program: MoveProgram, x: RolloutInputs, residuals: KeptRun) -> Array:
     """Rates of q, v and memory at the saves, shape (T, 2 n + c); zero after a terminal event."""
     assert program.rates is not None
@@ -332,54 +315,3 @@ def rates_at_saves(program: MoveProgram, x: RolloutInputs, residuals: KeptRun) -
 def reached_saves(residuals: KeptRun) -> Bool[Array, " T"]:
     """Flags of the saves that moves reached; the others may follow a terminal event."""
     return jnp.arange(len(residuals.known)) < residuals.record.saved
-
-
-def recorded(
-    scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, memory: Array,
-    tolerance: Tolerance, times: Array,
-) -> StepRecord:  # fmt: skip
-    """Record the steps of a run."""
-    inputs = q0, v0, ts, params, memory, tolerance
-    return adaptive_rollout(scheme, *inputs, segment=SEGMENT, times=times)[1]
-
-
-def shortened(record: StepRecord) -> StepRecord:
-    """A record of known values without the steps that were not made."""
-    segments = max(1, -(-int(record.count) // record.segment))
-    moves = np.array(record.moves[: segments * record.segment])
-    moves[int(record.count) :] = 0.0
-    return replace(record, moves=jnp.asarray(moves), starts=record.starts[:segments])
-
-
-def replayed(
-    scheme: Scheme, record: StepRecord, q0: Array, v0: Array, ts: Array, params: Params,
-    memory: Array, times: Array, recorded_times: Array,
-) -> tuple[Array, Array, Bool[Array, ""]]:  # fmt: skip
-    """q and v at the save times, shape (T, n), and whether all steps could be made.
-
-    A step that ended at one of the `recorded_times` (K,) ends at that of `times`.
-    """
-    moves, by_pair = recorded_moves(scheme, (q0, v0, memory), ts, times, recorded_times)
-    offset, n = jnp.zeros(min(times.size, 1), ts.dtype), q0.size
-
-    def make_move(carry: Any) -> Any:
-        number, begin, state, good, saves = carry
-        move = record.move(number, begin, jnp.abs(ts[1] - ts[0]))
-        piece, h = moves.at(state, (None, None), NO_EVENTS.active(), move)
-        new, info = repeat_step(by_pair, NO_EVENTS, state, piece, h, params)
-        saves = with_row(saves, move.save, jnp.concatenate([new.q, new.v]), move.save > 0)
-        state = jax.tree.map(partial(jnp.where, move.save > 0), state, new)
-        return number + 1, moves.elapsed(move), state, good & info.good, saves
-
-    first = jnp.concatenate([q0, v0])
-    start = (
-        jnp.zeros((), jnp.int32),
-        jnp.zeros_like(ts[0]),
-        PieceState(q0, v0, memory, offset),
-        jnp.asarray(True),
-    )
-    *_, good, saves = jax.lax.while_loop(
-        lambda carry: carry[0] < record.count, make_move, (*start, empty_rows(len(ts), first))
-    )
-    saves = jnp.where((ts == ts[0])[:, None], first[None], saves)
-    return saves[:, :n], saves[:, n:], good
