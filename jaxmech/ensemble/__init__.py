@@ -5,16 +5,12 @@
 `blocks/` compute a block of members after the other, `run` all of them, in this process or on the
 workers of a `cluster`, and `store/` writes and reads the run folder. `finished/` summarizes and
 replays runs. `failure/` computes probabilities too small for all of this.
+
+`__all__` is what a user writes; the rest are types of results, and what commands and pictures need.
 """
 
-from jaxmech.config import FolderError as FolderError
-from jaxmech.config import RunWarning as RunWarning
-from jaxmech.config import load as load
-from jaxmech.config import plain as plain
-from jaxmech.config.errors import StudyError as StudyError
 from jaxmech.ensemble.draws.designs import Correlation as Correlation
 from jaxmech.ensemble.draws.designs import Sampling as Sampling
-from jaxmech.ensemble.draws.distributions import DISTRIBUTIONS as DISTRIBUTIONS
 from jaxmech.ensemble.draws.distributions import Discrete as Discrete
 from jaxmech.ensemble.draws.distributions import Fixed as Fixed
 from jaxmech.ensemble.draws.distributions import FromTable as FromTable
@@ -40,7 +36,6 @@ from jaxmech.ensemble.finished.dataset import run as run
 from jaxmech.ensemble.finished.replay import ReplayedTrajectory as ReplayedTrajectory
 from jaxmech.ensemble.finished.replay import replay as replay
 from jaxmech.ensemble.finished.replay import replays as replays
-from jaxmech.ensemble.finished.summary import as_json as as_json
 from jaxmech.ensemble.finished.summary import as_table as as_table
 from jaxmech.ensemble.finished.summary import failed as failed
 from jaxmech.ensemble.finished.summary import rows_of_coordinates as rows_of_coordinates
@@ -71,19 +66,15 @@ from jaxmech.ensemble.study import Times as Times
 from jaxmech.ensemble.study import Until as Until
 
 __all__ = [
-    "DISTRIBUTIONS",
     "Cluster",
     "Correlation",
     "Covariance",
     "Custom",
-    "DesignPoint",
     "Discrete",
     "Failure",
-    "FailureEstimate",
     "FailureProbability",
     "FirstPassage",
     "Fixed",
-    "FolderError",
     "FromTable",
     "Histogram",
     "LogNormal",
@@ -96,14 +87,10 @@ __all__ = [
     "RecordedInput",
     "Reduction",
     "Results",
-    "RunWarning",
-    "Sample",
     "Sampling",
     "Scipy",
-    "Sensitivity",
     "SobolIndices",
     "Study",
-    "StudyError",
     "StudyEvent",
     "Times",
     "Triangular",
@@ -114,10 +101,8 @@ __all__ = [
     "design_point_motion",
     "draw",
     "failure_probability",
-    "load",
     "open",
     "open_results",
-    "plain",
     "read_failure",
     "replay",
     "run",

@@ -15,8 +15,7 @@ from jaxmech.ensemble.cluster import MAY_DIFFER, compute_away, connected
 from jaxmech.ensemble.finished.summary import as_json, as_table, summarize
 from jaxmech.ensemble.members.observed import stored_study
 from jaxmech.ensemble.statistics.worst import AUDIT
-from jaxmech.ensemble.store.folder import RunContent, RunFolder, open_run, origin, with_stored_sizes
-from jaxmech.ensemble.store.layout import Layout
+from jaxmech.ensemble.store.folder import RunFolder, open_run, origin, with_stored_sizes
 from jaxmech.ensemble.store.marks import SUMMARY
 from jaxmech.ensemble.store.results import open_results
 from jaxmech.ensemble.study import Study
@@ -89,17 +88,12 @@ def run_study(
     # What is stored names functions, by the copies of their files.
     named = replace(plan.study, steps=study.steps, block=study.block)
     files = copies_of(subject.name, subject.source, plan.files)
-    content = RunContent(
-        stored_study(named, files, folder),
-        subject,
-        Layout(kernel),
-        origin(study, subject, sampler),
-        {name: path for path, name in files.items() if path != subject.source},
-        MAY_DIFFER if study.cluster or client else (),
-    )
+    config = plain(stored_study(named, subject, files, folder))
+    facts = origin(study, subject, sampler)
+    may_differ = MAY_DIFFER if study.cluster or client else ()
     with (
         connected(client or study.cluster) as workers,
-        open_run(out, content, tell) as target,
+        open_run(out, kernel, config, facts, files, may_differ, tell) as target,
     ):
         missing = target.missing()
         if missing and max(needs) > LARGE:

@@ -19,11 +19,11 @@ from jaxmech.cli.fit.build import model, settings
 from jaxmech.cli.fit.run import Outcome
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.cli.main import main
+from jaxmech.config import plain
 from jaxmech.config.errors import Problem, StudyError
 from jaxmech.config.load import load
 from jaxmech.config.toml import key_lines
 from jaxmech.config.validate import structure
-from jaxmech.ensemble import plain
 from jaxmech.identify import Descent, Fit, MultiStart, Recording, Shooting
 from jaxmech.identify.inference.uncertainty import uncertainty
 from jaxmech.identify.result import Predicted

@@ -9,19 +9,19 @@ import pytest
 from jaxmech import FixedSteps
 from jaxmech.cli.fit.build import model
 from jaxmech.cli.fit.study import FitStudy
+from jaxmech.config import plain
 from jaxmech.config.load import load
 from jaxmech.config.schema import POLICIES
 from jaxmech.config.toml import ConfigError, key_descriptions, key_lines, read
 from jaxmech.config.validate import structure
 from jaxmech.ensemble import (
-    DISTRIBUTIONS,
     Fixed,
     Normal,
     Study,
     Uniform,
     draw,
-    plain,
 )
+from jaxmech.ensemble.draws.distributions import DISTRIBUTIONS
 from jaxmech.integrate import RK4, AbstractSteps
 from jaxmech.linalg import AbstractSolver
 from jaxmech.state import AbstractStabilization, Baumgarte, Free, Projection

@@ -13,6 +13,7 @@ from jaxmech import Controller, FixedSteps, Recording, System, controlled, fit, 
 from jaxmech.cli.main import main
 from jaxmech.config.environment import system_digests
 from jaxmech.config.toml import read
+from jaxmech.errors import StudyError
 from jaxmech.identify import Fit
 from jaxmech.parts import Mechanism, gravity, ground, planar_body, revolute
 from jaxmech.parts.forces import coordinate_force
@@ -133,9 +134,7 @@ def test_a_study_names_its_controllers(tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert tuple(summary["quantiles"]["coordinates"])[:5] == names
     config.write_text(STUDY.replace("loop.py:pd", "loop.py:pid"))
-    with pytest.raises(
-        je.StudyError, match=r"`controllers` is not an attribute .* did you mean `pd`"
-    ):
+    with pytest.raises(StudyError, match=r"`controllers` is not an attribute .* did you mean `pd`"):
         je.run_study(read(config, je.Study), tmp_path / "other", folder=tmp_path)
 
 

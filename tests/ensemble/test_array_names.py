@@ -6,6 +6,7 @@ import pytest
 
 import jaxmech.ensemble as je
 from jaxmech.config.toml import read
+from jaxmech.errors import StudyError
 from tests.ensemble.studies import write_study
 
 ROBOT = """
@@ -49,7 +50,7 @@ def test_a_name_that_is_no_file_is_refused(section: str, name: str) -> None:
         "observe": je.Observed(lambda q, v, t, p: q[0]),
         "statistics": je.Moments(of="q"),
     }[section]
-    with pytest.raises(je.StudyError, match="name") as caught:
+    with pytest.raises(StudyError, match="name") as caught:
         je.Study(model="pendulum", size=4, times=je.Times(end=1.0), **{section: {name: entry}})
     assert caught.value.problems[0].key == (section, name)
 

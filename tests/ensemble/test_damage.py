@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from jaxmech.cli.main import main
-from jaxmech.config.run_folder import FolderError
+from jaxmech.config.run_folder import FolderError, RunWarning
 from jaxmech.config.toml import read
-from jaxmech.ensemble import RunWarning, Study, open_results, run_study
+from jaxmech.ensemble import Study, open_results, run_study
 from jaxmech.ensemble.blocks.kernel import compile_kernel
 from jaxmech.ensemble.store.folder import origin
 from tests.ensemble.studies import OBSERVED, same_results, write_study

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from jaxmech.config import load
 from jaxmech.config.toml import read
 from jaxmech.ensemble import (
     FirstPassage,
@@ -13,7 +14,6 @@ from jaxmech.ensemble import (
     StudyEvent,
     Times,
     Uniform,
-    load,
 )
 from jaxmech.ensemble.members.events import study_events
 from jaxmech.ensemble.run import run_study

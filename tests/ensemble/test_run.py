@@ -12,9 +12,9 @@ import pytest
 
 from jaxmech.config.errors import StudyError
 from jaxmech.config.load import load
-from jaxmech.config.run_folder import FolderError
+from jaxmech.config.run_folder import FolderError, RunWarning
 from jaxmech.config.toml import read
-from jaxmech.ensemble import RunWarning, Study, open_results, run_study
+from jaxmech.ensemble import Study, open_results, run_study
 from jaxmech.ensemble.blocks.kernel import compile_kernel
 from jaxmech.ensemble.draws.sampler import Sampler
 from jaxmech.ensemble.store.folder import RunFolder

@@ -17,6 +17,7 @@ from jaxmech.cli.fit.study import FitStudy
 from jaxmech.cli.main import main
 from jaxmech.cli.resolve import load_state
 from jaxmech.config.toml import read
+from jaxmech.errors import StudyError
 from jaxmech.identify.data.table import Table
 from jaxmech.interop.as_model import as_model
 from jaxmech.interop.mujoco import from_mjcf
@@ -156,7 +157,7 @@ def test_a_mechanism_is_the_model_of_a_study(folder: Path) -> None:
     )
     assert je.run_study(object_study, folder / "object")["model"] == "object"
     assert np.array_equal(arrays(folder / "object")["q"], found["q"])
-    with pytest.raises(je.StudyError, match="it was passed as an object; put it into a file"):
+    with pytest.raises(StudyError, match="it was passed as an object; put it into a file"):
         je.replay(folder / "object", 0)
 
 
@@ -196,7 +197,7 @@ def test_every_kind_of_model_is_the_model_of_a_fit(kind: str, folder: Path) -> N
         subject = FILES[kind] if kind in FILES else made[kind]()
     study = FitStudy(model=subject, data=Table(file="x.csv", observed=("hinge.angle",), dt=0.1))
     if kind == "system":
-        with pytest.raises(je.StudyError, match=r"python:System is a bare System: .*Identifiable"):
+        with pytest.raises(StudyError, match=r"python:System is a bare System: .*Identifiable"):
             model(study, folder)
         return
     found = model(study, folder).subject

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
 
-from jaxmech.ensemble.draws.distributions import LogNormal, Normal, Scipy, Spread
+from jaxmech.ensemble.draws.distributions import Frozen, LogNormal, Normal, Scipy
 from jaxmech.ensemble.draws.plans import Rule
 from jaxmech.ensemble.failure.standard_space import StandardSpace, normal_quantile, slope
 
@@ -136,8 +136,19 @@ def sensitivities(space: StandardSpace, estimate: FailureEstimate) -> tuple[Sens
     weights = weights / weights.sum()
     results = []
     for k, (name, rule) in enumerate(space.rules.items()):
-        for key, value, ahead, behind, step in _neighbours(rule.spread, rule.default):
-            scores = _scores(rule, ahead, behind, step, z[:, k], pull[:, k])
+        x, values = normal_quantile(rule.law, z[:, k]), _parameters(rule)
+        deviation = values.get("sd", values.get("sigma", 0.0))
+        for key, value in values.items():
+            # The derivative of the log density at fixed x, by central differences.
+            step = _DIFFERENCE * max(abs(value), deviation)
+            if step == 0:
+                continue
+            more, less = (_changed(rule, key, value + d) for d in (step, -step))
+            scores = (more.logpdf(x) - less.logpdf(x)) / (2 * step)
+            if pull.any():  # z = Φ⁻¹(F(x; θ)) moves too, where x stays
+                moved = normal_quantile(more, z[:, k]) - normal_quantile(less, z[:, k])
+                scores = scores - pull[:, k] * moved / (2 * step) / slope(rule.law, z[:, k])
+            scores = np.where(np.isfinite(scores), scores, 0.0)
             mean = float((weights * scores).sum())
             parts = weights * (scores - mean)
             if len(estimate.runs):  # failures of a run depend on each other
@@ -146,38 +157,22 @@ def sensitivities(space: StandardSpace, estimate: FailureEstimate) -> tuple[Sens
     return tuple(results)
 
 
-def _scores(
-    rule: Rule, ahead: Spread, behind: Spread, step: float, z: np.ndarray, pull: np.ndarray
-) -> np.ndarray:
-    """Derivatives of the log density at fixed x, by central differences."""
-    more, less = ahead.frozen(rule.default), behind.frozen(rule.default)
-    x = normal_quantile(rule.law, z)
-    scores = (more.logpdf(x) - less.logpdf(x)) / (2 * step)
-    if pull.any():  # z = Φ⁻¹(F(x; θ)) moves too, where x stays
-        moved = normal_quantile(more, z) - normal_quantile(less, z)
-        scores = scores - pull * moved / (2 * step) / slope(rule.law, z)
-    return np.where(np.isfinite(scores), scores, 0.0)
+def _parameters(rule: Rule) -> dict[str, float]:
+    """The parameters of a distribution in which its density is smooth, by name."""
+    spread = rule.spread
+    if isinstance(spread, Scipy):
+        return {key: float(x) for key, x in spread.parameters.items() if key not in _BOUNDARIES}
+    present = {key: getattr(spread, key) for key in _PARAMETERS.get(type(spread), ())}
+    return {key: float(rule.default if x is None else x) for key, x in present.items()}
 
 
-def _neighbours(rule: Spread, default: float) -> Iterator[tuple[str, float, Spread, Spread, float]]:
-    """Each parameter with its value, the distributions for a little more and less, and how much."""
-    if isinstance(rule, Scipy):
-        for key in [key for key in rule.parameters if key not in _BOUNDARIES]:
-            value = float(rule.parameters[key])
-            step = _DIFFERENCE * abs(value)
-            tables = ({**rule.parameters, key: value + d} for d in (step, -step))
-            ahead, behind = (replace(rule, parameters=table) for table in tables)
-            yield key, value, ahead, behind, step
-        return
-    law: Any = rule
-    for key in _PARAMETERS.get(type(rule), ()):
-        present = getattr(rule, key)
-        value = float(default if present is None else present)
-        deviation = rule.sd if isinstance(rule, Normal) else getattr(rule, "sigma", 0.0)
-        step = _DIFFERENCE * max(abs(value), deviation)
-        if deviation > 0:
-            more, less = ({key: value + d} for d in (step, -step))
-            yield key, value, replace(law, **more), replace(law, **less), step
+def _changed(rule: Rule, key: str, value: float) -> Frozen:
+    spread: Any = rule.spread
+    changes: dict[str, Any] = {key: value}
+    if isinstance(spread, Scipy):
+        changes = {"parameters": {**spread.parameters, key: value}}
+    law: Frozen = replace(spread, **changes).frozen(rule.default)
+    return law
 
 
 @dataclass(frozen=True, eq=False)

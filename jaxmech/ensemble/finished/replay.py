@@ -16,6 +16,7 @@ from jaxmech.config import (
     plain,
     python_files,
     require_no_run_code,
+    require_same_config,
     stored_environment,
 )
 from jaxmech.config.errors import InputError
@@ -25,7 +26,7 @@ from jaxmech.ensemble.draws.sampler import stored_name
 from jaxmech.ensemble.members.base import first_of
 from jaxmech.ensemble.members.observed import stored_study
 from jaxmech.ensemble.members.trajectory import StudyTrajectory, save_times
-from jaxmech.ensemble.store.folder import require_of_run, with_stored_sizes
+from jaxmech.ensemble.store.folder import MAY_CHANGE, with_stored_sizes
 from jaxmech.ensemble.store.results import Results, open_results
 from jaxmech.ensemble.study import LANES, SAVED, Study
 from jaxmech.status import Status, succeeded
@@ -140,7 +141,8 @@ def _of_the_run(study: Study, path: Path, folder: Path) -> Study:
     require_no_run_code(python_files(plain(study), folder), folder)
     whole = planned(with_stored_sizes(study, path), folder)
     copies = copies_of(whole.subject.name, whole.subject.source, whole.files)
-    require_of_run(path, stored_study(whole.study, copies, folder), whole.subject)
+    stored = stored_study(whole.study, whole.subject, copies, folder)
+    require_same_config(path, plain(stored), MAY_CHANGE)
     return whole.study
 
 

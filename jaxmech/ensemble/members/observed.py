@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.config import LoadedObject, TextOrTable, find, named_copy
+from jaxmech.config import LoadedObject, Subject, TextOrTable, copy_of, find, named_copy
 from jaxmech.config.errors import Key, Problem, StudyError, out_of_range, refuse, refuse_all
 from jaxmech.control import MEMORY
 from jaxmech.ensemble.statistics.protocol import Reduction
@@ -242,8 +242,8 @@ def _signature_problems(name: str, quantity: Observed) -> Iterator[Problem]:
         yield Problem(("observe", name, "function"), f"{message}{count} arguments")
 
 
-def stored_study(study: Any, copies: Mapping[Path, str], folder: Path) -> Any:
-    """A study whose functions and inputs are named by the copies of their files."""
+def stored_study(study: Any, subject: Subject, copies: Mapping[Path, str], folder: Path) -> Any:
+    """A study whose model, functions and inputs are named by the copies of their files."""
 
     def renamed(reference: Any, key: Key) -> Any:
         if not isinstance(reference, str) or reference.startswith("python:"):
@@ -256,6 +256,8 @@ def stored_study(study: Any, copies: Mapping[Path, str], folder: Path) -> Any:
         name: item.renamed(lambda file: copies[(folder / file).resolve()])
         for name, item in study.inputs.items()
     }
+    if subject.source:
+        sections["model"] = copy_of(subject.name, subject.source)[1]
     return replace(study, **sections)
 
 

@@ -15,7 +15,6 @@ file of the creation, so a folder with it is complete.
 import inspect
 import shutil
 import tomllib
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -33,24 +32,23 @@ from jaxmech.config import (
     FolderError,
     Subject,
     changes,
-    copy_of,
     digest,
     environment,
     environment_json,
     flush,
     opened,
-    plain,
     require_same_config,
     require_same_environment,
     stored_environment,
     system_digests,
     write_whole,
 )
+from jaxmech.ensemble.blocks.kernel import BlockProgram
 from jaxmech.ensemble.draws.sampler import Sampler, stored_name
 from jaxmech.ensemble.members.base import Tree, first_of, inputs_of, params_of
 from jaxmech.ensemble.statistics.protocol import Custom, Reduction
 from jaxmech.ensemble.store import marks
-from jaxmech.ensemble.store.layout import STATES, Layout, array_of
+from jaxmech.ensemble.store.layout import STATES, array_of, create_arrays
 from jaxmech.ensemble.store.marks import BLOCKS, RESULTS
 from jaxmech.ensemble.study import Study
 from jaxmech.integrate import FixedSteps
@@ -137,7 +135,7 @@ def _of_file(fn: Any) -> str:
         return sha256(repr(code and (code.co_code, code.co_consts, code.co_names)))
 
 
-_MAY_CHANGE = {"cluster", "failure"}  # of the keys of a study
+MAY_CHANGE = {"cluster", "failure"}  # of the keys of a study
 
 
 @dataclass(frozen=True)
@@ -224,62 +222,38 @@ class RunFolder:
                 write_whole(file, content)
 
 
-@dataclass(frozen=True, eq=False)
-class RunContent:
-    """The content of a run folder before any block is computed."""
-
-    study: Study  # its configuration, with functions named by the copies of their files
-    subject: Subject  # its system
-    layout: Layout  # its arrays
-    facts: Mapping[str, Any]  # its environment
-    copies: Mapping[str, Path]  # further Python files by their names in the folder
-    may_differ: tuple[str, ...]  # facts in which the processes that compute blocks may differ
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The stored configuration, which names the copy of the model file."""
-        return _stored_config(self.study, self.subject)
-
-    def create(self, path: Path) -> None:
-        """Write all of it into a folder."""
-        for name in (RESULTS, BLOCKS):  # left behind by an interrupted creation
-            shutil.rmtree(path / name, ignore_errors=True)
-        (path / BLOCKS).mkdir()
-        with warnings.catch_warnings():  # xarray reads consolidated metadata first
-            warnings.filterwarnings("ignore", message="Consolidated metadata is currently not part")
-            self.layout.create(path / RESULTS)
-            zarr.consolidate_metadata(path / RESULTS)
-        if self.subject.source:
-            copy, _ = copy_of(self.subject.name, self.subject.source)
-            shutil.copyfile(self.subject.source, path / copy)
-        for name, source in self.copies.items():
-            shutil.copyfile(source, path / name)
-        (path / "environment.json").write_text(environment_json(self.facts), encoding="utf-8")
-        for file in path.glob("**/*"):
-            flush(file)
-        # The last file: without it, whatever is here is created again.
-        write_whole(path / "config.toml", tomli_w.dumps(self.config))
-
-
-def _stored_config(study: Study, subject: Subject) -> dict[str, Any]:
-    _, name = copy_of(subject.name, subject.source)
-    return plain(replace(study, model=name) if subject.source else study)
-
-
-def require_of_run(path: Path, study: Study, subject: Subject) -> None:
-    """Raise a FolderError unless a run is of a study, whose files are named by their copies."""
-    require_same_config(path, _stored_config(study, subject), _MAY_CHANGE)
-
-
 @contextmanager
-def open_run(path: Path, content: RunContent, tell: Callable[[str], None]) -> Iterator[RunFolder]:
-    """Create a run folder, or continue the one that is there, locked meanwhile."""
-    folder = RunFolder(path, content.study.size, content.study.block_size)
+def open_run(
+    path: Path, kernel: BlockProgram, config: dict[str, Any], facts: Mapping[str, Any],
+    files: Mapping[Path, str], may_differ: tuple[str, ...], tell: Callable[[str], None],
+) -> Iterator[RunFolder]:  # fmt: skip
+    """Create a run folder, or continue the one that is there, locked meanwhile.
+
+    Args:
+        path: the folder.
+        kernel: the program of a block.
+        config: the stored configuration, which names the copies of files.
+        facts: the environment.
+        files: the files that are copied, with the names of the copies.
+        may_differ: facts in which the processes that compute blocks may differ.
+        tell: function called with messages.
+    """
+    folder = RunFolder(path, kernel.member.study.size, kernel.block)
     with opened(path, "ensemble"):
         if (path / "config.toml").is_file() or marks.marked_blocks(path):
-            _check(folder, content, tell)
+            _check(folder, config, facts, may_differ, tell)
         else:
-            content.create(path)
+            for name in (RESULTS, BLOCKS):  # left behind by an interrupted creation
+                shutil.rmtree(path / name, ignore_errors=True)
+            (path / BLOCKS).mkdir()
+            create_arrays(kernel, path / RESULTS)
+            for source, name in files.items():
+                shutil.copyfile(source, path / name)
+            (path / "environment.json").write_text(environment_json(facts), encoding="utf-8")
+            for file in path.glob("**/*"):
+                flush(file)
+            # The last file: without it, whatever is here is created again.
+            write_whole(path / "config.toml", tomli_w.dumps(config))
         yield folder
 
 
@@ -299,10 +273,13 @@ def with_stored_sizes(study: Study, path: Path) -> Study:
     return replace(study, block=block) if study.block is None and block else study
 
 
-def _check(folder: RunFolder, content: RunContent, tell: Callable[[str], None]) -> None:
+def _check(
+    folder: RunFolder, config: dict[str, Any], facts: Mapping[str, Any],
+    may_differ: tuple[str, ...], tell: Callable[[str], None],
+) -> None:  # fmt: skip
     """Require a folder to be of the same origin, and remove its damaged blocks."""
-    path, facts, may_differ = folder.path, content.facts, content.may_differ
-    require_same_config(path, content.config, _MAY_CHANGE)
+    path = folder.path
+    require_same_config(path, config, MAY_CHANGE)
     damaged = [block for block in marks.marked_blocks(path) if not folder.is_sound(block)]
     if damaged:
         numbers = ", ".join(map(str, damaged))

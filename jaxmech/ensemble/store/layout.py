@@ -1,6 +1,6 @@
 """The arrays of a run folder: names, dimensions, types and units."""
 
-from dataclasses import dataclass
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from jaxmech.ensemble.blocks.estimate import bytes_of
 from jaxmech.ensemble.blocks.kernel import BlockProgram
 from jaxmech.ensemble.draws.sampler import stored_name
 from jaxmech.ensemble.members.base import Dims
-from jaxmech.ensemble.study import Study
 
 _TITLES = {
     "start": "start variable",
@@ -23,102 +22,70 @@ _TITLES = {
 STATES = "statistics"  # the array that holds the states of the statistics
 
 
-@dataclass(frozen=True, eq=False)
-class Layout:
-    """The arrays of a run folder."""
+def create_arrays(kernel: BlockProgram, path: Path) -> None:
+    """Create the Zarr group of a run, with times and what all share, and all other arrays empty."""
+    member, study = kernel.member, kernel.member.study
+    # The checksum is what every reader compares.
+    compressors: dict[str, list[Any]] = {
+        "zstd": [ZstdCodec(level=1), Crc32cCodec()],
+        "blosc": [BloscCodec(cname="zstd", shuffle="shuffle"), Crc32cCodec()],
+        "none": [Crc32cCodec()],
+    }
+    shared = list(member.shared_arrays())
+    attributes: dict[str, Any] = {"model": member.subject.name}
+    if any(array.name == "t" for array in shared):
+        attributes["coordinates"] = "t"  # which xarray takes as one (CF conventions, section 5)
+    group = zarr.open_group(path, mode="w", zarr_format=3, attributes=attributes)
 
-    kernel: BlockProgram  # which computes them
-
-    @property
-    def study(self) -> Study:
-        """The study that is stored."""
-        return self.kernel.member.study
-
-    def create(self, path: Path) -> None:
-        """Create the Zarr group, with times and draws, and all other arrays empty."""
-        study, block = self.study, self.kernel.block
-        member = self.kernel.member
-        shared = list(member.shared_arrays())
-        attributes: dict[str, Any] = {"model": member.subject.name}
-        if any(array.name == "t" for array in shared):
-            attributes["coordinates"] = "t"  # which xarray takes as one (CF conventions, section 5)
-        group = zarr.open_group(path, mode="w", zarr_format=3, attributes=attributes)
-        for array in shared:
-            self._whole(group, *array)
-        for variable in self.kernel.sampler.rows(0, min(block, study.size)):
-            name = stored_name(variable)
-            extra = variable.values.ndim - variable.varies
-            dims = tuple(f"{name}_{k}" for k in range(extra))
-            title: dict[str, Any] = {"long_name": f"{_TITLES[variable.section]} {variable.name}"}
-            if variable.section == "parameters":
-                title |= member.subject.inputs.flags(variable.name)
-            if not variable.varies:
-                self._whole(group, name, variable.values, dims, title)
-            elif self.kernel.shapes[0]:  # else no arrays of single trajectories are stored
-                self._empty(group, name, variable.values[0], dims, title)
-        for name, shape in self.kernel.shapes[0].items():
-            dims = member.dimensions(name, len(shape.shape))
-            self._empty(group, name, shape, dims, member.attributes(name))
-        if state_bytes := bytes_of(self.kernel.states):
-            group.create_array(
-                STATES,
-                shape=(-(-study.size // block), state_bytes),
-                chunks=(1, state_bytes),
-                dtype="uint8",
-                compressors=self.codecs,
-                dimension_names=("block", "byte"),
-                attributes={"long_name": "states of the statistics of each block"},
-            )
-
-    @property
-    def codecs(self) -> list[Any]:
-        """The compression of the chunks, and their checksum, which every reader compares."""
-        match self.study.compression:
-            case "zstd":
-                return [ZstdCodec(level=1), Crc32cCodec()]
-            case "blosc":
-                return [BloscCodec(cname="zstd", shuffle="shuffle"), Crc32cCodec()]
-            case "none":
-                return [Crc32cCodec()]
-
-    def _whole(
-        self,
-        group: zarr.Group,
-        name: str,
-        values: np.ndarray,
-        dims: Dims,
-        attributes: dict[str, Any],
-    ) -> None:
-        array = group.create_array(
+    def create(
+        name: str, array: Any, dims: Dims, attributes: dict[str, Any], rows: int = 0
+    ) -> zarr.Array[Any]:
+        """An array of one value, or of so many, of which a chunk holds those of a block."""
+        dtype, is_text = array.dtype, array.dtype.kind == "U"
+        fill = np.nan if np.issubdtype(dtype, np.inexact) else dtype.kind != "b" and -1
+        options: dict[str, Any] = {"fill_value": fill} if rows else {}
+        chunk = tuple(max(1, n) for n in array.shape)
+        return group.create_array(
             name,
-            shape=values.shape,
-            chunks=tuple(max(1, n) for n in values.shape),
-            dtype="str" if values.dtype.kind == "U" else values.dtype,
-            compressors=self.codecs,
-            dimension_names=dims,
+            shape=(rows, *array.shape) if rows else array.shape,
+            chunks=(kernel.block, *chunk) if rows else chunk,
+            dtype="str" if is_text else dtype,
+            **options,
+            compressors=compressors[study.compression],
+            dimension_names=("trajectory", *dims) if rows else dims,
             attributes=attributes,
         )
-        array[...] = values
 
-    def _empty(
-        self, group: zarr.Group, name: str, member: Any, dims: Dims, attributes: dict[str, Any]
-    ) -> None:
+    for name, values, dims, about in shared:
+        create(name, values, dims, about)[...] = values
+    arrays, _ = kernel.shapes
+    for variable in kernel.sampler.rows(0, 1):
+        name, values = stored_name(variable), variable.values
+        one = values[0] if variable.varies else values
+        dims = tuple(f"{name}_{k}" for k in range(one.ndim))
+        about = {"long_name": f"{_TITLES[variable.section]} {variable.name}"}
+        if variable.section == "parameters":
+            about |= member.subject.inputs.flags(variable.name)
+        if not variable.varies:
+            create(name, values, dims, about)[...] = values
+        elif arrays:  # else no arrays of single trajectories are stored
+            create(name, one, dims, about, study.size)
+    for name, shape in arrays.items():
+        dims = member.dimensions(name, len(shape.shape))
+        create(name, shape, dims, member.attributes(name), study.size)
+    if size := bytes_of(kernel.states):
         group.create_array(
-            name,
-            shape=(self.study.size, *member.shape),
-            chunks=(self.kernel.block, *(max(1, n) for n in member.shape)),
-            dtype=member.dtype,
-            compressors=self.codecs,
-            fill_value=_fill(member.dtype),
-            dimension_names=("trajectory", *dims),
-            attributes=attributes,
+            STATES,
+            shape=(-(-study.size // kernel.block), size),
+            chunks=(1, size),
+            dtype="uint8",
+            compressors=compressors[study.compression],
+            dimension_names=("block", "byte"),
+            attributes={"long_name": "states of the statistics of each block"},
         )
-
-
-def _fill(dtype: Any) -> Any:
-    if np.issubdtype(dtype, np.inexact):
-        return np.nan
-    return False if np.issubdtype(dtype, np.bool_) else -1
+    with warnings.catch_warnings():  # xarray reads consolidated metadata first
+        warnings.filterwarnings("ignore", message="Consolidated metadata is currently not part")
+        zarr.consolidate_metadata(path)
 
 
 def array_of(group: zarr.Group, name: str) -> zarr.Array[Any]:

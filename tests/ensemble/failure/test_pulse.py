@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
+from jaxmech.config import load
 from jaxmech.config.errors import StoppedError
 from jaxmech.ensemble import (
     Failure,
@@ -15,7 +16,6 @@ from jaxmech.ensemble import (
     Study,
     Times,
     failure_probability,
-    load,
     read_failure,
 )
 from jaxmech.integrate import FixedSteps
