@@ -210,7 +210,7 @@ class Fit:
     @cached_property
     def identifiability(self) -> Identifiability:
         """Which numbers the recordings determine, and which changes leave all residuals alike."""
-        return identifiability(self.names, self.values, self.information, self.noise.unit)
+        return identifiability(self.names, self.values, self.information)
 
     @property
     def density(self) -> Density:

@@ -47,7 +47,7 @@ def save(value: Any, path: Path | str, classes: Classes) -> Path:
 
 def load(path: Path | str, classes: Classes) -> Any:
     """The object that was saved in a file."""
-    kinds = {kind.__name__: kind for kind in (tuple, list, dict, *classes)}
+    kinds: dict[str, Any] = {kind.__name__: kind for kind in (tuple, list, dict, *classes)}
 
     def unpacked(tree: Any) -> Any:
         if not isinstance(tree, dict):
@@ -57,8 +57,9 @@ def load(path: Path | str, classes: Classes) -> Any:
             return arrays[parts]
         if isinstance(parts, dict):
             return kinds[kind](**{key: unpacked(x) for key, x in parts.items()})
-        pairs = ((key, unpacked(x)) for key, x in parts) if kind == "dict" else map(unpacked, parts)
-        return kinds[kind](pairs)
+        if kind == "dict":
+            return {key: unpacked(x) for key, x in parts}
+        return kinds[kind](map(unpacked, parts))
 
     try:
         with Path(path).open("rb") as raw, np.load(raw) as file:

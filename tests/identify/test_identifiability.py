@@ -15,10 +15,10 @@ def pendulum(*, gravity_known: bool = True) -> Identifiability:
     friction = np.array([0.0, 0.0, 0.0, 1.0])
     if gravity_known:
         J = np.stack([mass, whole])[:, :3]
-        return identifiability(["m", "a", "I"], [M, A, INERTIA], J.T @ J, 1e-3)
+        return identifiability(["m", "a", "I"], [M, A, INERTIA], J.T @ J)
     weight, inertia = M * A, M * A**2 + INERTIA
     J = np.stack([whole / inertia - mass / weight, friction / K - mass / weight])
-    return identifiability(["m", "a", "I", "k"], [M, A, INERTIA, K], J.T @ J, 1e-3)
+    return identifiability(["m", "a", "I", "k"], [M, A, INERTIA, K], J.T @ J)
 
 
 def test_a_null_direction_is_named() -> None:
@@ -28,7 +28,6 @@ def test_a_null_direction_is_named() -> None:
     assert found.undetermined == ("m", "a", "I")
     np.testing.assert_allclose(found.exact[0].changes * part, [100, -100, part], rtol=1e-9)
     assert str(found.exact[0]) == ("m +0.327 %, a -0.327 %, I +1 % leaves every residual unchanged")
-    assert found.weak == ()
 
 
 def test_the_mass_scale_is_named() -> None:
@@ -45,7 +44,7 @@ def test_the_report() -> None:
     ):
         assert line in text, text
     assert "fix one of m, a, I, or give it a prior: prior={" in repr(pendulum())
-    good = identifiability(["m", "a"], [1.0, 2.0], np.eye(2), 1e-3)
+    good = identifiability(["m", "a"], [1.0, 2.0], np.eye(2))
     assert repr(good).splitlines()[1:] == ["  not determined  none"]
 
 
@@ -54,42 +53,34 @@ def test_null_directions_are_of_few_parameters(several: int) -> None:
     """Of sums of pairs a_k + b_k, each null direction is a pair, in whatever basis it was found."""
     J = np.kron(np.eye(several), [[1.0, 1.0]])
     names = [f"{letter}{k}" for k in range(several) for letter in "ab"]
-    found = identifiability(names, np.ones(2 * several), J.T @ J, 1e-3)
+    found = identifiability(names, np.ones(2 * several), J.T @ J)
     pairs = {tuple(np.flatnonzero(one.changes)) for one in found.exact}
     assert pairs == {(2 * k, 2 * k + 1) for k in range(several)}
 
 
-def test_weak_is_not_singular() -> None:
-    """Two nearly equal columns: their difference is known to 0.1 / (1e-4 / sqrt 2) in rms."""
+def test_nearly_equal_columns_are_determined() -> None:
     J = np.array([[1.0, 1.0], [1.0, 1.0001], [1.0, 1.0]])
-    found = identifiability(["a", "b"], [1.0, 1.0], J.T @ J, 0.1)
+    found = identifiability(["a", "b"], np.ones(2), J.T @ J)
     assert found.exact == ()
     assert found.rank == 2
-    assert len(found.weak) == 1
-    np.testing.assert_allclose(found.weak[0].changes, [1.0, -1.0], rtol=1e-4)
-    error = 0.1 / np.linalg.norm(J @ np.array([1, -1]) / 2 - np.mean(J @ np.array([1, -1]) / 2))
-    np.testing.assert_allclose(found.weak[0].standard_error, error / 2, rtol=1e-3)
-    assert "is known to +- " in repr(found)
-    assert "recordings with more motion" in repr(found)
-    assert identifiability(["a", "b"], [1.0, 1.0], J.T @ J, 1e-6).weak == ()
 
 
 def test_a_parameter_without_effect_is_reported_separately() -> None:
     H = np.diag([4.0, 0.0, 1.0])
-    found = identifiability(["a", "b", "c"], [1.0, 2.0, 3.0], H, 0.1)
+    found = identifiability(["a", "b", "c"], [1.0, 2.0, 3.0], H)
     assert found.undetermined == ("b",)
     assert found.to_fix == ("b",)
     assert str(found.exact[0]) == "b +1 % leaves every residual unchanged"
     assert "fix b, or give it a prior: prior={'b': (mean, sd)}" in repr(found)
     round_off = np.diag([4.0, 1e-17, 1.0])
-    assert identifiability(["a", "b", "c"], [1.0, 2.0, 3.0], round_off, 0.1).rank == 2
+    assert identifiability(["a", "b", "c"], [1.0, 2.0, 3.0], round_off).rank == 2
 
 
 def test_of_a_value_of_zero_any_effect_counts() -> None:
     """One near zero has a size, and its change by 100 % hardly any effect."""
     H = np.diag([1.0, 1.0])
-    assert identifiability(["a", "c"], np.array([1.0, 1e-12]), H, 0.1).undetermined == ("c",)
-    assert identifiability(["a", "c"], np.array([1.0, 0.0]), H, 0.1).undetermined == ()
+    assert identifiability(["a", "c"], np.array([1.0, 1e-12]), H).undetermined == ("c",)
+    assert identifiability(["a", "c"], np.array([1.0, 0.0]), H).undetermined == ()
 
 
 @pytest.mark.parametrize("p", [2, 5, 12])

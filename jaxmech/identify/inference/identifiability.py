@@ -1,8 +1,7 @@
 """`Identifiability`: determined and undetermined parameters, and possible remedies.
 
-All of it follows from the information of the fit, to first order, at the fitted values. Changes
-without any effect on the residuals are kept apart from those with an effect below the noise: only
-the latter are cured by more data of the same kind.
+All of it follows from the information of the fit, to first order, at the fitted values. Changes of
+parameters without any effect on the residuals are not cured by more data of the same kind.
 """
 
 from collections.abc import Sequence
@@ -11,41 +10,33 @@ from itertools import combinations, compress
 from math import comb
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from jaxmech.identify.inference.uncertainty import directions
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.text import titled_lines
 
-_WEAK = 1.0  # relative standard error from which a direction is weak
-_SHOWN = 0.05  # share of the largest change from which a weak direction mentions a parameter
 _NEGLIGIBLE = 1e-9  # share of a null vector up to which a component counts as round-off
 _MOST = 5000  # subsets to be tried
 
 
 @dataclass(frozen=True, eq=False)
 class Direction:
-    """A change of several parameters together.
+    """A change of several parameters together that leaves all residuals as they are.
 
     Attributes:
         names: of all parameters.
         changes: relative to the values, in multiples of the smallest change where these are small
             integers, otherwise of the largest, (p,).
-        standard_error: of the number of such steps; infinite where no residual changes.
     """
 
     names: tuple[str, ...]
     changes: HostArray
-    standard_error: float
 
     def __str__(self) -> str:
-        exact = np.isinf(self.standard_error)
-        least = 0.0 if exact else _SHOWN * np.abs(self.changes).max()
         pairs = zip(self.names, self.changes, strict=True)
-        changes = ", ".join(f"{name} {x:+.3g} %" for name, x in pairs if abs(x) > least)
-        if exact:
-            return f"{changes} leaves every residual unchanged"
-        return f"{changes} is known to +- {100 * self.standard_error:.2g} such steps only"
+        changes = ", ".join(f"{name} {x:+.3g} %" for name, x in pairs if x)
+        return f"{changes} leaves every residual unchanged"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,7 +49,6 @@ class Identifiability:
         condition: condition number of the determined part of the information, of unit diagonal.
         determined: flags of the parameters that are determined, (p,).
         exact: changes without effect on the residuals, of few parameters each.
-        weak: changes with a relative standard error above 1, the worst first.
         to_fix: a smallest set of parameters that would make all others determined.
     """
 
@@ -67,7 +57,6 @@ class Identifiability:
     condition: float
     determined: NDArray[np.bool_]
     exact: tuple[Direction, ...]
-    weak: tuple[Direction, ...]
     to_fix: tuple[str, ...]
 
     @property
@@ -82,7 +71,7 @@ class Identifiability:
             idle = [name for x in alone for name in compress(x.names, x.changes)]
             lines.append(("no effect", f"{', '.join(idle)}: no residual depends on them"))
         rest = [x for x in self.exact if len(alone) < 2 or x not in alone]
-        lines += [("no effect", str(x)) for x in rest] + [("weak", str(x)) for x in self.weak]
+        lines += [("no effect", str(x)) for x in rest]
         if len(self.to_fix) == 1:
             one = "one of " if self.undetermined[1:] else ""
             prior = f"prior={{{self.to_fix[0]!r}: (mean, sd)}}"
@@ -91,44 +80,29 @@ class Identifiability:
         elif self.to_fix:
             fix = f"{len(self.to_fix)} numbers must come from elsewhere: fix for instance "
             lines.append(("remedy", f"{fix}{', '.join(self.to_fix)}, or give them priors"))
-        elif self.weak:
-            more = "recordings with more motion, less noise, or a prior on one parameter of each"
-            lines.append(("remedy", more))
         head = f"Identifiability: {len(self.names)} parameters, rank {self.rank}"
         return "\n".join([f"{head}, condition {self.condition:.2g}", *titled_lines(lines, 16)])
 
 
 def identifiability(
-    names: Sequence[str], values: HostArray, information: HostArray, noise: float
+    names: Sequence[str], values: ArrayLike, information: ArrayLike
 ) -> Identifiability:
     """Examine what a fit determines, from its information J^T J (p, p) with the prior."""
-    spanned, names = directions(values, information), tuple(names)
+    spanned = directions(np.asarray(values, float), np.asarray(information, float))
+    every = tuple(names)
     relative = spanned.null_space / spanned.scales[:, None]
-    null, count = _circuits(relative), relative.shape[1]
+    exact = tuple(Direction(every, _readable(z)) for z in _circuits(relative).T)
     to_fix: tuple[str, ...] = ()
-    if count:
+    if exact:
         # Pivoting takes the largest relative parts in the null space: then the other parameters
         # depend on the values given to the fixed ones as little as possible.
         from scipy.linalg import qr  # slow to import, and seldom needed
 
-        pivots = qr(np.linalg.qr(relative)[0].T, pivoting=True, mode="economic")[2][:count]
-        to_fix = tuple(names[k] for k in sorted(pivots))
-    # The axes of the error ellipsoid, in relative changes, orthogonal to the null space.
-    basis = np.linalg.qr(np.hstack([relative, np.eye(len(names))]))[0][:, count:]
-    H = (information + information.T) / 2 * spanned.scales * spanned.scales[:, None]
-    eigenvalues, vectors = np.linalg.eigh(basis.T @ H @ basis)
-    errors = noise / np.sqrt(np.maximum(eigenvalues, np.finfo(H.dtype).tiny))
-    axes = [_readable(_tidy(z, 1e-12)) for z in (basis @ vectors).T]
+        pivots = qr(np.linalg.qr(relative)[0].T, pivoting=True, mode="economic")[2]
+        to_fix = tuple(every[k] for k in sorted(pivots[: relative.shape[1]]))
     return Identifiability(
-        names, spanned.root.shape[1], spanned.condition, spanned.determined,
-        exact=tuple(Direction(names, _readable(z), float("inf")) for z in null.T),
-        weak=tuple(
-            Direction(names, z, float(error / np.linalg.norm(z)))
-            for error, z in zip(errors, axes, strict=True)
-            if error > _WEAK
-        ),
-        to_fix=to_fix,
-    )  # fmt: skip
+        every, spanned.root.shape[1], spanned.condition, spanned.determined, exact, to_fix
+    )
 
 
 def _circuits(null_space: HostArray) -> HostArray:
@@ -173,8 +147,8 @@ def _readable(z: HostArray) -> HostArray:
     return z / np.abs(z[z != 0]).min() if _is_simple(z) else z
 
 
-def _tidy(z: HostArray, negligible: float = _NEGLIGIBLE) -> HostArray:
+def _tidy(z: HostArray) -> HostArray:
     """The vector without round-off, its largest component 1 or -1, its first positive."""
-    z = np.where(np.abs(z) > negligible * np.abs(z).max(), z, 0.0)
+    z = np.where(np.abs(z) > _NEGLIGIBLE * np.abs(z).max(), z, 0.0)
     z = z / np.abs(z).max()
     return z * np.sign(z[np.flatnonzero(z)[0]])

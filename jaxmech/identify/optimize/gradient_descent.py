@@ -52,16 +52,17 @@ def descend(
     step, y = _program(task.problem, policy.optimizer), jnp.asarray(at.y)
     state, best, least = policy.optimizer.init(y), y, np.inf
     for number in range(policy.iterations + 1):  # the last one tells the loss of the last step
-        loss, new, state = step(y, state, task.data, conditions)
-        if not np.isfinite(float(loss)):
+        value, new, state = step(y, state, task.data, conditions)
+        loss = float(value)
+        if not np.isfinite(loss):
             raise FloatingPointError(
-                f"The loss is {float(loss)} in step {number + 1}: the steps are too long for the "
+                f"The loss is {loss} in step {number + 1}: the steps are too long for the "
                 "motion; take a smaller learning rate."
             )
         if loss < least:
             best, least = y, loss
         if number < policy.iterations:
-            record(float(loss))
+            record(loss)
         y = new
     at = evaluated(task, best)
     settled = at_rest(task, at, conditions)

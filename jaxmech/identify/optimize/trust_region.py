@@ -186,7 +186,8 @@ def minimize(
 
     most, first = policy.evaluations or PER_UNKNOWN * at.y.size, rows.loss
     left = budget = max(most - used, 1)
-    converged, at_bound = False, ()
+    converged = False
+    at_bound: tuple[tuple[int, float], ...] = ()
     for _ in range(_TIMES):
         losses.clear()
         result = least_squares(
