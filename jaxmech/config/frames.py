@@ -165,12 +165,12 @@ class Rows:
             ts = since.dt.total_nanoseconds().cast(Float64).fill_null(np.nan).to_numpy() / 1e9
         else:
             ts = self.numbers(title)[:, 0]
-        for row in np.flatnonzero(~np.isfinite(ts))[:1]:
+        for row in np.flatnonzero(~np.isfinite(ts)).tolist()[:1]:
             raise TableError(f"{self.location(row)}: the time `{title}` is missing")
-        for row in np.flatnonzero(np.diff(ts) <= 0)[:1]:
+        for row in np.flatnonzero(np.diff(ts) <= 0).tolist()[:1]:
             raise TableError(
                 f"{self.location(row + 1)}: the time `{title}` must increase, but "
-                f"{cells[int(row) + 1]} follows {cells[int(row)]}"
+                f"{cells[row + 1]} follows {cells[row]}"
             )
         return np.asarray(ts)
 

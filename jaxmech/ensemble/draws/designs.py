@@ -195,7 +195,7 @@ def read_table(path: Path) -> dict[str, np.ndarray]:
         rows = Rows.read(path)
         columns = {title: rows.raw_numbers(title) for title in rows.frame.columns}
         for name, values in columns.items():
-            for row in np.flatnonzero(np.isnan(values))[:1]:
+            for row in np.flatnonzero(np.isnan(values)).tolist()[:1]:
                 raise TableError(f"{rows.location(row)}: column `{name}` has no number")
     except TableError as error:
         raise refuse(key, f"must hold a column of numbers for each variable: {error}") from error

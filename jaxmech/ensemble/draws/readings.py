@@ -131,7 +131,7 @@ def _rows(item: RecordedInput, path: Path) -> Rows:
 def _signal(item: RecordedInput, rows: Rows) -> Signal:
     """The samples of an input, in SI units."""
     values = rows.numbers(item.column)[:, 0]
-    for row in np.flatnonzero(np.isnan(values))[:1]:
+    for row in np.flatnonzero(np.isnan(values)).tolist()[:1]:
         message = f"`{item.column}` is missing; it must be known at every sample, interpolate it, "
         raise TableError(f"{rows.location(row)}: {message}or leave the row out")
     return Signal(rows.times(item.time, None), values, item.interpolation, item.delay)
