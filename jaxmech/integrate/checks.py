@@ -132,7 +132,7 @@ def finite_states(
     flags = [jnp.isfinite(x) for x in states]
     numbers = zip(flags, states, otherwise, strict=True)
     finite = tuple(jnp.where(flag, x, y) for flag, x, y in numbers)
-    return finite, jnp.concatenate(flags).all()
+    return finite, jnp.concatenate([jnp.ravel(flag) for flag in flags]).all()
 
 
 @jax.custom_jvp

@@ -94,10 +94,14 @@ def complementarity(
     def holds(basis: Array) -> Array:
         return basis[:, None] == numbers[None] + n
 
-    first = holds(end.found)
-    z = jnp.where(first, jnp.maximum(end.z[:, None], 0.0), 0.0).sum(0)
+    # A number that is not finite is not solved; where it is known to be, native code folds the
+    # products with zero that follow.
+    is_finite = jnp.isfinite(end.z)
+    values = jnp.where(is_finite, jnp.maximum(end.z, 0.0), 0.0)
+    first, solved = holds(end.found), (end.solutions > 0) & is_finite.all()
+    z = jnp.where(first, values[:, None], 0.0).sum(0)
     others = holds(end.basis).any(0) & (end.solutions == 2) if goes_on else jnp.zeros(n, bool)
-    return Complementarity(z, first.any(0), end.solutions > 0, others)
+    return Complementarity(z, first.any(0), solved, others)
 
 
 def _pivoted(least: Bool[Array, " n"], most: int, path: _Path) -> _Path:

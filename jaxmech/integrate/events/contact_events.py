@@ -82,13 +82,15 @@ class ContactEvents:
     def values(
         self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params, reactions: Any,
         multipliers: Float[Array, " G"] | None,
-    ) -> list[Array]:  # fmt: skip
+    ) -> Float[Array, " E"]:  # fmt: skip
         """The functions of the events, given the reactions or multipliers that are known."""
         if self.gaps.frictions or (reactions is None and multipliers is None):
             reactions = GapMultipliers.at(self.gaps, scheme, q, v, t, params)
         elif reactions is None and multipliers is not None:
             reactions = GapMultipliers.by_name(self.gaps, multipliers)
-        return [event.value(q, v, t, plain(params), reactions) for event in self.gaps.events]
+        user, others = plain(params), self.gaps.events[self.gaps.count :]
+        gaps = self.gaps.values(q, t, user)
+        return jnp.concatenate([gaps, *(e.value(q, v, t, user, reactions)[None] for e in others)])
 
     def begun(
         self, scheme: Scheme, state: MotionState, params: Params, active: Bool[Array, " C"]

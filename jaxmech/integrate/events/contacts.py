@@ -5,7 +5,6 @@ side, which the impact of other bodies can bring about in an instant, its event 
 """
 
 from dataclasses import replace
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -39,25 +38,21 @@ class Contacts(eqx.Module):
         that a jump `opens` are about to do so.
         """
         plain_params = event_set.plain(params)
-        is_plain = event_set.of_positions(q, v, t, plain_params)
-        nan = jnp.full((4,), jnp.nan, q.dtype)
+        is_plain = np.array(event_set.of_positions(q, v, t, plain_params))
         velocities = scheme.system.dynamics.speeds(q, v, t, params)
 
-        def evaluate(event: Any) -> Array:
-            def value(q: Array, t: Array) -> Array:
-                return event.value(q, v, t, plain_params)
+        def values(q: Array, t: Array) -> Array:
+            return event_set.functions(q, v, t, plain_params, is_plain)[np.flatnonzero(is_plain)]
 
-            g, zero, still, _ = rounded(value, q, t, speeds, accuracy)
-            rate = jax.jvp(value, (q, t), (jnp.sign(ahead) * velocities, jnp.sign(ahead)))[1]
-            return jnp.stack([g, rate, zero, still])
-
-        pairs = zip(event_set.events, is_plain, strict=True)
-        rows = [evaluate(event) if plain else nan for event, plain in pairs]
-        if opens is not None:
-            first, at_once = len(event_set.own_events) + opens.size, np.array([0.0, -1.0, 0.0, 0.0])
-            for k, flag in enumerate(opens, start=first):
-                rows[k] = jnp.where(flag, at_once, nan).astype(q.dtype)
-        return Contacts(*jax.lax.stop_gradient(jnp.stack(rows, axis=1)))
+        g, zero, still, _ = rounded(values, q, t, speeds, accuracy)
+        rate = jax.jvp(values, (q, t), (jnp.sign(ahead) * velocities, jnp.sign(ahead)))[1]
+        rows = jnp.pad(jnp.stack([g, rate, zero, still]), ((0, 0), (0, 1)), constant_values=jnp.nan)
+        rows = rows[:, np.where(is_plain, np.cumsum(is_plain) - 1, -1)]
+        if opens is not None and opens.size:
+            first = len(event_set.own_events) + opens.size
+            flags = jnp.pad(opens, (first, len(is_plain) - first - opens.size))
+            rows = jnp.where(flags, np.array([[0.0], [-1.0], [0.0], [0.0]]), rows)
+        return Contacts(*jax.lax.stop_gradient(rows.astype(q.dtype)))
 
     def touching(self, signs: Int[Array, " E"]) -> Bool[Array, " E"]:
         """Flags of the functions that are zero, or beyond it by an error, on the side of a sign."""

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import with_row
-from jaxmech.integrate.checks import first_that_holds
+from jaxmech.integrate.checks import finite_states, first_that_holds
 from jaxmech.integrate.events.contacts import Contacts
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.extremum_search import ExtremumSearch, rates
@@ -163,7 +163,22 @@ def through_events(
         at_once=count, event_q=q, event_v=v, interrupted=false, ends_step=false, is_done=~happens,
     )  # fmt: skip
     advanced = partial(_after_trial, whole, whole.accuracy)
-    return jax.lax.while_loop(lambda carry: ~carry[0].is_done, advanced, (begin, log))
+    end, log = jax.lax.while_loop(lambda carry: ~carry[0].is_done, advanced, (begin, log))
+    return _with_finite_states(end), log
+
+
+def _with_finite_states(search: StepSearch) -> StepSearch:
+    """The search, which fails if its states are not finite, with zeros in their place."""
+
+    def states(x: StepSearch) -> tuple[Array, ...]:
+        base = x.base_q, x.base_v, x.base_u
+        return x.q, x.v, *base, x.event_q, x.event_v, x.events.speeds
+
+    before = states(search)
+    finite, are_finite = finite_states(before, jax.tree.map(jnp.zeros_like, before))
+    status = jnp.where(are_finite | ~search.info.good, search.info.status, int(Status.NONFINITE))
+    info = replace(search.info, good=search.info.good & are_finite, status=status.astype(jnp.int32))
+    return eqx.tree_at(lambda x: (*states(x), x.info), search, (*finite, info))
 
 
 def _after_trial(
@@ -171,6 +186,8 @@ def _after_trial(
 ) -> tuple[StepSearch, Array]:
     """The search after one more trial, and after the event that it may have located."""
     (search, log), event_set = carry, step.event_set
+    # An event after which the state is not finite has ended the search.
+    search = _with_finite_states(search)
     contacts = _contacts_at_base(step, search, accuracy) if event_set.has_transitions else None
     if contacts is not None:
         # Elsewhere a sign that is unknown becomes known by a motion of its function, not by a
@@ -203,8 +220,18 @@ def _after_trial(
     to_t = step.t + search.bracket.high * step.h
     q_after, v_after = (after.q, after.v) if event_set.has_transitions else (None, None)
     packed = Occurrences(to_t, search.q, search.v, q_after, v_after, outcome).packed()
-    for row in jnp.unstack(rows):
-        log = with_row(log, row, packed, is_located)
+
+    def written(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        (log, last) = carry
+        row = following(last)
+        return with_row(log, row, packed, row >= 0), row
+
+    def following(last: Array) -> Array:
+        return jnp.max(jnp.where(rows < last, rows, -1))
+
+    # A loop, since most events have one row: native code for each of them would be long.
+    begin = log, jnp.where(is_located, event_set.rows[-1], -1).astype(rows.dtype)
+    log, _ = jax.lax.while_loop(lambda carry: following(carry[1]) >= 0, written, begin)
     return after, log
 
 
@@ -222,7 +249,7 @@ def _tried(
     params = event_set.params(step.params, active)
     base = StepState(search.base_q, search.base_v, step.t + search.base_u * step.h)
     end, info = step.make(base, (u - search.base_u) * step.h, params)
-    info = replace(info, correction=(), good=info.good & is_finite(search.base_q, search.base_v))
+    info = replace(info, correction=())
     q, v, to_t = end.q, end.v, step.t + u * step.h
     values = event_set.values(step.scheme, q, v, to_t, params)
     qdd = None if step.resume else step.scheme.law(q, v, to_t, params)[1].qdd

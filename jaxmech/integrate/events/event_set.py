@@ -205,11 +205,27 @@ class EventSet:
 
     def of_positions(self, q: Array, v: Array, t: Array, params: Params) -> tuple[bool, ...]:
         """Whether each function depends on q and t alone."""
-        return tuple(
+        own = (
             not event.needs_reactions
             and not depends_on(lambda v, event=event: event.value(q, v, t, params), (v,))
-            for event in self.events
+            for event in self.own_events
         )
+        return (*own, *(k < self.gaps.count for k in range(len(self.gaps.events))))
+
+    def functions(
+        self, q: Array, v: Array, t: Array, params: Params, chosen: Sequence[bool] | None = None
+    ) -> Float[Array, " E"]:
+        """The functions without reactions, or the `chosen` ones of them, and zero for others.
+
+        `params` are the user's. The gaps of a constraint are evaluated together.
+        """
+        if chosen is None:
+            chosen = [not event.needs_reactions for event in self.events]
+        pairs = zip(self.own_events, chosen, strict=False)
+        own = [event.value(q, v, t, params) if flag else 0.0 for event, flag in pairs]
+        loads = jnp.zeros(len(self.gaps.events) - self.gaps.count, q.dtype)
+        gaps = self.gaps.values(q, t, params)
+        return jnp.concatenate([jnp.array(own, q.dtype), gaps, loads])
 
     def values(
         self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params,
@@ -241,10 +257,12 @@ class EventSet:
         reactions = None
         if any(event.needs_reactions for event in self.own_events):
             reactions = observed_at(scheme.system, scheme.formulation, q, v, t, params)
-        values = [event.value(q, v, t, plain(params), reactions) for event in self.own_events]
+        own = [event.value(q, v, t, plain(params), reactions) for event in self.own_events]
+        values = jnp.array(own, q.dtype)
         if self.contact:
-            values += self.contact.values(scheme, q, v, t, params, reactions, multipliers)
-        return jnp.stack(values), reactions
+            others = self.contact.values(scheme, q, v, t, params, reactions, multipliers)
+            values = jnp.concatenate([values, others])
+        return values, reactions
 
     # Signs: that of a function before an event, 0 where it is unknown.
 

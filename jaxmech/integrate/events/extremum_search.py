@@ -7,11 +7,11 @@ function is negative, read maximum.)
 """
 
 from dataclasses import replace
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.events.event_set import EventSet
@@ -140,19 +140,16 @@ def rates(
     Those of functions of v need accelerations, and those of reactions even more.
     """
     plain_params = event_set.plain(params)
-    is_plain = event_set.of_positions(q, v, t, plain_params)
+    known = event_set.of_positions(q, v, t, plain_params)
+    if qdd is not None:
+        known = tuple(not event.needs_reactions for event in event_set.events)
     speeds = scheme.system.dynamics.speeds(q, v, t, params)
+    along = h * speeds, jnp.zeros_like(v) if qdd is None else h * qdd, h
 
-    def rate_of(event: Any, plain: bool) -> Array:
-        def value(q: Array, v: Array, t: Array) -> Array:
-            return event.value(q, v, t, plain_params)
+    def values(q: Array, v: Array, t: Array) -> Array:
+        return event_set.functions(q, v, t, plain_params, known)
 
-        if event.needs_reactions or not (plain or qdd is not None):
-            return jnp.full_like(t, jnp.nan)
-        a = jnp.zeros_like(v) if qdd is None else qdd
-        return h * jax.jvp(value, (q, v, t), (speeds, a, jnp.ones_like(t)))[1]
-
-    return jnp.stack([rate_of(*pair) for pair in zip(event_set.events, is_plain, strict=True)])
+    return jnp.where(np.array(known), jax.jvp(values, (q, v, t), along)[1], jnp.nan)
 
 
 MotionState = tuple[Array, Array, Array, Array | None]  # q, v, t and, where known, accelerations

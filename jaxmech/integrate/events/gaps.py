@@ -223,6 +223,11 @@ class Gaps:
             residuals=joined(observation.residuals, along),
         )
 
+    def values(self, q: Array, t: Array, params: Params) -> Float[Array, " C"]:
+        """The gaps at a state; `params` are the user's."""
+        values = [u.constraint.value(q, t, params).astype(q.dtype) for u in self.unilateral]
+        return jnp.concatenate([jnp.zeros(0, q.dtype), *values])
+
     def negative(self, q: Array, t: Array, params: Params) -> list[tuple[str, float]]:
         """The names and values of negative gaps at a known state."""
         values = {c.name: float(c.value(q, t, params)[0]) for c in self.constraints}

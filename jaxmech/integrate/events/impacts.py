@@ -107,18 +107,16 @@ def gap_states(gaps: Gaps, system: System, state: MotionState, params: Params) -
     if not gaps.count:
         none = jnp.zeros(0, q.dtype)
         return GapStates(none, jnp.zeros((0, v.size), q.dtype), *[none] * 5)
-    rows = []
-    for constraint in rows_of(gaps, system)[0]:
+    of_gaps = rows_of(gaps, system)[0]
 
-        def value(q: Array, t: Array, constraint: Holonomic = constraint) -> Array:
-            return constraint.value(q, t, params)[0]
+    def values(q: Array, t: Array) -> Array:
+        return jnp.concatenate([c.value(q, t, params) for c in of_gaps])
 
-        slope = constraint.velocity_jacobian(q, t, params)[0]
-        rate = constraint.speed(q, v, t, params)[0]
-        rows.append((slope, rate, *rounded(value, q, t, state.speeds, state.accuracy)))
-    slope, rate, value_, zero, still, fastest = (jnp.stack(x) for x in zip(*rows, strict=True))
+    slope = jnp.concatenate([c.velocity_jacobian(q, t, params) for c in of_gaps])
+    rate = jnp.concatenate([c.speed(q, v, t, params) for c in of_gaps])
+    value, zero, still, fastest = rounded(values, q, t, state.speeds, state.accuracy)
     rest = gaps.rest_speeds(fastest)
-    return GapStates(value_, slope, rate, zero, still, jnp.maximum(still, rest / 2), rest)
+    return GapStates(value, slope, rate, zero, still, jnp.maximum(still, rest / 2), rest)
 
 
 def _slips(gaps: Gaps, system: System, state: MotionState, params: Params) -> Slips:

@@ -241,11 +241,13 @@ def _along(
 
     def state(u: Array) -> tuple[Array, Array, Array]:
         time, q = t + u * h, start[0] + u * (first + u * (second + u * third))
-        speeds = (first + u * (2 * second + 3 * u * third)) / jnp.where(h == 0, 1.0, h)
+        # Divided by a positive number: native code must know that the speeds are finite.
+        size = jnp.maximum(jnp.abs(h), float(jnp.finfo(t.dtype).tiny))
+        speeds = jnp.sign(h) * (first + u * (2 * second + 3 * u * third)) / size
         return q, dynamics.from_speeds(q, speeds, time, params), time
 
     def motion(u: Array) -> Float[Array, " E"]:
-        return _plain_values(event_set, *state(u), event_set.plain(params))
+        return event_set.functions(*state(u), event_set.plain(params))
 
     def sampled(u: Array) -> tuple[Array, Array, Array]:
         g, rate = jax.jvp(motion, (u,), (jnp.ones_like(u),))
@@ -259,24 +261,12 @@ def _along(
     return motion, sampled
 
 
-def _plain_values(
-    event_set: EventSet, q: Array, v: Array, t: Array, params: Params
-) -> Float[Array, " E"]:
-    zero = jnp.zeros_like(t)
-    return jnp.stack(
-        [
-            zero if event.needs_reactions else event.value(q, v, t, params)
-            for event in event_set.events
-        ]
-    )
-
-
 def least_values(
     event_set: EventSet, q: Array, v: Array, t: Array, params: Params
 ) -> Float[Array, " E"]:
     """The values and rates below which those of the functions may be errors of the motion."""
     q, v, t, params = jax.lax.stop_gradient((q, v, t, params))
-    in_q, in_v = jax.jacfwd(lambda q, v: _plain_values(event_set, q, v, t, params), (0, 1))(q, v)
+    in_q, in_v = jax.jacfwd(lambda q, v: event_set.functions(q, v, t, params), (0, 1))(q, v)
     share = float(jnp.finfo(t.dtype).eps) ** 0.375
     return share * (reach(in_q, q) + reach(in_v, v))
 
