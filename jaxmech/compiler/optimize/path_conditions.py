@@ -116,12 +116,13 @@ class _Signs:
             return 2 if value > 0 else int(value == 0)
         if depth == 0 or node.dtype.kind != "f":
             return 0
-        if node.op == "capture":
-            assert g.outer is not None
-            return self.sign(g.outer, node.params, ALWAYS, depth - 1)
+        # A loop may test a number of the graph around it.
         parts = (part for literal in condition for part in _parts(g, *literal))
         if any(self._implies_positive(g, number, *part, depth - 1) for part in parts):
             return 2
+        if node.op == "capture":
+            assert g.outer is not None
+            return self.sign(g.outer, node.params, ALWAYS, depth - 1)
         if values := alternatives(g, number):
             return min(
                 self.sign(g, i, conjunction(condition, branch_condition), depth - 1)
