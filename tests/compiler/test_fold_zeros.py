@@ -104,6 +104,9 @@ FUNCTIONS: dict[str, Function] = {
     "computed before": lambda x: lax.fori_loop(
         0, 12, lambda _, y: jnp.sin(y) + 0.0 * jnp.sqrt(x[0]), x[1]
     ),
+    "tested in a loop": lambda x: x[0] + lax.fori_loop(
+        0, 12, lambda _, y: jnp.sin(y) + 0.0 / jnp.where(x[0] > jnp.abs(y), x[0], 1.0), x[1]
+    ),
     "saved": saved,
     "stopping": stopping,
     "forward": lambda x: jax.jvp(lambda y: jnp.sin(y) * jnp.sqrt(x[0]), (x[1],), (0.0 * x[1],)),
@@ -136,6 +139,7 @@ def test_non_finite_numbers_agree_with_vmap(name: str) -> None:
 FOLDED: dict[str, Function] = {
     "known otherwise": FUNCTIONS["known otherwise"],
     "shown in either case": FUNCTIONS["shown in either case"],
+    "tested in a loop": FUNCTIONS["tested in a loop"],
     "doubly chosen": lambda x: FUNCTIONS["doubly chosen"](x) + x[0],
     "sines": lambda x: jnp.stack([0.0 * jnp.sin(x[0] * x[1]), x[0] + x[1]]),
     "a positive divisor": lambda x: 0.0 / (1.0 + x[0] ** 2) + x[0] * x[1],
