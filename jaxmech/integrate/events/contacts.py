@@ -38,7 +38,7 @@ class Contacts(eqx.Module):
         that a jump `opens` are about to do so.
         """
         plain_params = event_set.plain(params)
-        is_plain = np.array(event_set.of_positions(q, v, t, plain_params))
+        is_plain = event_set.of_positions(q, v, t, plain_params)
         velocities = scheme.system.dynamics.speeds(q, v, t, params)
 
         def values(q: Array, t: Array) -> Array:
