@@ -104,8 +104,11 @@ FUNCTIONS: dict[str, Function] = {
     "computed before": lambda x: lax.fori_loop(
         0, 12, lambda _, y: jnp.sin(y) + 0.0 * jnp.sqrt(x[0]), x[1]
     ),
-    "tested in a loop": lambda x: x[0] + lax.fori_loop(
-        0, 12, lambda _, y: jnp.sin(y) + 0.0 / jnp.where(x[0] > jnp.abs(y), x[0], 1.0), x[1]
+    "tested in a loop": lambda x: (
+        x[0]
+        + lax.fori_loop(
+            0, 12, lambda _, y: jnp.sin(y) + 0.0 / jnp.where(x[0] > jnp.abs(y), x[0], 1.0), x[1]
+        )
     ),
     "saved": saved,
     "stopping": stopping,
