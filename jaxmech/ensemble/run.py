@@ -1,5 +1,6 @@
 """`run_study`: compute a study block by block into its run folder, or complete an existing one."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from jaxmech.ensemble.blocks.kernel import compile_kernel, with_steps
 from jaxmech.ensemble.blocks.local import compute_here
 from jaxmech.ensemble.blocks.plan import planned, require_used
 from jaxmech.ensemble.cluster import MAY_DIFFER, compute_away, connected
-from jaxmech.ensemble.finished.summary import as_json, as_table, summarize
+from jaxmech.ensemble.finished.summary import as_table, summarize
 from jaxmech.ensemble.members.observed import stored_study
 from jaxmech.ensemble.statistics.worst import AUDIT
 from jaxmech.ensemble.store.folder import RunFolder, open_run, origin, with_stored_sizes
@@ -115,7 +116,8 @@ def _conclude(target: RunFolder, accumulator: Accumulator) -> dict[str, Any]:
     results = open_results(target.path)
     summary = summarize(results, statistics)
     json_, table, arrays = SUMMARY
-    files = {json_: as_json(summary).encode(), table: as_table(summary).encode()}
+    text = json.dumps(summary, indent=2, allow_nan=False)
+    files = {json_: f"{text}\n".encode(), table: as_table(summary).encode()}
     if statistics.keys() - {AUDIT}:
         files[arrays] = as_file(statistics)
     target.conclude(files)

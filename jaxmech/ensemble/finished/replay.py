@@ -217,17 +217,14 @@ def _card(trajectory: ReplayedTrajectory) -> Iterator[str]:
     width = max([19, *(len(name) + 1 for name in trajectory.drawn)])
     for name, value in trajectory.drawn.items():
         yield f"  {name:<{width}}{_vector(np.atleast_1d(value))}"
-    yield f"  {_comparison(trajectory)}"
-
-
-def _comparison(trajectory: ReplayedTrajectory) -> str:
-    if not trajectory.compared:
-        return "the run stores no array of this trajectory to compare with"
     wrong = [name for name, is_identical in trajectory.compared.items() if not is_identical]
-    if not wrong:
-        return f"bit-identical to what is stored: {', '.join(trajectory.compared)}"
-    why = f", since {'; '.join(trajectory.other)}" if trajectory.other else ""
-    return f"differs from what is stored{why}: {', '.join(wrong)}"
+    if not trajectory.compared:
+        yield "  the run stores no array of this trajectory to compare with"
+    elif not wrong:
+        yield f"  bit-identical to what is stored: {', '.join(trajectory.compared)}"
+    else:
+        why = f", since {'; '.join(trajectory.other)}" if trajectory.other else ""
+        yield f"  differs from what is stored{why}: {', '.join(wrong)}"
 
 
 def _vector(values: np.ndarray) -> str:

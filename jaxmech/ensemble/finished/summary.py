@@ -3,7 +3,6 @@
 It follows from the stored results alone, so an interrupted and continued run has the same one.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -104,17 +103,9 @@ def _audit_of_arrays(results: Results) -> StatisticResult:
 
 def failed(summary: dict[str, Any]) -> int:
     """The number of finished members that failed."""
-    return int(summary["done"]) - _good(summary)
-
-
-def _good(summary: dict[str, Any]) -> int:
     counts = {Status[name]: int(entry["count"]) for name, entry in summary["status"].items()}
-    return sum(count for status, count in counts.items() if succeeded(status))
-
-
-def as_json(summary: dict[str, Any]) -> str:
-    """Format the text of `summary.json`."""
-    return json.dumps(summary, indent=2, allow_nan=False) + "\n"
+    good = sum(count for status, count in counts.items() if succeeded(status))
+    return int(summary["done"]) - good
 
 
 def as_table(summary: dict[str, Any]) -> str:
@@ -133,14 +124,14 @@ def _counts(summary: dict[str, Any]) -> Iterator[str]:
 
 
 def _audit(summary: dict[str, Any]) -> Iterator[str]:
-    worst = summary["worst"]
+    texts = {k: f"{'-' if x is None else f'{x:.2e}':>9}" for k, x in summary["worst"].items()}
+    drift = " (not conserved)" if summary["worst"]["energy_drift"] is None else " J"
     yield "worst of the successful trajectories"
-    yield f"  position residual {_number(worst['position_residual'])}"
-    yield f"  velocity residual {_number(worst['velocity_residual'])}"
-    drift = worst["energy_drift"]
-    yield f"  energy drift      {_number(drift)}{' J' if drift is not None else ' (not conserved)'}"
+    yield f"  position residual {texts['position_residual']}"
+    yield f"  velocity residual {texts['velocity_residual']}"
+    yield f"  energy drift      {texts['energy_drift']}{drift}"
     yield f"  smallest rank     {summary['smallest_rank']}"
-    yield f"  integration error {_number(worst['integration_error'])} of the motion"
+    yield f"  integration error {texts['integration_error']} of the motion"
     if coarse := summary["too_coarse"]:
         remedy = "leave out `steps.per_save`, or increase it"
         yield f"  above {TOO_COARSE:g} for {coarse:,} trajectories: {remedy}"
@@ -160,7 +151,7 @@ def _inputs(summary: dict[str, Any]) -> Iterator[str]:
 
 def _bands(summary: dict[str, Any]) -> Iterator[str]:
     quantiles = summary["quantiles"]
-    if quantiles is None or not _good(summary):
+    if quantiles is None or failed(summary) == summary["done"]:
         return
     rows = rows_of_coordinates(quantiles)
     width = max(18, *(len(name) + 2 for name, _ in rows))
@@ -178,22 +169,18 @@ def rows_of_coordinates(quantiles: dict[str, Any]) -> list[tuple[str, list[float
 
 
 def _statistics(summary: dict[str, Any]) -> Iterator[str]:
+    """Numbers and arrays in lines, by their shapes alone, so that results alike are shown alike."""
     for name, values in summary.get("statistics", {}).items():
         units = summary.get("statistic_units", {}).get(name, {})
         yield name
         for key, value in values.items():
-            for row, line in enumerate(_lines(value)):
+            shape = () if isinstance(value, str) else np.shape(value)
+            lines = [_shown(row) for row in (value if len(shape) == 2 else [value])]
+            if len(shape) > 2 or max(shape, default=0) > _LONGEST_ROW:
+                lines = [f"array of shape {shape}, in {STATISTICS_FILE}"]
+            for row, line in enumerate(lines):
                 label = "" if row else with_unit(key, units.get(key, ""))
                 yield f"  {label:<18}{line}"
-
-
-def _lines(value: Any) -> list[str]:
-    """A number or an array in lines, by its shape alone, so that results alike are shown alike."""
-    if isinstance(value, str) or not np.ndim(value):
-        return [value if isinstance(value, str) else _shown(value)]
-    if np.ndim(value) > 2 or max(np.shape(value)) > _LONGEST_ROW:
-        return [f"array of shape {np.shape(value)}, in {STATISTICS_FILE}"]
-    return [_shown(row) for row in (value if np.ndim(value) == 2 else [value])]
 
 
 def _plain(value: Any) -> Any:
@@ -227,7 +214,3 @@ def _quantiles(results: Results) -> dict[str, Any]:
 def _largest(values: np.ndarray) -> float | None:
     finite_values = values[np.isfinite(values)]
     return float(finite_values.max()) if len(finite_values) else None
-
-
-def _number(value: float | None) -> str:
-    return f"{'-' if value is None else f'{value:.2e}':>9}"

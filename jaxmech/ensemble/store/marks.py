@@ -8,8 +8,8 @@ that was altered is found by the checksum (crc32c) with which Zarr stores it.
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from jaxmech.config import processor, write_whole
 
@@ -18,8 +18,7 @@ SUMMARY = ("summary.json", "summary.txt", STATISTICS_FILE)
 RESULTS, BLOCKS = "results.zarr", "blocks"
 
 
-@dataclass(frozen=True)
-class BlockMark:
+class BlockMark(NamedTuple):
     """The content of the file that marks a block as finished."""
 
     files: tuple[str, ...]  # its chunks, by path in the run folder
