@@ -7,8 +7,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from jaxmech.plot import work_precision
-from jaxmech.plot.panels import styled
+from jaxmech.plot.panels import COLORS, labelled, styled
 
 DECADES = 1e-10, 1e-4  # of the tolerances of a slope
 TARGETS = 1e-6, 1e-8  # errors for which times are told
@@ -23,6 +22,7 @@ TITLES = {
     "governor": "governor with a damper of 40 kN s/m, 1 s (stiff)",
 }
 
+_STYLES = ("o-", "s--", "x:")
 Found = dict[str, Any]
 
 
@@ -76,7 +76,12 @@ def draw(name: str, found: Found, path: Path) -> None:
     names = list(dict.fromkeys(one for kind in kinds for one in found[kind]))
     for ax, kind in zip(axes[0], kinds, strict=True):
         runs = {one: _times_and_errors(found[kind][one]) for one in names if one in found[kind]}
-        work_precision(runs, work="processor time of a trajectory [s]", legend=False, ax=ax)
+        for k, (one, (times, errors)) in enumerate(runs.items()):
+            cost, size = np.asarray(times, float), np.asarray(errors, float)
+            known = np.isfinite(size) & (size > 0)
+            style = {"linewidth": 1, "label": one, "color": COLORS[k % len(COLORS)]}
+            ax.loglog(cost[known], size[known], _STYLES[k // len(COLORS) % len(_STYLES)], **style)
+        labelled(ax, "processor time of a trajectory [s]", "error at the end").margins(0.04)
         ax.set_title(_kind(kind, found))
     for ax in axes[0][1:]:
         ax.set_ylabel("")

@@ -1,4 +1,4 @@
-"""Functions that are not finite at a state, and parameters and coordinates without effect."""
+"""Functions that are not finite at a state, and parameters without effect."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,13 +10,12 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.analysis.findings import Finding, listed, note, serious
-from jaxmech.analysis.states import State, pose
+from jaxmech.analysis.states import State
 from jaxmech.compiler import native_call
 from jaxmech.run import REMEDY, bad_slopes, functions_of, state_names
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.parameters import unread
-from jaxmech.utils.probing import generic
 from jaxmech.utils.trees import number_names
 
 _GUARD = f"{REMEDY}, or start elsewhere"
@@ -103,30 +102,10 @@ def unused_parameters(
     return unread(everything, state.params)
 
 
-def idle_coordinates(system: System, state: State) -> tuple[str, ...]:
-    """The coordinates with a mass on which no force, constraint or other coordinate acts."""
-    idle = np.full(system.n, system.nonideal is None)
-    for seed in (21, 22, 23):
-        q, v, t = generic(state[:3], seed)
-        eom = pose(system, State(q, v, t, state.params))
-        coupling = eom.M - np.diag(np.diagonal(eom.M))
-        acted = (eom.Q != 0) | (eom.A != 0).any(0) | (coupling != 0).any(0)
-        idle &= ~acted & (np.diagonal(eom.M) != 0)
-    return tuple(c for c, is_idle in zip(system.coordinates, idle, strict=True) if is_idle)
-
-
-def idle_findings(unused: tuple[str, ...], idle: tuple[str, ...]) -> list[Finding]:
-    """Findings on parameters and coordinates that may be missing from a formula."""
-    findings = []
-    if unused:
-        problem = f"nothing in the motion depends on {_what('parameter', unused)}"
-        findings.append(note(problem, "remove it, or look for a formula that should use it"))
-    if idle:
-        problem = f"nothing acts on {_what('coordinate', idle)}: its velocity is constant"
-        remedy = "harmless if it may drift or turn freely; otherwise look for a missing force"
-        findings.append(note(problem, remedy))
-    return findings
-
-
-def _what(kind: str, names: tuple[str, ...]) -> str:
-    return f"the {kind}{'s' if len(names) > 1 else ''} {listed(names)}"
+def unused_findings(unused: tuple[str, ...]) -> list[Finding]:
+    """A finding on parameters that may be missing from a formula."""
+    if not unused:
+        return []
+    names = f"parameter{'s' if len(unused) > 1 else ''} {listed(unused)}"
+    problem = f"nothing in the motion depends on the {names}"
+    return [note(problem, "remove it, or look for a formula that should use it")]

@@ -189,15 +189,3 @@ def with_closed_gaps(system: System, state: State) -> tuple[System, list[Finding
     ]
     constraints = (*system.constraints, *closed)
     return replace(system, constraints=constraints, unilateral=()), findings
-
-
-def rubbed_coordinates(system: System, state: State) -> tuple[str, ...]:
-    """The coordinates along which a friction acts."""
-    q, v, t, params = state
-    speeds = system.dynamics.speeds(q, v, t, params)
-    acts = jnp.zeros(system.n, bool)
-    for friction in system.unilateral:
-        if isinstance(friction, DryFriction):
-            slope = friction.constraint.jacobian(q, speeds, t, params)
-            acts |= (slope != 0).any(0)
-    return tuple(c for c, is_acted in zip(system.value_names, acts, strict=False) if is_acted)

@@ -33,7 +33,6 @@ class Structure:
         mass: rank and conditioning of M, and whether [M; A] has full column rank; None likewise.
         violations: constraints that the given state does not satisfy.
         unused: parameters that do not affect the motion.
-        idle: coordinates on which nothing acts.
         findings: problems and facts with remedies, the serious ones first.
         states: names of the states of first order, which are no degrees of freedom.
     """
@@ -45,7 +44,6 @@ class Structure:
     mass: MassMatrix | None = None
     violations: tuple[Violation, ...] = ()
     unused: tuple[str, ...] = ()
-    idle: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     states: tuple[str, ...] = ()
 

@@ -6,16 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.analysis.functions import (
-    idle_coordinates,
-    idle_findings,
     not_numbers,
+    unused_findings,
     unused_parameters,
 )
 from jaxmech.analysis.initial_state import (
     NEARBY,
     nearby,
     nearest_consistent,
-    rubbed_coordinates,
     start_findings,
     with_closed_gaps,
 )
@@ -25,7 +23,7 @@ from jaxmech.analysis.redundancy import contradictions, rank_findings, ranks
 from jaxmech.analysis.report import Equations, Structure
 from jaxmech.analysis.states import State, checked_in_rates, moved, pose
 from jaxmech.laws import acceleration
-from jaxmech.system import Params, Subject, violations, with_params
+from jaxmech.system import Params, Subject, Violation, violations, with_params
 from jaxmech.utils.checks import with_standard_promotion
 
 
@@ -79,7 +77,8 @@ def structure(
     sizes = system.dynamics.sizes(*state)
     unused = unused_parameters(whole, begin)
     findings = not_numbers(system, state) + findings
-    rank, integrable, masses, broken, idle = None, None, None, (), ()
+    rank, integrable, masses = None, None, None
+    broken: tuple[Violation, ...] = ()
     if pose(system, state).is_finite:
         tolerance = float(jnp.finfo(state.q.dtype).eps) ** 0.5
         broken = tuple(violations(system, *state))
@@ -100,9 +99,7 @@ def structure(
         findings += integrability_findings(integrable) if integrable else []
         findings += mass_and_force_findings(system, nearest.state)
         findings += [finding for name, finding in excluded.items() if name not in rank.flat]
-        rubbed = rubbed_coordinates(whole, begin)
-        idle = tuple(c for c in idle_coordinates(system, state) if c not in rubbed)
-    findings += idle_findings(unused, idle)
+    findings += unused_findings(unused)
     return Structure(
         coordinates=tuple(system.coordinates),
         states=tuple(system.states),
@@ -115,6 +112,5 @@ def structure(
         mass=masses,
         violations=broken,
         unused=unused,
-        idle=idle,
         findings=tuple(sorted(findings, key=lambda finding: -finding.severity)),
     )

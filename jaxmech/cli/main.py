@@ -403,8 +403,8 @@ def check(
 
     Print degrees of freedom, redundant and contradictory constraints by name, singular poses and
     masses, whether the initial state is consistent and how to make it so, functions or derivatives
-    that are non-finite, coordinates that nothing acts on, unused parameters, gradients against
-    finite differences. Every finding comes with a remedy.
+    that are non-finite, unused parameters, and gradients against finite differences. Every finding
+    comes with a remedy.
 
     The attribute of a Python file is a System, a Model, a Mechanism, a Robot, or a function that
     returns one. A Model has a state, and the coordinates of a Mechanism are zero unless its file

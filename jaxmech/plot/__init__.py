@@ -19,8 +19,6 @@ from jaxmech.plot.answers import Influence as Influence
 from jaxmech.plot.answers import distribution as distribution
 from jaxmech.plot.answers import influences as influences
 from jaxmech.plot.eigenvalues import modes as modes
-from jaxmech.plot.eigenvalues import poles as poles
-from jaxmech.plot.eigenvalues import work_precision as work_precision
 from jaxmech.plot.ensemble_figures import draw_failure as draw_failure
 from jaxmech.plot.ensemble_figures import draw_pictures as draw_pictures
 from jaxmech.plot.ensemble_figures import draw_replay as draw_replay
@@ -58,7 +56,5 @@ __all__ = [
     "energy_drift",
     "modes",
     "phase_portrait",
-    "poles",
     "quantile_bands",
-    "work_precision",
 ]

@@ -1,19 +1,20 @@
 """`animate`: a mechanism in motion, to be drawn at a time, shown in a notebook, or saved.
 
-Files are a GIF, a video, or a page with a player.
+Files are a GIF or a video.
 """
 
+import base64
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.animation import FFMpegWriter, HTMLWriter
+from matplotlib.animation import FFMpegWriter
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -34,7 +35,6 @@ from jaxmech.run import Solution
 from jaxmech.utils.checks import require_positive_integer
 
 VIDEO = (".mp4", ".mov", ".webm", ".mkv", ".avi")
-_EMBEDDED = 2000.0  # MB of an HTML page, above which matplotlib would drop frames
 _COLORS = 255  # of a GIF
 _SAMPLES = 6  # frames from which its colours are chosen
 
@@ -51,18 +51,16 @@ def writer_of(suffix: str, fps: float) -> Callable[[Path, Frames], None]:
     if suffix == ".gif":
         duration = _duration(fps)
         return lambda path, frames: _write_gif(path, frames, duration)
-    if suffix in (".html", ".htm"):
-        return lambda path, frames: _write_page(path, frames, fps)
     if suffix in VIDEO:
         if not FFMpegWriter.isAvailable():
             raise ValueError(
-                f"Argument `path` must end in .gif or .html here, since {suffix} needs the "
-                "program ffmpeg, which is not installed; install it, or save a GIF."
+                f"Argument `path` must end in .gif here, since {suffix} needs the program ffmpeg, "
+                "which is not installed; install it, or save a GIF."
             )
         return lambda path, frames: _write_video(path, frames, fps)
     raise ValueError(
-        f"Argument `path` must end in .gif, .html or one of {', '.join(VIDEO)}, but ends in "
-        f"{suffix!r}. For a picture use `draw(t)` and `figure.savefig`."
+        f"Argument `path` must end in .gif or one of {', '.join(VIDEO)}, but ends in {suffix!r}. "
+        "For a picture use `draw(t)` and `figure.savefig`, for a page `view`."
     )
 
 
@@ -133,26 +131,12 @@ def _write_video(path: Path, frames: Frames, fps: float) -> None:
         raise ValueError(f"ffmpeg cannot write {path.suffix}: {message}; save a GIF instead.")
 
 
-def _write_page(path: Path, frames: Frames, fps: float) -> None:
-    writer = HTMLWriter(fps=fps, embed_frames=True, embed_limit=_EMBEDDED)  # type: ignore[arg-type]
-    figure, picture = None, None
-    for frame in frames:
-        if figure is None:
-            height, width = frame.shape[:2]
-            figure = Figure(figsize=(width / 100, height / 100), dpi=100)
-            picture = figure.figimage(frame)
-            writer.setup(figure, str(path), dpi=100)
-        picture.set_data(frame)  # type: ignore[union-attr]
-        writer.grab_frame()  # type: ignore[no-untyped-call]
-    writer.finish()
-
-
 FINE = 4  # points of a trail for each frame
 
 
 @dataclass(frozen=True, eq=False)
 class Animation:
-    """The result of `animate`, which a notebook shows as a player.
+    """The result of `animate`, which a notebook shows in motion.
 
     Attributes:
         ts: displayed times of the motion [s], one for each frame, shape (K,).
@@ -180,7 +164,7 @@ class Animation:
         return self._frame(int(np.argmin(np.abs(self.ts - t))))
 
     def save(self, path: str | Path, *, dpi: float = 100.0, progress: bool = True) -> Path:
-        """Write the animation to a file: a GIF, a self-contained page (.html), or a video (.mp4).
+        """Write the animation to a file: a GIF, or a video (.mp4).
 
         Args:
             path: the file, whose suffix determines the format; videos need the program ffmpeg.
@@ -253,9 +237,11 @@ class Animation:
             figure.set_dpi(before)
 
     def _repr_html_(self) -> str:
+        fps = 100 / max(round(100 / self.fps), 2)  # that a GIF can have
         with tempfile.TemporaryDirectory() as folder:
-            page = self.save(Path(folder) / "page.html", progress=False)
-            return page.read_text(encoding="utf-8")
+            picture = replace(self, fps=fps).save(Path(folder) / "motion.gif", progress=False)
+            data = base64.b64encode(picture.read_bytes()).decode()
+        return f'<img src="data:image/gif;base64,{data}" alt="{self!r}">'
 
     def __repr__(self) -> str:
         return f"Animation: {extent(self.ts, self.fps, self.speed)}"
@@ -335,8 +321,8 @@ def animate(
         ax: axes to draw into, with `projection="3d"` for a motion in space.
 
     Returns:
-        An `Animation`: `save("swing.gif")` writes a GIF, `.html` a page with a player, `.mp4` a
-        video; `draw(t)` draws one moment; a notebook shows it as a player.
+        An `Animation`: `save("swing.gif")` writes a GIF, `.mp4` a video; `draw(t)` draws one
+        moment; a notebook shows it in motion. `view` makes a page with a player.
 
     Raises:
         TypeError: if `subject` or `motion` has the wrong type.

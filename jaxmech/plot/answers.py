@@ -1,7 +1,7 @@
 """Pictures of the answers of a study: the distribution of a quantity, and what it depends on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,8 +14,7 @@ _MOST_BINS = 60
 _MOST_INPUTS = 12
 
 
-@dataclass(frozen=True, eq=False)
-class BinnedDensity:
+class BinnedDensity(NamedTuple):
     """A density in bins, and the values below which a few, half and most of its members lie.
 
     Attributes:
@@ -91,9 +90,8 @@ def distribution(
     return labelled(ax, name, "probability density", legend=True)
 
 
-@dataclass(frozen=True, eq=False)
-class Influence:
-    """How much a quantity depends on each drawn input.
+class Influence(NamedTuple):
+    """How much a quantity depends on the drawn inputs that it depends on most, in order.
 
     Attributes:
         measure: what is measured, such as "rank correlation".
@@ -109,26 +107,19 @@ class Influence:
     low: np.ndarray
     high: np.ndarray
 
-    def known(self) -> "Influence | None":
-        """The inputs whose influence is known; None if there is none."""
-        keep = np.flatnonzero(np.isfinite([self.values, self.low, self.high]).all(axis=0))
-        return self._of(keep) if keep.size else None
-
-    def strongest(self, count: int = _MOST_INPUTS) -> "Influence":
-        """The inputs of largest influence, in order."""
-        return self._of(np.argsort(-np.abs(self.values), kind="stable")[:count])
-
-    def _of(self, order: np.ndarray) -> "Influence":
-        names = tuple(self.names[k] for k in order)
-        return Influence(
-            self.measure, names, *(x[order] for x in (self.values, self.low, self.high))
-        )
+    @classmethod
+    def of(cls, measure: str, names: Sequence[str], *parts: ArrayLike) -> "Influence | None":
+        """That of values, lower and upper ends; None if it is known of no input."""
+        values, low, high = numbers = np.array(parts, float)
+        order = np.argsort(-np.abs(values), kind="stable")
+        order = order[np.isfinite(numbers[:, order]).all(axis=0)][:_MOST_INPUTS]
+        chosen = tuple(names[k] for k in order)
+        return cls(measure, chosen, values[order], low[order], high[order]) if chosen else None
 
 
 def influences(influence: Influence, *, ax: Axes | None = None) -> Axes:
     """Draw how much a quantity depends on each input, the strongest on top."""
-    ax = axes_or_new(ax)
-    shown = influence.strongest()
+    ax, shown = axes_or_new(ax), influence
     rows = np.arange(len(shown.names))
     error = np.maximum([shown.values - shown.low, shown.high - shown.values], 0)
     colors = [BLUE if x >= 0 else ORANGE for x in shown.values]

@@ -188,25 +188,10 @@ def draw_failure(result: FailureProbability, folder: Path) -> list[Path]:
 
 def failure_figures(result: FailureProbability) -> Iterator[tuple[str, Figure]]:
     """The pictures of a result, by name."""
-    yield "methods", _methods(result)
     if leveled := [x for x in result.estimates if len(x.levels) > 1]:
         yield "levels", _levels(leveled[-1])
     if result.design_points:
         yield "importance", _importance(result)
-
-
-def _methods(result: FailureProbability) -> Figure:
-    """The probability by every method, with its interval where there is one."""
-    figure, ax = single()
-    for k, estimate in enumerate(result.estimates):
-        low, high = estimate.interval(result.confidence)
-        if np.isfinite([low, high]).all():
-            ax.plot([low, high], [k, k], color=GREY)
-        ax.plot([estimate.probability], [k], "o", color=BLUE)
-    ax.set_yticks(range(len(result.estimates)), [x.method for x in result.estimates])
-    ax.set(xscale="log", xlabel="probability of failure")
-    ax.margins(y=0.2)
-    return figure
 
 
 def _levels(estimate: FailureEstimate) -> Figure:

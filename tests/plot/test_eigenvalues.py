@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.plot import modes, poles
+from jaxmech.plot import modes
 from tests.plot.test_animation import shown
 
 MODEL = jm.models.double_pendulum()
@@ -28,25 +28,6 @@ def hanging() -> jm.analysis.Equilibrium:
 @pytest.fixture(scope="module")
 def upright() -> jm.analysis.Equilibrium:
     return jm.analysis.equilibrium(MODEL.system, [0.0, 1.0, 0.0, 2.0], MODEL.params)
-
-
-@pytest.mark.slow
-def test_poles_are_the_eigenvalues(hanging: jm.analysis.Equilibrium) -> None:
-    ax = poles(jm.analysis.modes(hanging.linearization))
-    (marks,) = (line for line in ax.lines if line.get_marker() == "x")
-    height = np.sort(np.asarray(marks.get_ydata()))
-    np.testing.assert_allclose(height, [-FAST, -SLOW, SLOW, FAST], rtol=1e-9)
-    assert ax.get_xlabel() == "real part [1/s]"
-    assert ax.get_xlim()[0] < 0 < ax.get_xlim()[1]
-
-
-@pytest.mark.slow
-def test_growing_eigenvalues_are_marked(upright: jm.analysis.Equilibrium) -> None:
-    ax = poles(jm.analysis.modes(upright.linearization))
-    stays, grows = (line for line in ax.lines if line.get_marker() == "x")
-    np.testing.assert_allclose(np.sort(np.asarray(grows.get_xdata())), [SLOW, FAST], rtol=1e-9)
-    assert (np.asarray(stays.get_xdata()) < 0).all()
-    assert ax.get_legend() is not None
 
 
 def test_shapes_are_drawn_once_for_each_pair(hanging: jm.analysis.Equilibrium) -> None:

@@ -52,8 +52,6 @@ class Assessment(NamedTuple):
         stability: a `Stability`.
         index: number of negative eigenvalues of the projected Hessian (the symmetric part of the
             reduced stiffness); -1 where a nonholonomic constraint makes it rectangular.
-        static: the index; where circulatory forces make the reduced stiffness unsymmetric, 1 or 0
-            for a negative determinant or another. It changes where static equilibria branch.
         unstable: number of eigenvalues with a positive real part.
         zeros: number of zero eigenvalues.
         growth: the largest real part of an eigenvalue [1/s].
@@ -62,7 +60,6 @@ class Assessment(NamedTuple):
 
     stability: Any
     index: Any
-    static: Any
     unstable: Any
     zeros: Any
     growth: Any
@@ -78,7 +75,7 @@ def assess(lin: Linearization) -> Assessment:
     matrices = jax.lax.stop_gradient((A, small.M, small.C, small.K, stiffness, lin.rate))
     count, growth = jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((), A.dtype)
     free = jax.ShapeDtypeStruct((k, k), A.dtype)
-    shapes = Assessment(count, count, count, count, count, growth, free)
+    shapes = Assessment(count, count, count, count, growth, free)
     return on_host(_assess, shapes, *matrices, vmap_method="sequential")
 
 
@@ -92,7 +89,7 @@ def _assess(
         return Assessment(*np.array(counts, np.int32), np.asarray(growth, A.dtype), free)  # type: ignore[call-arg]
 
     if not np.isfinite(A).all():
-        return assessment(Stability.UNKNOWN, -1, -1, 0, 0, growth=np.nan)
+        return assessment(Stability.UNKNOWN, -1, 0, 0, growth=np.nan)
     values, zero = eigenvalues(A, M, K, float(rate))
     nonzero = values[~zero]
     # Round-off of the largest eigenvalue moves a slow one less, even if this one is repeated.
@@ -100,7 +97,7 @@ def _assess(
     axis = float(np.finfo(A.dtype).eps) ** AXIS * size
     unstable = int((nonzero.real > axis).sum())
     growth = float(values.real.max(initial=-np.inf))
-    index, static, definite = -1, -1, False
+    index, definite = -1, False
     if K.shape[0] == k:
         curvatures, V = np.linalg.eigh((K + K.T) / 2)
         flat = np.abs(curvatures) <= negligible * stiffness
@@ -112,7 +109,6 @@ def _assess(
         scale = negligible * max(float(stiffness), 1e-300)
         symmetric = bool(np.abs(K - K.T).max(initial=0.0) <= scale)
         definite &= symmetric
-        static = index if symmetric else int(np.linalg.det(K) < 0)
         dissipation = np.linalg.eigvalsh((C + C.T) / 2) if k else np.zeros(0)
         definite &= bool(dissipation.min(initial=0.0) >= -negligible * np.abs(C).max(initial=0.0))
     stability = Stability.MARGINAL
@@ -122,7 +118,7 @@ def _assess(
         stability = Stability.ASYMPTOTICALLY_STABLE
     elif definite:
         stability = Stability.STABLE
-    return assessment(stability, index, static, unstable, int(zero.sum()), growth=growth)
+    return assessment(stability, index, unstable, int(zero.sum()), growth=growth)
 
 
 class EquilibriumStatus(IntEnum):

@@ -1,6 +1,5 @@
 """`Linearization`: small deviations from a motion as matrices."""
 
-from html import escape
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -11,7 +10,6 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmech.analysis.stability.reduction import FullEquations, ReducedEquations
 from jaxmech.utils.checks import is_known
-from jaxmech.utils.text import html_table
 
 
 class StateSpace(NamedTuple):
@@ -66,10 +64,6 @@ class Linearization(eqx.Module):
     inputs: tuple[str, ...] = eqx.field(static=True)
     outputs: tuple[str, ...] = eqx.field(static=True)
 
-    def state_space(self) -> StateSpace:
-        """The matrices A, B, C, D of the first-order system in (x, u)."""
-        return self.space
-
     @property
     def positions(self) -> int:
         """The degrees of freedom of position, the dimension of x."""
@@ -79,32 +73,6 @@ class Linearization(eqx.Module):
     def velocities(self) -> int:
         """The degrees of freedom of velocity, the dimension of u."""
         return int(self.reduced.Y.shape[-1])
-
-    @property
-    def gyroscopic(self) -> Array:
-        """The skew part of the reduced C, which does no work, shape (l, l)."""
-        return (self.reduced.C - _transposed(self.reduced.C)) / 2
-
-    @property
-    def damping(self) -> Array:
-        """The symmetric part of the reduced C, shape (l, l)."""
-        return (self.reduced.C + _transposed(self.reduced.C)) / 2
-
-    @property
-    def stiffness(self) -> Array:
-        """The symmetric part of the reduced K, shape (k, k); needs as many positions as velocities.
-
-        Raises:
-            ValueError: if a nonholonomic constraint makes K rectangular.
-        """
-        K = self._square()
-        return (K + _transposed(K)) / 2
-
-    @property
-    def circulatory(self) -> Array:
-        """The skew part of the reduced K, of forces without a potential; raises as `stiffness`."""
-        K = self._square()
-        return (K - _transposed(K)) / 2
 
     @property
     def rate(self) -> Array:
@@ -121,33 +89,13 @@ class Linearization(eqx.Module):
         small = self.reduced
         return small.Z @ positions, small.T @ positions + small.Y @ speeds
 
-    def _square(self) -> Array:
-        if self.positions != self.velocities:
-            raise ValueError(
-                f"The reduced K must be square to be split, but there are {self.positions} "
-                f"positions and {self.velocities} velocities: a constraint is nonholonomic; use "
-                "`reduced.K` or `state_space()`."
-            )
-        return self.reduced.K
-
-    def _is_concrete(self) -> bool:
-        A = self.space.A
-        return isinstance(A, jax.Array | np.ndarray) and is_known(A) and A.ndim == 2
-
     def __repr__(self) -> str:
-        if not self._is_concrete():
-            A = self.space.A
-            batch = f", {A.shape[:-2]} of them" if isinstance(A, jax.Array | np.ndarray) else ""
-            return f"Linearization(coordinates={self.coordinates}, without values{batch})"
-        return "\n".join(_card(self))
-
-    def _repr_html_(self) -> str:
-        card = f"<pre>{escape(repr(self))}</pre>"
-        return f"{card}{_eigenvalue_table(self.space.A)}" if self._is_concrete() else card
-
-
-def _transposed(x: Array) -> Array:
-    return x.swapaxes(-1, -2)
+        A = self.space.A
+        is_array = isinstance(A, jax.Array | np.ndarray)
+        if is_array and is_known(A) and A.ndim == 2:
+            return "\n".join(_card(self))
+        batch = f", {A.shape[:-2]} of them" if is_array else ""
+        return f"Linearization(coordinates={self.coordinates}, without values{batch})"
 
 
 def _card(lin: Linearization) -> list[str]:
@@ -181,18 +129,6 @@ def _rows(matrix: np.ndarray) -> list[str]:
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
         for row in cells
     ]
-
-
-def _eigenvalue_table(A: Any) -> str:
-    A = np.asarray(A)
-    if not np.isfinite(A).all():
-        return ""
-    eigenvalues = np.linalg.eigvals(A)
-    parts = np.stack([eigenvalues.real, eigenvalues.imag], axis=-1)
-    parts[np.abs(parts) < 1e-12 * np.abs(eigenvalues).max(initial=0.0)] = 0.0  # round-off
-    upper = sorted((b, a) for a, b in parts if b >= 0)
-    rows = [(f"{a:.4g}", f"{b:.4g}", f"{b / (2 * np.pi):.4g}") for b, a in upper]
-    return html_table(rows, ("real part [1/s]", "imaginary part [1/s]", "frequency [Hz]"))
 
 
 def is_negligible(share: Any) -> Any:

@@ -107,7 +107,7 @@ def linearize(
         ...     model.system, [0.0, -1.0, 0.0, -2.0], [0.0] * 4, model.params,
         ...     inputs=["x2"], outputs={"tip": lambda q, v, t, p: q[2]},
         ... )
-        >>> hanging.positions, hanging.velocities, hanging.state_space().B.shape
+        >>> hanging.positions, hanging.velocities, hanging.space.B.shape
         (2, 2, (4, 1))
         >>> values = jnp.linalg.eigvals(hanging.space.A)
         >>> print(values.imag.max().round(4))  # sqrt((2 + sqrt(2)) g / l)

@@ -32,8 +32,6 @@ class Modes(eqx.Module):
         largest: index of the coordinate that moves most, metres and radians compared by their
             kinetic energy, shape (j,).
         states: the same in (x, u), shape (j, j).
-        signature: sign of the energy of a mode on the imaginary axis (Krein), for a conservative
-            system with as many velocities as positions; else 0, shape (j,).
         zero: whether an eigenvalue is zero, or so much smaller than the largest that round-off
             hides it (in float64 by 3e5), shape (j,).
         simple: whether it is neither zero nor repeated, shape (j,).
@@ -46,7 +44,6 @@ class Modes(eqx.Module):
     shapes: Complex[Array, " n j"]
     largest: Int[Array, " j"]
     states: Complex[Array, " j j"]
-    signature: Int[Array, " j"]
     zero: Bool[Array, " j"]
     simple: Bool[Array, " j"]
     coordinates: tuple[str, ...] = eqx.field(static=True)
@@ -123,7 +120,6 @@ def _modes(lin: Linearization, spectrum: Spectrum) -> Modes:
         shapes=jnp.where(only_velocity[None], dv, dq) / scale[None],
         largest=largest,
         states=right_vectors / scale[None],
-        signature=_signature(lin, spectrum.zero, values, right_vectors),
         zero=spectrum.zero,
         simple=spectrum.simple,
         coordinates=lin.coordinates,
@@ -143,24 +139,6 @@ def _largest(dq: Array, dv: Array, masses: Array) -> tuple[Array, Array, Array]:
     massless = jnp.max(energies, axis=0) <= 1e-9 * jnp.max(sizes, axis=0)
     index = jnp.argmax(jnp.where(massless[None], sizes, energies), axis=0).astype(jnp.int32)
     return jnp.where(largest == 0, 1.0, largest), index, only_velocity
-
-
-def _signature(lin: Linearization, zero: Array, values: Array, z: Array) -> Array:
-    """The sign of z^H H z with the energy H = (u^T M u + x^T K x) / 2, where it is conserved."""
-    small = lin.reduced
-    k = lin.positions
-    zeros = jnp.zeros(values.shape, jnp.int32)
-    if k != lin.velocities:
-        return zeros
-    M, C, K = (jax.lax.stop_gradient(x) for x in (small.M, small.C, small.K))
-    size = jnp.max(jnp.abs(C), initial=0.0), jnp.max(jnp.abs(K), initial=0.0)
-    conserved = jnp.max(jnp.abs(C + C.T), initial=0.0) <= 1e-9 * size[0] + 1e-12 * size[1]
-    conserved &= jnp.max(jnp.abs(K - K.T), initial=0.0) <= 1e-9 * size[1]
-    conserved &= jnp.max(jnp.abs(small.R), initial=0.0) <= 1e-9
-    x, u = z[:k], z[k:]
-    energy = ((u.conj() * (M @ u)) + (x.conj() * (K @ x))).sum(0).real
-    swings = jnp.abs(values.real) <= 1e-7 * jnp.abs(values)
-    return jnp.where(conserved & swings & ~zero, jnp.sign(energy), 0.0).astype(jnp.int32)
 
 
 def _card(modes: Modes) -> list[str]:

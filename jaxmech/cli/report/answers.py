@@ -151,9 +151,9 @@ def _add_statistic(
     quantity.limits += [x for side in sides if (x := float(settings[side])) not in quantity.limits]
     if kind == "sobol-indices":
         labels = tuple(_input_label(str(x)) for x in values["names"])
-        parts = [np.asarray(values[x]) for x in ("total", "total_low", "total_high")]
+        parts = [values[x] for x in ("total", "total_low", "total_high")]
         measure = "share of the variance, total Sobol index"
-        quantity.influence = Influence(measure, labels, *parts).known()
+        quantity.influence = Influence.of(measure, labels, *parts)
     elif kind == "covariance" and quantity.influence is None:
         names = [str(x) for x in values["names"]]
         inputs = [k for k, x in enumerate(names) if x.partition(".")[0] in _INPUTS]
@@ -161,7 +161,7 @@ def _add_statistic(
         parts = [np.asarray(values[key])[row, inputs] for key in keys]
         labels = tuple(_input_label(names[k]) for k in inputs)
         if inputs:
-            quantity.influence = Influence("correlation", labels, *parts).known()
+            quantity.influence = Influence.of("correlation", labels, *parts)
     elif kind == "probability":
         p, low, high = EstimateCell(
             *(float(values[x]) for x in ("probability", "low", "high"))

@@ -26,7 +26,6 @@ from jaxmech.plot import failure_figures
 _MOST_CLIPS = 4  # design points in motion
 _ROWS = 24  # of a table
 _CAPTIONS = {
-    "methods": "The probability by every method, with its interval where there is one.",
     "levels": "Subset simulation: the probability that the margin is at most a threshold, from "
     "level to level, down to the failures at 0.",
     "importance": "The share of each variable in the way from the medians to the design point.",

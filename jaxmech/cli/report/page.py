@@ -208,10 +208,10 @@ def _of_quantity(quantity: MemberQuantity) -> Iterator[Picture]:
         )  # fmt: skip
         yield drawn(draw, f"The distribution of {quantity.name} over the members.")
     if quantity.influence is not None:
-        strongest = quantity.influence.strongest()
-        caption = f"What {quantity.name} depends on: {strongest.measure}, with intervals of 95 %."
-        height = 1.1 + 0.34 * max(len(strongest.names), 3)
-        yield drawn(partial(influences, strongest), caption, height=height)
+        measure, names, *_ = quantity.influence
+        caption = f"What {quantity.name} depends on: {measure}, with intervals of 95 %."
+        height = 1.1 + 0.34 * max(len(names), 3)
+        yield drawn(partial(influences, quantity.influence), caption, height=height)
 
 
 def _of_member(picture: Picture, index: int, lead: str = "Member") -> Picture:

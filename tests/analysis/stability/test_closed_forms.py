@@ -54,8 +54,6 @@ def test_a_rolling_disc_is_upright_beyond_the_critical_speed() -> None:
         values = nonzero(jm.analysis.modes(found))
         assert len(values) == 2
         np.testing.assert_allclose(values**2, square, rtol=1e-10)
-        with pytest.raises(ValueError, match="square"):
-            _ = found.stiffness
 
 
 # A top with a unit quaternion e, whose M is singular; its axis is the third of the body.
@@ -91,7 +89,7 @@ def test_a_sleeping_top() -> None:
         K, M = (np.asarray(x) for x in (lin.reduced.K, lin.reduced.M))
         np.testing.assert_allclose(K, K.T, atol=1e-12)
         np.testing.assert_allclose(M, M.T, atol=1e-12)
-        np.testing.assert_allclose(lin.damping, 0.0, atol=1e-12)  # C is skew
+        np.testing.assert_allclose(lin.reduced.C, -lin.reduced.C.T, atol=1e-12)
 
 
 # A governor: two balls on arms of length l on a shaft with the moment of inertia I.

@@ -55,12 +55,8 @@ def test_geometric_stiffness_is_all_that_restores_a_pendulum() -> None:
     m, g, l = (PENDULUM.params[name] for name in "mgl")  # noqa: E741
     np.testing.assert_allclose(found.full.geometric, m * g / l * np.eye(2), rtol=1e-14)
     np.testing.assert_allclose(found.full.multipliers, [-m * g / l], rtol=1e-14)
-    np.testing.assert_allclose(found.stiffness, [[m * g / l]], rtol=1e-14)
-    assert not np.any(found.gyroscopic)
-    assert not np.any(found.damping)
-    assert not np.any(found.circulatory)
-    with pytest.raises(ValueError, match="square"):
-        _ = linearize(SKATE.system, SKATE.q, SKATE.v, SKATE.params, steady=False).stiffness
+    np.testing.assert_allclose(found.reduced.K, [[m * g / l]], rtol=1e-14)
+    assert not np.any(found.reduced.C)
 
 
 def test_state_space_is_what_scipy_takes() -> None:
@@ -75,7 +71,7 @@ def test_state_space_is_what_scipy_takes() -> None:
         outputs={"x": "x", "speed": lambda q, v, t, p: v[0], "p": lambda q, v, t, p: p["m"] * 3},
     )
     assert (found.inputs, found.outputs) == (("push", "turn", "weight"), ("x", "speed", "p"))
-    plant = scipy.signal.StateSpace(*(np.asarray(x) for x in found.state_space()))
+    plant = scipy.signal.StateSpace(*(np.asarray(x) for x in found.space))
     ts = np.linspace(0.0, 1.0, 11)
     _, y, _ = scipy.signal.lsim(plant, np.eye(3)[[0] * 11], ts)
     omega = np.sqrt(9.81 / 2)
