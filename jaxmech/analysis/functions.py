@@ -1,7 +1,6 @@
 """Functions that are not finite at a state, and parameters without effect."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -11,10 +10,9 @@ from jaxtyping import Array
 
 from jaxmech.analysis.findings import Finding, listed, note, serious
 from jaxmech.analysis.states import State
-from jaxmech.compiler import native_call
+from jaxmech.compiler import native_program
 from jaxmech.run import REMEDY, bad_slopes, functions_of, state_names
 from jaxmech.system import Params, System
-from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.parameters import unread
 from jaxmech.utils.trees import number_names
 
@@ -44,15 +42,8 @@ def not_numbers(system: System, state: State) -> list[Finding]:
     return findings
 
 
-@jit_of("system", is_frame=True, is_finite=True)
+@native_program("system")
 def _probe(
-    system: System, q: Array, v: Array, t: Array, params: Params
-) -> dict[str, tuple[Any, Any, Array]]:
-    state = q, v, t, params
-    return native_call(partial(_probe_at, system), *state)
-
-
-def _probe_at(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> dict[str, tuple[Any, Any, Array]]:
     """The value of each function, what the motion needs of it, and flags of `bad_slopes`."""

@@ -1,7 +1,6 @@
 """The mass matrix: its rank, alone and together with the constraints."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +9,11 @@ from jaxtyping import Array
 
 from jaxmech.analysis.findings import Finding, listed, note, serious, warning
 from jaxmech.analysis.states import Pose, State
-from jaxmech.compiler import native_call
+from jaxmech.compiler import native_program
 from jaxmech.linalg import unit
 from jaxmech.parts import MassAndForce
 from jaxmech.system import Params, System, mass_scale, singular_mass
 from jaxmech.utils.arrays import HostArray
-from jaxmech.utils.jit_cache import jit_of
 
 ACCELERATIONS = 2  # beside zero, for which M a - Q is compared
 
@@ -41,15 +39,8 @@ def mass_and_force_findings(system: System, state: State) -> list[Finding]:
     return [serious(problem, remedy)]
 
 
-@jit_of("system", is_frame=True, is_finite=True)
+@native_program("system")
 def _equations(
-    system: System, accelerations: Array, q: Array, v: Array, t: Array, params: Params
-) -> tuple[Array, Array, Array]:
-    inputs = accelerations, q, v, t, params
-    return native_call(partial(_equations_at, system), *inputs)
-
-
-def _equations_at(
     system: System, accelerations: Array, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Array, Array, Array]:
     """M a - Q by `mass_and_force` and by the Lagrangian, and the size of their terms, (k, n - s).

@@ -25,11 +25,10 @@ from scipy.optimize import minimize
 
 from jaxmech.analysis.findings import Finding, listed, note, serious, warning
 from jaxmech.analysis.states import SPREAD, Pose
-from jaxmech.compiler import native_call
+from jaxmech.compiler import native_program
 from jaxmech.linalg import Rows, unit
 from jaxmech.system import Holonomic, Nonholonomic, Params, System, mass_scale
 from jaxmech.utils.arrays import HostArray
-from jaxmech.utils.jit_cache import jit_of
 
 COMBINATIONS = 200  # of several forms, among which a semidefinite one is sought
 LARGE = 0.3  # part of the largest rate, of coordinates that are named as moving
@@ -204,17 +203,14 @@ def _free_of(forms: HostArray, small: float) -> HostArray:
     return free
 
 
-@jit_of("system", is_frame=True, is_finite=True)
+@native_program("system")
 def _bent(system: System, directions: Array, q: Array, t: Array, params: Params) -> Array:
     """The second derivatives of the constraints on positions along directions, (m, f, f)."""
 
-    def bent(directions: Array, q: Array, t: Array, params: Params) -> Array:
-        def level(x: Array) -> Array:
-            return system.dynamics.position_level(q + directions @ x, t, params)
+    def level(x: Array) -> Array:
+        return system.dynamics.position_level(q + directions @ x, t, params)
 
-        return jax.jacfwd(jax.jacfwd(level))(jnp.zeros(directions.shape[1], q.dtype))
-
-    return native_call(bent, directions, q, t, params)
+    return jax.jacfwd(jax.jacfwd(level))(jnp.zeros(directions.shape[1], q.dtype))
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ state, at states nearby on the constraints, and at states nearby on no constrain
 """
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.compiler import native_call
+from jaxmech.compiler import native_program
 from jaxmech.linalg import row_weights, unit, weighted_gram
 from jaxmech.system import (
     Params,
@@ -27,7 +27,6 @@ from jaxmech.system import (
 )
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_finite
-from jaxmech.utils.jit_cache import jit_of
 
 
 def require_smooth(system: System) -> None:
@@ -105,13 +104,8 @@ def pose(system: System, state: State) -> Pose:
     return Pose(state, **{name: np.asarray(x, float) for name, x in values.items()})
 
 
-@jit_of("system", is_frame=True, is_finite=True)
+@native_program("system")
 def _equations(system: System, q: Array, v: Array, t: Array, params: Params) -> dict[str, Array]:
-    state = q, v, t, params
-    return native_call(partial(_equations_at, system), *state)
-
-
-def _equations_at(system: System, q: Array, v: Array, t: Array, params: Params) -> dict[str, Array]:
     eom = system.dynamics.at(q, v, t, params)
     A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
     return {

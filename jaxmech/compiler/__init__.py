@@ -34,3 +34,4 @@ from jaxmech.compiler.vmap import batched as batched
 from jaxmech.compiler.vmap import batched_closure as batched_closure
 from jaxmech.compiler.vmap import hoisted as hoisted
 from jaxmech.compiler.vmap import native_call as native_call
+from jaxmech.compiler.vmap import native_program as native_program

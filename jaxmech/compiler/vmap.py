@@ -3,8 +3,9 @@
 All inputs must be arguments: `hoisted` makes arguments of closed-over values.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import equinox as eqx
@@ -14,6 +15,7 @@ from jaxtyping import Array
 
 from jaxmech.compiler.operation import bind, operation_of
 from jaxmech.utils.jax_internals import Tracer, without_mesh
+from jaxmech.utils.jit_cache import jit_of
 
 
 def batched(fn: Callable[..., Any], *, differ: Sequence[bool] | None = None) -> Callable[..., Any]:
@@ -72,6 +74,31 @@ def native_call(fn: Callable[..., Any], *inputs: Any, differ: Sequence[bool] | N
         differ: as for `batched`.
     """
     return batched_closure(fn, *inputs, differ=differ)(*inputs)
+
+
+def native_program(
+    *static: str, differ: Sequence[bool] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`native_call` of a function as a frame of `jit_of`, for a single set of known arguments.
+
+    They are finite as a rule. The static ones, by their names, come first.
+
+    Args:
+        *static: names of the static arguments.
+        differ: as for `batched`, of the others.
+    """
+
+    def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+        names = [name for name in inspect.signature(fn).parameters if name not in static]
+
+        @wraps(fn)
+        def program(**arguments: Any) -> Any:
+            of_values = partial(fn, *(arguments[name] for name in static))
+            return native_call(of_values, *(arguments[name] for name in names), differ=differ)
+
+        return jit_of(*static, is_frame=True, is_finite=True)(program)
+
+    return decorate
 
 
 def hoisted(fn: Callable[..., Any], *inputs: Any) -> tuple[Callable[..., Any], list[Array]]:

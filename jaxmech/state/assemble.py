@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
 
-from jaxmech.compiler import NativeCodeWarning, native_call, unoptimized
+from jaxmech.compiler import NativeCodeWarning, native_call, native_program, unoptimized
 from jaxmech.state.nearest import Level, nearest, nearest_affine
 from jaxmech.state.nearest_known import Surface, nearest_known
 from jaxmech.state.stabilization import Projection, coordinate_metric, metric_mass
@@ -39,6 +39,9 @@ from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
 
 Start = Callable[[Array, Array, Params], tuple[Array, Array]]
 LARGEST_PROGRAM = 1_000  # equations times coordinates, for which compiling takes about a minute
+_coordinate_metric = native_program("system", differ=(True, True, True, False, False))(
+    coordinate_metric
+)
 CORRECTIONS = 6  # Newton steps onto the constraints: from an error of 20 %, five reach round-off
 
 
@@ -135,16 +138,6 @@ def _assemble_known(
         surface = Surface(system, (x, v, t, params), free_v, sizes, is_of_velocities=True)
         new_v = nearest_known(surface, M, is_affine=_is_affine(system))
     return jnp.asarray(x), jnp.asarray(new_v)
-
-
-@jit_of("system", is_frame=True, is_finite=True)
-def _coordinate_metric(
-    system: System, M: Array, q: Array, v: Array, t: Array, params: Params
-) -> Array:
-    inputs = M, q, v, t, params
-    return native_call(
-        partial(coordinate_metric, system), *inputs, differ=(True, True, True, False, False)
-    )
 
 
 def _metric_known(

@@ -12,13 +12,12 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.compiler import jacobian, native_call
+from jaxmech.compiler import jacobian, native_program
 from jaxmech.linalg import rows_on_host
 from jaxmech.state.nearest_search import LENGTHS, RETURNS, STEPS, AbstractSearch, Plan
 from jaxmech.system import Params, System, levels_at_known, near
 from jaxmech.utils.arrays import AnyArray, HostArray
 from jaxmech.utils.checks import has_finite_numbers
-from jaxmech.utils.jit_cache import jit_of
 
 
 @dataclass(frozen=True)
@@ -81,35 +80,28 @@ class Surface:
         return (q, x, t, params) if self.is_of_velocities else (x, v, t, params)
 
 
-@jit_of("system", is_frame=True, is_finite=True)
+@native_program("system", differ=(True, True, False, False))
 def _quasi_velocity_level(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Array, Array]:
-    def level(q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
-        state = q, v, t, params
-        return system.dynamics.velocity_level(*state), system.dynamics.velocity_jacobian(*state)
-
-    return native_call(level, q, v, t, params, differ=(True, True, False, False))
+    state = q, v, t, params
+    return system.dynamics.velocity_level(*state), system.dynamics.velocity_jacobian(*state)
 
 
-@jit_of("system", "is_of_velocities", is_frame=True, is_finite=True)
+@native_program("system", "is_of_velocities", differ=(True, True, True, False, False))
 def _curvature(
     system: System, is_of_velocities: bool, multipliers: Array, q: Array, v: Array, t: Array,
     params: Params,
 ) -> Array:  # fmt: skip
-    def curvature_at(multipliers: Array, q: Array, v: Array, t: Array, params: Params) -> Array:
-        def level(x: Array) -> Array:
-            if is_of_velocities:
-                return system.dynamics.velocity_level(q, x, t, params)
-            return system.dynamics.position_level(x, t, params)
+    def level(x: Array) -> Array:
+        if is_of_velocities:
+            return system.dynamics.velocity_level(q, x, t, params)
+        return system.dynamics.position_level(x, t, params)
 
-        def pulled(x: Array) -> Array:
-            return jax.vjp(level, x)[1](multipliers)[0]
+    def pulled(x: Array) -> Array:
+        return jax.vjp(level, x)[1](multipliers)[0]
 
-        return jacobian(pulled, v if is_of_velocities else q)
-
-    inputs = multipliers, q, v, t, params
-    return native_call(curvature_at, *inputs, differ=(True, True, True, False, False))
+    return jacobian(pulled, v if is_of_velocities else q)
 
 
 class _Factor(NamedTuple):

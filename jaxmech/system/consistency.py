@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 from numpy.typing import NDArray
 
-from jaxmech.compiler import jacobian, native_call
+from jaxmech.compiler import jacobian, native_program
 from jaxmech.linalg import coordinate_units, matvec
 from jaxmech.system.constraints import Holonomic, Nonholonomic
 from jaxmech.system.system import Params, System
@@ -351,13 +351,5 @@ def extents_at_known(
     return np.asarray(_extents_at(system, q, v, t, params))
 
 
-@jit_of("system", is_frame=True, is_finite=True)
-def _levels(system: System, q: Array, v: Array, t: Array, params: Params) -> Levels:
-    state = q, v, t, params
-    return native_call(partial(levels_of, system), *state, differ=(True, True, False, False))
-
-
-@jit_of("system", is_frame=True, is_finite=True)
-def _extents_at(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-    state = q, v, t, params
-    return native_call(partial(extents_at, system), *state, differ=(True, True, False, False))
+_known = native_program("system", differ=(True, True, False, False))
+_levels, _extents_at = _known(levels_of), _known(extents_at)

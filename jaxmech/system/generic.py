@@ -11,12 +11,11 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
 
-from jaxmech.compiler import native_call
+from jaxmech.compiler import native_program
 from jaxmech.linalg import matvec
 from jaxmech.system.constraints import Acceleration, Holonomic, Nonholonomic
 from jaxmech.system.equations import SingularMass
 from jaxmech.system.system import Params, System
-from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.probing import (
     cached_by_shapes,
     concrete_at,
@@ -242,16 +241,12 @@ def _all_false(params: Params) -> Params:
     return jax.tree.map(leaf, params)
 
 
-@jit_of("system", is_frame=True, is_finite=True)
+@native_program("system", differ=(True, True, False, False))
 def mass_and_rows(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Array, Array]:
     """M and A at a known state, by a compiled function."""
-
-    def matrices_at(q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
-        return system.dynamics.mass(q, v, t, params), system.dynamics.rows(q, v, t, params)
-
-    return native_call(matrices_at, q, v, t, params, differ=(True, True, False, False))
+    return system.dynamics.mass(q, v, t, params), system.dynamics.rows(q, v, t, params)
 
 
 def _least(across: NDArray[np.floating]) -> float:

@@ -4,7 +4,7 @@
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,7 @@ from jaxmech.analysis.stability.linearization import is_negligible
 from jaxmech.analysis.stability.linearize import NOTHING, linearized
 from jaxmech.analysis.states import State
 from jaxmech.analysis.symmetries import Symmetries
-from jaxmech.compiler import jacobian, native_call
+from jaxmech.compiler import jacobian, native_program
 from jaxmech.system import Params, Subject, violations, with_params
 from jaxmech.utils.checks import (
     is_known,
@@ -151,64 +151,40 @@ def _solve_known(setup: Setup, q: Array, guess: Array, theta: Any) -> Balanced:
     """`solve` for numbers that are known, on the host."""
 
     def values(scales: Any, z: Any) -> Any:
-        return np.asarray(_values(setup, scales, z, theta))
+        return np.asarray(_at(setup, ScaledProblem.equations, scales, z, theta))
 
     def linear(scales: Any, z: Any) -> Any:
-        return jax.tree.map(np.asarray, _linear(setup, scales, z, theta))
+        return jax.tree.map(np.asarray, _at(setup, _linear, scales, z, theta))
 
     scales, z = _problem_at(setup, q, guess, theta)
     for _ in range(ATTEMPTS):
         z = root_known(partial(values, scales), partial(linear, scales), np.asarray(z))
         last = scales
-        scales, z = _rescaled_at(setup, scales, jnp.asarray(z), theta)
+        scales, z = _at(setup, _rescaled, scales, jnp.asarray(z), theta)
         if 0.1 < scales[0] / last[0] < 10.0:
             break
-    arguments = setup, scales, z, theta
-    return _balanced(*arguments, _rows(*arguments), _values(*arguments))
+    A = _at(setup, ScaledProblem.rows, scales, z, theta)
+    missed = _at(setup, ScaledProblem.equations, scales, z, theta)
+    return _balanced(setup, scales, z, theta, A, missed)
 
 
-@jit_of("setup", is_frame=True, is_finite=True)
+@native_program("setup")
 def _problem_at(setup: Setup, q: Array, guess: Array, theta: Any) -> tuple[Any, Array]:
-    def scales_and_start(q: Array, guess: Array, theta: Any) -> tuple[Any, Array]:
-        scaled, start = problem(setup, q, guess, theta)
-        return scaled.scales, start
-
-    return native_call(scales_and_start, q, guess, theta)
+    scaled, start = problem(setup, q, guess, theta)
+    return scaled.scales, start
 
 
-@jit_of("setup", is_frame=True, is_finite=True)
-def _rescaled_at(setup: Setup, scales: Any, z: Array, theta: Any) -> tuple[Any, Array]:
-    def rescaled(scales: Any, z: Array, theta: Any) -> tuple[Any, Array]:
-        return _rescaled(ScaledProblem(setup, scales), z, theta)
-
-    return native_call(rescaled, scales, z, theta)
+@native_program("setup", "fn")
+def _at(setup: Setup, fn: Callable[..., Any], scales: Any, z: Array, theta: Any) -> Any:
+    """A function of a scaled problem, the unknowns and theta."""
+    return fn(ScaledProblem(setup, scales), z, theta)
 
 
-@jit_of("setup", is_frame=True, is_finite=True)
-def _values(setup: Setup, scales: Any, z: Array, theta: Any) -> Array:
-    def evaluated(scales: Any, z: Array, theta: Any) -> Array:
-        return ScaledProblem(setup, scales).equations(z, theta)
+def _linear(scaled: ScaledProblem, z: Array, theta: Any) -> tuple[Array, Array]:
+    def equations(z: Array) -> Array:
+        return scaled.equations(z, theta)
 
-    return native_call(evaluated, scales, z, theta)
-
-
-@jit_of("setup", is_frame=True, is_finite=True)
-def _linear(setup: Setup, scales: Any, z: Array, theta: Any) -> tuple[Array, Array]:
-    def evaluated(scales: Any, z: Array, theta: Any) -> tuple[Array, Array]:
-        def equations(z: Array) -> Array:
-            return ScaledProblem(setup, scales).equations(z, theta)
-
-        return equations(z), jacobian(equations, z)
-
-    return native_call(evaluated, scales, z, theta)
-
-
-@jit_of("setup", is_frame=True, is_finite=True)
-def _rows(setup: Setup, scales: Any, z: Array, theta: Any) -> Array:
-    def evaluated(scales: Any, z: Array, theta: Any) -> Array:
-        return ScaledProblem(setup, scales).rows(z, theta)
-
-    return native_call(evaluated, scales, z, theta)
+    return equations(z), jacobian(equations, z)
 
 
 @jit_of("setup", is_frame=True, is_brief=True)

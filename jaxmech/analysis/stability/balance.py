@@ -1,7 +1,6 @@
 """The equations of motion as a residual, and the degrees of freedom that constraints leave."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -11,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.analysis.states import State
-from jaxmech.compiler import jacobian, native_call
+from jaxmech.compiler import jacobian, native_program
 from jaxmech.laws import acceleration
 from jaxmech.linalg import unit
 from jaxmech.system import (
@@ -24,7 +23,6 @@ from jaxmech.system import (
     violations,
     without_states,
 )
-from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.probing import cached_by_shapes, generic, outside_traces
 from jaxmech.utils.tracers import actual
 
@@ -187,13 +185,8 @@ def require_regular(system: System, state: State, freedom: Freedom) -> None:
                 )
 
 
-@jit_of("system", is_frame=True, is_finite=True)
+@native_program("system")
 def _rows(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, ...]:
-    state = q, v, t, params
-    return native_call(partial(_rows_at, system), *state)
-
-
-def _rows_at(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, ...]:
     """The rows of the constraints on positions, velocities and accelerations."""
     A_p, A_v = constraint_jacobians(system, q, v, t, params)
     A_p = jnp.concatenate([A_p, held_integrals(system, q, v, t, params)])

@@ -1,6 +1,5 @@
 """`linearize`: the equations of small deviations from an equilibrium or a steady motion."""
 
-from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -35,11 +34,12 @@ from jaxmech.analysis.stability.reduction import (
 from jaxmech.analysis.states import State, checked_in_rates, require_smooth
 from jaxmech.analysis.symmetries import Symmetries
 from jaxmech.analysis.symmetries import symmetries as find
-from jaxmech.compiler import native_call
+from jaxmech.compiler import native_call, native_program
 from jaxmech.system import Params, Subject, System
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
 
+_at_rest, _derivatives = map(native_program("system"), (at_rest, derivatives))
 NOTHING: tuple[Named, Named] = ((), ())  # neither inputs nor outputs
 
 
@@ -182,20 +182,9 @@ def _as_one_program(
     return native_call(linearized_at, state, W)
 
 
-@jit_of("system", is_frame=True, is_finite=True)
-def _at_rest(system: System, state: State) -> AtRest:
-    return native_call(partial(at_rest, system), state)
-
-
 @jit_of("freedom", is_frame=True, is_brief=True)
 def _forced(freedom: Freedom, statics: AtRest) -> Forced:
     return forced(statics, freedom)
-
-
-@jit_of("system", is_frame=True, is_finite=True)
-def _derivatives(system: System, state: State, a: Array, multipliers: Array) -> Derivatives:
-    inputs = state, a, multipliers
-    return native_call(partial(derivatives, system), *inputs)
 
 
 @jit_of("system", "freedom", "channels", is_frame=True, is_brief=True)
