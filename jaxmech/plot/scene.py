@@ -173,15 +173,22 @@ _FLAT = 0.25  # smallest side of the picture relative to the largest
 class Scene:
     """The shapes of one or several trajectories in axes, drawn for one time by `show`."""
 
-    def __init__(self, ax: Axes, shapes: Shapes, trails: Sequence[str], stride: int) -> None:
-        """Make the artists; times are `stride` entries of the shapes apart."""
+    def __init__(
+        self, ax: Axes, shapes: Shapes, trails: Sequence[str], stride: int, *,
+        is_framed: bool = False,
+    ) -> None:  # fmt: skip
+        """Make the artists; times are `stride` entries of the shapes apart.
+
+        Axes that show a scene already, `is_framed`, keep their limits and labels.
+        """
         self.ax, self._every = ax, stride
         shapes = {name: shape for name, shape in shapes.items() if not is_empty(shape)}
         paths = {name: path(shapes[name]) for name in trails}
         shapes = {name: shape for name, shape in shapes.items() if not is_inside(name, shapes)}
         self._d, in_motion = dimension(shapes), moving(shapes)
         self._moving = in_motion
-        self._frame(framed(shapes))
+        if not is_framed:
+            self._frame(framed(shapes))
         self._artists: list[tuple[Any, Any]] = []
         colors = colors_by_body(in_motion)
         count = len(points_of(next(iter(shapes.values()))))
@@ -228,7 +235,7 @@ class Scene:
     def strobe(self, moments: Sequence[int]) -> None:
         """Draw the shapes at several times, the earlier the fainter and farther behind."""
         for index, moment in enumerate(moments[:-1]):
-            earlier = Scene(self.ax, self._moving, (), self._every)
+            earlier = Scene(self.ax, self._moving, (), self._every, is_framed=True)
             earlier.show(moment)
             for artist in earlier.artists:
                 artist.set_alpha(0.12 + 0.6 * index / len(moments))

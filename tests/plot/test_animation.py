@@ -253,6 +253,8 @@ def test_a_solid_moves_as_one_artist_and_a_strobe_adds_fainter_ones() -> None:
             away, np.sqrt(0.5), rtol=1e-6
         )  # the outline has the corners only
     assert not [x for x in trails(motion, "o") if len(x)]  # the centre of mass is inside
+    motion.ax.set(xlim=(-9.0, 9.0), xlabel="")
     motion.strobe(3)
+    assert (motion.ax.get_xlim(), motion.ax.get_xlabel()) == ((-9.0, 9.0), "")
     opacities = sorted(x.get_alpha() or 1.0 for x in motion.ax.patches)
     assert opacities[0] < opacities[1] < opacities[2] == 1.0

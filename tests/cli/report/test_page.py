@@ -116,14 +116,6 @@ def test_every_picture_has_a_sentence(page) -> None:
     assert any(text.startswith("What integration_error depends on: corr") for text in captions)
 
 
-def test_nothing_is_cut_on_paper(page) -> None:
-    (style,) = page.texts["style"]
-    printed = style[style.index("@media print") :]
-    assert "details::details-content { content-visibility: visible" in printed
-    assert ".table { overflow: visible" in printed
-    assert "@page { size: A4" in style
-
-
 def test_a_study_of_statistics_draws_from_them(tmp_path) -> None:
     text = (
         STUDY
