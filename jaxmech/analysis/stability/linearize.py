@@ -39,7 +39,8 @@ from jaxmech.system import Params, Subject, System
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
 
-_at_rest, _derivatives = map(native_program("system"), (at_rest, derivatives))
+_known = native_program("system")
+_at_rest, _derivatives = _known(at_rest), _known(derivatives)
 NOTHING: tuple[Named, Named] = ((), ())  # neither inputs nor outputs
 
 
