@@ -1,5 +1,8 @@
 """Distributions of a scalar of a study over the trajectories: frozen ones of `scipy.stats`.
 
+The uniform and the normal one are here, since many studies have no others, and `scipy.stats` takes
+0.5 s to import.
+
 Each class has the keys of its table in a configuration file, and `frozen` makes the distribution,
 around the value of the model where that is left out. Values that are impossible (`low` above
 `high`, a negative standard deviation) raise a `StudyError`. A drawn value is the quantile of a
@@ -8,7 +11,7 @@ number between 0 and 1: any way to spread those serves all distributions.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf, isfinite, isnan, log, nan
+from math import inf, isfinite, isnan, log, nan, pi, sqrt
 from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -71,6 +74,35 @@ class Truncated:
         return np.where(is_inside, self.whole.logpdf(x) - log(self.share), -inf)
 
 
+class Gaussian:
+    """`scipy.stats.norm(mean, sd)`, without `scipy.stats`."""
+
+    def __init__(self, mean: float, sd: float) -> None:
+        from scipy import special  # imports slowly
+
+        self.mean, self.sd, self._special = mean, sd, special
+
+    def cdf(self, x: Any) -> Any:
+        """Probabilities of smaller values."""
+        return self._special.ndtr((np.asarray(x) - self.mean) / self.sd)
+
+    def sf(self, x: Any) -> Any:
+        """Probabilities of larger values."""
+        return self._special.ndtr((self.mean - np.asarray(x)) / self.sd)
+
+    def ppf(self, q: Any) -> Any:
+        """Values that are not exceeded with these probabilities."""
+        return self.mean + self.sd * self._special.ndtri(q)
+
+    def isf(self, q: Any) -> Any:
+        """Values that are exceeded with these probabilities."""
+        return self.mean - self.sd * self._special.ndtri(q)
+
+    def logpdf(self, x: Any) -> Any:
+        """The logarithm of the density."""
+        return -(((x - self.mean) / self.sd) ** 2) / 2 - log(self.sd * sqrt(2 * pi))
+
+
 @dataclass(frozen=True)
 class Fixed:
     """The same value in every trajectory; a plain number in a file means this too."""
@@ -101,10 +133,20 @@ class Uniform:
         _require_interval(self.low, self.high)
 
     def frozen(self, default: float = nan) -> Frozen:
-        """The distribution, which does not depend on the default."""
-        from scipy.stats import uniform  # imports slowly
+        """Itself, which does not depend on the default."""
+        return self
 
-        return uniform(self.low, self.high - self.low)
+    def ppf(self, q: Any) -> Any:
+        """Values that are not exceeded with these probabilities."""
+        return self.low + (self.high - self.low) * q
+
+    def isf(self, q: Any) -> Any:
+        """Values that are exceeded with these probabilities."""
+        return self.high - (self.high - self.low) * q
+
+    def logpdf(self, x: Any) -> Any:
+        """The logarithm of the density."""
+        return np.where((self.low <= x) & (x <= self.high), -log(self.high - self.low), -inf)
 
 
 @dataclass(frozen=True)
@@ -134,10 +176,8 @@ class Normal:
 
     def frozen(self, default: float = nan) -> Frozen:
         """The distribution around `mean`, or the default where no mean is given."""
-        from scipy.stats import norm  # imports slowly
-
         mean, sd = self.moments(default)
-        return _truncated(norm(mean, sd), self.low, self.high) if sd else Discrete((mean,))
+        return _truncated(Gaussian(mean, sd), self.low, self.high) if sd else Discrete((mean,))
 
 
 @dataclass(frozen=True)
