@@ -119,7 +119,7 @@ def without_state(values: Any, decay: float) -> Any:
 
 
 def freedom(system: jm.System) -> Any:
-    found = jm.analysis.structure(system, *state_of(system), 0.0, HEAVY, run=None)
+    found = jm.analysis.structure(system, *state_of(system), 0.0, HEAVY)
     return found.ranks.position_freedom, found.ranks.velocity_freedom
 
 

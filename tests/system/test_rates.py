@@ -75,7 +75,7 @@ def test_a_sledge_straight_ahead_forgets_its_turning() -> None:
 @pytest.mark.slow
 def test_structure_and_equilibrium_take_speeds() -> None:
     state = [0.1, 0.2, 0.3], [SPEED, 0.4]
-    ranks = jm.analysis.structure(BY_SPEEDS, *state, 0.0, PARAMS, run=None).ranks
+    ranks = jm.analysis.structure(BY_SPEEDS, *state, 0.0, PARAMS).ranks
     assert (ranks.position_freedom, ranks.velocity_freedom) == (3, 2)
     rest = jm.analysis.equilibrium(BY_SPEEDS, state[0], {**PARAMS, "k": 1.0})
     np.testing.assert_allclose(rest.q[2], 0.0, atol=1e-9)

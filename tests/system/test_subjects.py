@@ -76,7 +76,7 @@ def test_functions_take_mechanisms_and_models_with_their_parameters() -> None:
     hanging = jm.analysis.equilibrium(SWING, [-1.5])
     assert hanging.q == pytest.approx([-np.pi / 2])
     assert jm.analysis.linearize(SWING, hanging.q, [0.0]).positions == 1
-    found = jm.analysis.structure(model, *model.initial(), run=None)
+    found = jm.analysis.structure(model, *model.initial())
     assert found.ranks.position_freedom == 1
     q, _ = jm.assemble(model, [0.6, -0.9], [0.0, 0.0])
     assert float(jnp.linalg.norm(q)) == pytest.approx(1.0)
@@ -125,7 +125,7 @@ def test_every_kind_of_model_is_taken_everywhere(
     assert jm.acceleration(subject, *state, params=params).qdd.shape == (1,)
     hanging = jm.analysis.equilibrium(subject, [-1.4], params=params)
     assert jm.analysis.linearize(subject, hanging.q, [0.0], params=params).positions == 1
-    checked = jm.analysis.structure(subject, *state, params=params, run=None)
+    checked = jm.analysis.structure(subject, *state, params=params)
     assert checked.ranks.position_freedom == 1
     start = {} if kind != "system" else {"hinge.angle": je.Fixed(0.3)}
     drawn = {"m": je.Fixed(1.0)} if kind == "system" else {}

@@ -128,7 +128,7 @@ def test_implicit_methods_find_the_end_of_a_slide(method: Any, steps: Any) -> No
 
 @pytest.mark.slow
 def test_a_friction_coefficient_is_fitted_by_defaults() -> None:
-    found = jm.analysis.structure(SLED, [0.0], [2.0], params={"mu": 0.3}, run=None)
+    found = jm.analysis.structure(SLED, [0.0], [2.0], params={"mu": 0.3})
     assert found.unused == ()
     recording = jm.Recording(SLIDE_TIMES, _slid(0.3).q, [0.0], [2.0])
     fit = jm.fit(SLED, recording, {"mu": 0.25})
