@@ -26,11 +26,17 @@ def begin_run(
     extents are those with all constraints switched on.
     """
     if event_set.gaps:
+
+        def start(carry: None, _: None) -> tuple[None, tuple[EventState, Array]]:
+            events, status = event_set.start(scheme, q, v, t, params)
+            # Native code folds products with zero where NaN would show.
+            is_finite = jnp.isfinite(q.sum() + v.sum())
+            status = jnp.where(is_finite, status, jnp.asarray(Status.NONFINITE, jnp.int32))
+            return carry, (events, status)
+
         # As a loop that runs once it is native code as a whole, and not loop by loop, with XLA
         # between them.
-        _, once = jax.lax.scan(
-            lambda carry, _: (carry, event_set.start(scheme, q, v, t, params)), None, None, length=1
-        )
+        _, once = jax.lax.scan(start, None, None, length=1)
         events, of_contact = jax.tree.map(lambda x: x[0], once)
     else:
         events, of_contact = event_set.start(scheme, q, v, t, params)
