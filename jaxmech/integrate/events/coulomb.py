@@ -47,6 +47,11 @@ def compliance(
     return W, jax.vmap(pair.mass.upper)(within)
 
 
+def _finite(x: Array) -> Array:
+    """Numbers with zero for those that are not finite, so that products with zero are folded."""
+    return jnp.where(jnp.isfinite(x), x, 0.0)
+
+
 class Coulomb(NamedTuple):
     """What frictions do, of C gaps and F slips."""
 
@@ -184,8 +189,19 @@ def contact(
         members, on & (direction == 0), direction, none, yes, yes, jnp.zeros((), jnp.int32)
     )
     most = len(on) + 2
-    end = jax.lax.while_loop(lambda x: x.goes_on & (x.number < most), a_pass, start)
-    pushes, forces = end.found.pushes, end.found.forces
+
+    def finite_pass(state: _Pass) -> _Pass:
+        # Native code does not know what a loop carries.
+        return a_pass(state._replace(direction=_finite(state.direction)))
+
+    end = jax.lax.while_loop(lambda x: x.goes_on & (x.number < most), finite_pass, start)
+    is_solved = end.found.solved & jnp.isfinite(end.found.forces).all()
+    forces, terms = _finite(end.found.forces), _finite(end.found.terms)
+    end = end._replace(
+        direction=_finite(end.direction),
+        found=end.found._replace(forces=forces, terms=terms, solved=is_solved),
+    )
+    pushes = end.found.pushes
     if count:
         pushes, forces = _sharing(W, r, size, end.members, law_of(end, 1.0), end.found)
     solved = end.found.solved & end.is_unique
@@ -259,6 +275,7 @@ def margin(
 
     def held(rho: Array) -> Array:
         """The forces with the least acceleration in the bounds of some rho."""
+        rho = _finite(rho)
         pushes, less = rho * units[:count], jnp.where(box, rho * units[count:], 0.0)
         offset = law0.force(pushes) - less
         r = matvec(W0[:, :count], pushes) - matvec(W0, x)
@@ -288,6 +305,9 @@ def margin(
     rho, y, change, _, _ = jax.lax.while_loop(
         lambda state: state[3] & (state[4] < _SEARCHES), search, start
     )
+    # What is not finite makes the value NaN, and is no factor of a zero.
+    rho = rho + jnp.where(jnp.isfinite(y + change).all(), 0.0, jnp.nan)
+    y, change = _finite(y), _finite(change)
     # The derivative of the value is that of the Lagrange function of the linear program.
     w = matvec(W0, change)
     rates, along = ratio(w)

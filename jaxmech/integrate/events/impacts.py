@@ -306,6 +306,7 @@ def _impact(
     limits = Coulomb(touches, jnp.where(touches, kinetic, 0.0)[:, None] * G, jnp.zeros_like(w))
 
     def by_law(law: Float[Array, " 2"]) -> _Hit:
+        law = jnp.where(law > 0, 1.0, 0.0)  # which native code knows to be finite
         of_gaps = law[0] * e
         goal = jnp.where(first, 1 + of_gaps, 1.0) * rate
         r = jnp.concatenate([goal, (1 + law[1] * matvec(G, of_gaps)) * w])
@@ -326,6 +327,10 @@ def _impact(
     if not len(kinetic):
         return by_law(laws[0])
     hits = jax.lax.map(by_law, laws)
+    are_finite = jnp.isfinite(hits.impulses)
+    hits = hits._replace(
+        impulses=jnp.where(are_finite, hits.impulses, 0.0), solved=hits.solved & are_finite.all(1)
+    )
     size = matvec(jnp.abs(hits.impulses), jnp.abs(velocity))
     fits = hits.solved & (hits.gain <= float(jnp.finfo(dtype).eps) ** 0.5 * size)
     is_chosen = np.arange(len(laws)) == jnp.where(fits.any(), jnp.argmax(fits), len(laws) - 1)

@@ -213,7 +213,8 @@ def sampled_events(
 def _point(k: Array, count: int | Array, dtype: Any) -> Float[Array, ""]:
     """One of so many points between the ends of a step, without regularity."""
     x = k.astype(dtype)
-    return (x + 1 + _IRREGULAR * ((_GOLDEN * x) % 1.0 - 0.5)) / (count + 1)
+    turns = _GOLDEN * x  # whose remainder, by `%`, native code would not know to be finite
+    return (x + 1 + _IRREGULAR * (turns - jnp.floor(turns) - 0.5)) / (count + 1)
 
 
 def _possible(event_set: EventSet, params: Params, loads: tuple[bool, ...]) -> Bool[Array, " E"]:
