@@ -160,20 +160,6 @@ def test_failures_by_a_contact(e: float, failure: Failure, exact: float) -> None
 
 
 @pytest.mark.slow
-def test_failures_by_friction() -> None:
-    """The sled slides for 2 / (mu g) metres, more than 0.85 where mu is small."""
-    study = Study(
-        model=SLED, size=256, block=256, times=Times(end=2.0, saves=5),
-        coordinates={"x": Fixed(0.0)}, velocities={"x": Fixed(2.0)},
-        parameters={"mu": Normal(mean=0.3, sd=0.03)},
-    )  # fmt: skip
-    failure = Failure(of="x", above=0.85, when="end", method="form")
-    exact = stats.norm.cdf((2 / 9.81 / 0.85 - 0.3) / 0.03)
-    result = failure_probability(study, failure=failure)
-    assert result.probability == pytest.approx(exact, rel=1e-6)
-
-
-@pytest.mark.slow
 def test_a_study_puts_a_brake_on_and_takes_it_off(tmp_path: Path) -> None:
     events = {
         "on": StudyEvent(function=lambda q, v, t, p: t - 0.3, direction=1, on=("rub",)),
