@@ -76,30 +76,22 @@ class Accumulator:
         return estimates
 
     def results(self) -> dict[str, StatisticResult]:
-        """The results of all statistics."""
+        """The results of all statistics, with the names and times that they are of."""
         if (total := self._total) is None:
             return {}
-        statistics = self._program.statistics.items()
-        return {
-            name: self._names_of(statistic)
-            | statistic.result(total[name])
-            | self._times_of(statistic)
-            for name, statistic in statistics
-        }
-
-    def _times_of(self, statistic: AbstractStatistic) -> StatisticResult:
-        study = self._program.member.study
-        times = counted_times(statistic, study, quantity_entries(self._program.member.system))
-        return {} if times is None else {"times": times}
-
-    def _names_of(self, statistic: AbstractStatistic) -> StatisticResult:
-        points = self._program.sampler.points.keys
-        if isinstance(statistic, SobolIndices):
-            return {"names": points}
-        if not isinstance(statistic, Covariance):
-            return {}
-        inputs = sorted(self._program.sampler.entries) if statistic.inputs else []
-        return {"names": [*statistic.names, *inputs]}
+        member, sampler = self._program.member, self._program.sampler
+        results: dict[str, StatisticResult] = {}
+        for name, statistic in self._program.statistics.items():
+            names: StatisticResult = {}
+            if isinstance(statistic, SobolIndices):
+                names = {"names": sampler.points.keys}
+            elif isinstance(statistic, Covariance):
+                inputs = sorted(sampler.entries) if statistic.inputs else []
+                names = {"names": [*statistic.names, *inputs]}
+            results[name] = names | statistic.result(total[name])
+            times = counted_times(statistic, member.study, quantity_entries(member.system))
+            results[name] |= {} if times is None else {"times": times}
+        return results
 
 
 def packed(states: States) -> np.ndarray:

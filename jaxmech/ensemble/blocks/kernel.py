@@ -33,7 +33,6 @@ from jaxmech.integrate import (
     step_times,
     with_gaps,
 )
-from jaxmech.system import System
 from jaxmech.utils.checks import MissingParameterError
 from jaxmech.utils.tracers import evenly_spaced
 from jaxmech.utils.trees import as_dtype
@@ -270,22 +269,14 @@ def with_steps(study: Study, subject: Subject, sampler: Sampler) -> Study:
         ts, ends = np.tile(program.ts, (len(rows), 1)), steps.step_times(program.dtype)
         times = np.tile(ends, (len(rows), 1))
         if system.sampling is not None:
-            times = _times_of_controllers(system, ends, saves, program, params, len(rows))
+            plain = as_dtype(program.event_set.plain(params), program.dtype)
+            of_member = partial(step_times, system, ends, saves)
+            times = np.asarray(
+                jax.vmap(lambda p: of_member(p, program.ts), axis_size=len(rows))(plain)
+            )
         params = as_dtype(params, program.dtype)
         per_save = members_per_save(scheme, event_set, q, v, ts, params, times)
     return replace(study, steps=replace(steps, per_save=per_save))
-
-
-def _times_of_controllers(
-    system: System, ends: Any, saves: Array, program: StudyTrajectory, params: Any, rows: int
-) -> np.ndarray:
-    """The times at which steps end, for each of some trajectories."""
-    plain = as_dtype(program.event_set.plain(params), program.dtype)
-
-    def times(params: Any) -> Any:
-        return step_times(system, ends, saves, params, program.ts)
-
-    return np.asarray(jax.vmap(times, axis_size=rows)(plain))
 
 
 def compile_kernel(study: Study, subject: Subject, sampler: Sampler) -> BlockProgram:
