@@ -161,6 +161,16 @@ class Scheme:
             self.formulation, self.system, eom, (q, v, t, params), independent=independent
         )
 
+    def in_step(self, q: Array, v: Array, t: Array, h: Array, params: Params) -> Params:
+        """The parameters of a step, in which dry friction in space may keep its direction."""
+        directed = getattr(self.system.nonideal, "in_step", None)
+        return params if directed is None else directed(self, q, v, t, h, params)
+
+    def turned(self, q: Array, v: Array, t: Array, params: Params) -> Params:
+        """The parameters of a step, in which the directions are those of slips at its end."""
+        turned: Params = self.system.nonideal.turned(self.system, q, v, t, params)
+        return turned
+
     def completed(
         self, chart: Partition | None, q: Array, v: Array, t: Array, params: Params
     ) -> tuple[Array, Array, Array | None]:

@@ -57,6 +57,7 @@ def step(
     """
     if extents is None:
         extents = extents_at(scheme.system, state.q, state.v, state.t, params)
+    params = scheme.in_step(state.q, state.v, state.t, h, params)
     # A step is the same for any number of steps, and traced once for all of them.
     single = scheme.with_one_step()
     end, info = single.by_contact(params, lambda scheme: _step(scheme, state, h, params, extents))

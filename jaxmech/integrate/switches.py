@@ -11,7 +11,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Float
 
 from jaxmech.integrate.spans import Timed, inside
 from jaxmech.system import AbstractConstraint, Component, Holonomic, Params, System
@@ -26,6 +26,8 @@ class Switched(eqx.Module):
 
     params: Params  # those of the functions of the system
     active: Bool[Array, " C"]  # whether each constraint with a switch is on
+    # The directions of slips in space that are slow in a step, their rates, and when it begins.
+    axes: tuple[Float[Array, "D 2"], Float[Array, "D 2"], Float[Array, ""]] | None = None
 
 
 def plain(params: Params) -> Params:

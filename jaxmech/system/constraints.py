@@ -50,6 +50,7 @@ class AbstractConstraint(abc.ABC):
     kinematics: Rates = field(default=Rates(), init=False)
 
     takes = "q, v, t, params"  # the arguments of fn
+    pairs = False  # whether it may return a (k, 2) array
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -73,12 +74,12 @@ class AbstractConstraint(abc.ABC):
                 f"Constraint {self.name!r} returned None; add a `return` to its function."
             )
         value = jnp.asarray(value).astype(state[0].dtype)  # also of a constant in another precision
-        if value.ndim > 1:
+        if value.ndim > 1 and not (self.pairs and value.shape[1:] == (2,)):
             raise ValueError(
                 f"Constraint {self.name!r} must return a scalar or a (k,) array, but returned "
                 f"shape {value.shape}; stack its components into one array."
             )
-        return jnp.atleast_1d(value)
+        return value.ravel() if value.ndim > 1 else jnp.atleast_1d(value)
 
     def with_kinematics(self, kinematics: Rates) -> "AbstractConstraint":
         """The same constraint in a system with these velocities."""

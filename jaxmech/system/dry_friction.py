@@ -7,12 +7,16 @@ A slip velocity w(q, v, t, p) has a friction force lambda along dw/dv. With the 
 
 so that a body at rest stays exactly where it is (Coulomb, 1785; Glocker, Set-Valued Force Laws,
 2001, chapter 5). Without a constraint that presses, N = 1, and static and kinetic are forces.
+
+In space a slip has two components, and the bound is a disc: |lambda| <= static N while both are
+zero, and lambda = -kinetic N w / |w| against the slip.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -27,15 +31,17 @@ class DryFriction:
 
     While the velocity w is zero and a force of at most `static` can keep it so, w = 0 is a
     constraint; nothing creeps. A larger load makes it slide, against a force `kinetic`, until w is
-    zero again. `jaxmech.simulate` finds the times of both as it finds those of events, and
+    zero again. In space w has two components, and the force is against the slip, wherever it turns.
+    `jaxmech.simulate` finds the times of both as it finds those of events, and
     `observe` has the force, positive along w, under the name of the friction.
 
     Args:
         velocity: function `velocity(q, v, t, params)` that returns a scalar or a (k,) array, the
             slip velocity [m/s or rad/s], affine in v; or a coordinate, `coordinate(q, t, params)`,
-            whose rate it is.
+            whose rate it is. A (k, 2) array has k slips of two components along orthogonal axes;
+            pressed by one gap, so has a (2,) array.
         static: largest force while it sticks [N or N m]; with `normal` the coefficient of friction.
-            A number, a function of `params`, or one for each of k velocities.
+            A number, a function of `params`, or one for each of k velocities or slips.
         kinetic: force while it slides, at most `static`; by default the same.
         normal: name of a constraint or a `Unilateral` whose multiplier presses the bodies together;
             of a constraint with several equations, such as a joint, the norm of its multipliers.
@@ -92,29 +98,51 @@ class DryFriction:
     @property
     def constraint(self) -> Nonholonomic:
         """The constraint that all velocities are zero."""
-        return Nonholonomic(self.velocity, name=self.name)
+        return _Slip(self.velocity, name=self.name)
 
-    def component(self, number: int, size: int) -> Nonholonomic:
-        """The constraint that one of its velocities is zero."""
-        name = self.name if size == 1 else f"{self.name}[{number}]"
-        return Nonholonomic(Component(self.constraint, number), name=name)
+    def component(self, number: int, size: int, each: int = 1) -> Nonholonomic:
+        """The constraint that one of its velocities is zero; a slip has `each` one or two."""
+        slip, side = divmod(number, each)
+        name = self.name if size == each else f"{self.name}[{slip}]"
+        return Nonholonomic(
+            Component(self.constraint, number), name=f"{name} across" if side else name
+        )
+
+    def is_in_space(self, q: Array, v: Array, t: Array, params: Any) -> bool:
+        """Whether its slips are stated with two components each."""
+        c = self.constraint
+        shape = jax.eval_shape(
+            lambda *state: jnp.asarray(c.fn(*c.in_speeds(*state))), q, v, t, params
+        )
+        return len(shape.shape) == 2
 
     def values(self, q: Array, v: Array, t: Array, params: Any) -> list[Array]:
         """The velocities and both limits at a state; v are the rates of the coordinates."""
         w = self.constraint.value(q, v, t, params)
-        return [w, self.limits("static", w.size, params, q.dtype),
-                self.limits("kinetic", w.size, params, q.dtype)]  # fmt: skip
+        each = 2 if self.is_in_space(q, v, t, params) else 1
+        return [w, self.limits("static", w.size, params, q.dtype, each),
+                self.limits("kinetic", w.size, params, q.dtype, each)]  # fmt: skip
 
-    def limits(self, argument: str, size: int, params: Any, dtype: Any) -> Float[Array, " k"]:
-        """`static` or `kinetic` for each of its velocities."""
+    def limits(
+        self, argument: str, size: int, params: Any, dtype: Any, each: int = 1
+    ) -> Float[Array, " k"]:
+        """`static` or `kinetic` for each of its velocities; a slip has `each` one or two."""
         stated = self.static if argument == "static" or self.kinetic is None else self.kinetic
         value = jnp.asarray(stated(params) if callable(stated) else stated, dtype)
-        if value.shape not in ((), (1,), (size,)):
+        count, kind = (size, "velocities") if each == 1 else (size // each, "slips")
+        if value.shape not in ((), (1,), (count,)):
             raise ValueError(
                 f"Argument `{argument}` of {self.name!r} must be a number, or one for each of its "
-                f"{size} velocities, but has shape {value.shape}."
+                f"{count} {kind}, but has shape {value.shape}."
             )
-        return jnp.broadcast_to(value, (size,))
+        value = jnp.broadcast_to(value, (count,))
+        return value if each == 1 else jnp.repeat(value, each)
+
+
+class _Slip(Nonholonomic):
+    """The constraint that slip velocities are zero, (k,) or (k, 2)."""
+
+    pairs = True
 
 
 @dataclass(frozen=True)

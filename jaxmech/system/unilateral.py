@@ -46,7 +46,8 @@ class Unilateral:
             function of `params` that returns either; see `DryFriction`. None for none. Its force is
             observed under the name of the gap and " friction".
         slip: the velocity along which the bodies slide [m/s], one for each gap, with friction only:
-            `slip(q, v, t, params)`, or a coordinate `slip(q, t, params)`, whose rate it is.
+            `slip(q, v, t, params)`, or a coordinate `slip(q, t, params)`, whose rate it is. In
+            space it has two components along orthogonal axes, (2,) for one gap or (k, 2).
         name: name in messages, events and reports; by default that of `gap`.
 
     Raises:

@@ -118,7 +118,10 @@ def attempt(
     extents: Float[Array, " n"] | None,
 ) -> Attempt:  # fmt: skip
     """Attempt a step of size h from time t, with the extents of the coordinates."""
-    method = scheme.method
+    method, before = scheme.method, params
+    params = scheme.in_step(start.q, start.v, t, h, params)
+    if params is not before:
+        start = evaluated_state(scheme, start.q, start.v, t, params)
     if isinstance(method, Rodas5P):
         chart, moved = None, _implicit(scheme, method, start, t, h, params)
     else:
@@ -140,6 +143,13 @@ def attempt(
     in_q = moved.in_q + h * at_end * speeds[None]
     in_v = moved.in_v + h * at_end * end.qdd[None]
     error = norm.error(in_q, in_v)
+    if params is not before:
+        # A direction that is kept in a step may have to be another one at its end.
+        turned = scheme.turned(new_q, new_v, end_t, params)
+        late = evaluated_state(scheme, new_q, new_v, end_t, turned).qdd - end.qdd
+        late_speeds = scheme.system.dynamics.speeds(new_q, late, end_t, params)
+        by_turn = norm.error((h * h * late_speeds / 6)[None], (h * late / 3)[None])
+        error = jnp.sqrt(error**2 + by_turn**2)
     in_speeds = scheme.system.dynamics.speeds(new_q, in_v[0], end_t, params)
     errors = jax.lax.stop_gradient(jnp.stack([in_q[0], in_speeds]))
     correction = scheme.correction((moved.q, moved.v), (new_q, new_v), end_t, h, params)

@@ -74,7 +74,7 @@ def events_in_step(
     )  # fmt: skip
 
     def rarely() -> StepEvents:
-        return _after_search(run, search, t, h, plain, end)
+        return _after_search(run, search, start, t, h, plain, end)
 
     def usually() -> StepEvents:
         events = jax.tree.map(lambda x, y: jnp.where(accepted, x, y), passed, previous)
@@ -87,12 +87,15 @@ def events_in_step(
 
 
 def _after_search(
-    run: RunSetting, search: StepSearch, t: Array, h: Array, plain: Params, end: EvaluatedState
-) -> StepEvents:
+    run: RunSetting, search: StepSearch, start: EvaluatedState, t: Array, h: Array, plain: Params,
+    end: EvaluatedState,
+) -> StepEvents:  # fmt: skip
     """The events that a search has found in a step; `plain` parameters have no switches."""
     scheme, events, end_t = run.scheme, search.events, t + search.base_u * h
-    end_state = evaluated_state(scheme, search.event_q, search.event_v, end_t, run.params)
+    params = scheme.in_step(start.q, start.v, t, search.base_u * h, run.params)
+    end_state = evaluated_state(scheme, search.event_q, search.event_v, end_t, params)
     active_params = run.event_set.params(plain, events.active)
+    active_params = scheme.in_step(search.q, search.v, end_t, h, active_params)
     next_state = evaluated_state(scheme, search.q, search.v, end_t, active_params)
     _, _, index, row, outcome = events.replay.at(events.replay.count - 1)
     is_nan = search.info.good & jnp.isnan(events.values).any()

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.integrate.events.friction import KINDS, can_occur
+from jaxmech.integrate.events.coulomb import both, pairs_of, with_pairs
+from jaxmech.integrate.events.friction import KINDS, by_slip, can_occur, discs_of
 from jaxmech.integrate.events.gaps import NO_GAPS, GapDecisions, Gaps, in_place
 from jaxmech.integrate.events.impacts import (
     Decided,
@@ -77,7 +78,9 @@ class ContactEvents:
         names, on = self.gaps.switches[: self.gaps.count], jnp.asarray(True)
         in_place = [active[self.removable[x]] if x in self.removable else on for x in names]
         parts = [~closed & jnp.stack(in_place), closed] if names else []
-        return jnp.concatenate([*parts, can_occur(slides)] if self.gaps.frictions else parts)
+        return jnp.concatenate(
+            [*parts, can_occur(self.gaps.frictions, slides)] if self.gaps.frictions else parts
+        )
 
     def values(
         self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params, reactions: Any,
@@ -222,11 +225,21 @@ class ContactEvents:
         hit = GapDecisions.unpacked(outcome, self.gaps).hit
         slips = stuck & (runs | backs)
         stops = (ran & ~runs & (sticks | backs)) | (back & ~backs & (sticks | runs))
+        discs = discs_of(self.gaps.frictions)
+        turns = jnp.asarray(False)
+        if discs:
+            slid, slides = both(ran | back, discs), both(runs | backs, discs)
+            slips = with_pairs(slips, discs, pairs_of(stuck & slides, discs))
+            stops = with_pairs(stops, discs, pairs_of(slid & sticks, discs))
+            turns = pairs_of(slid & slides, discs).any()
+        slips, stops = (by_slip(self.gaps.frictions, x) for x in (slips, stops))
+        own = len(slips)
+        turns &= index >= first + 2 * count + own
         parts = [jnp.zeros(first, bool), ~was & (hit | is_), was & ~is_, slips, stops]
         others = jnp.concatenate(parts) & changes
         # A load that some can still hold leaves nothing, and a gap that closes may open at once.
         leaves = (index >= first + count) & (index < first + 2 * count + own)
-        alone = (index < first) | (~others.any() & ~leaves)
+        alone = (index < first) | (~others.any() & ~leaves & ~turns)
         return jnp.where(jnp.arange(others.size) == index, alone | others, others)
 
     def switch(self, name: str) -> str:

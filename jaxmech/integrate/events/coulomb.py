@@ -14,18 +14,25 @@ says nothing where another row can carry the rest. As a linear complementarity p
 
 (Stewart and Trinkle, Int. J. Numer. Methods Eng. 39, 1996, 2673-2691; Pfeiffer and Glocker,
 Multibody Dynamics with Unilateral Contacts, 1996, chapter 5).
+
+A slip in space has two rows and a disc, |x_t| <= s, x_t = -s a_t / |a_t|. It is solved as the box
+whose first side touches the disc where x_t does: the rows are turned until it does.
 """
 
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.linalg import LDL, QR, complementarity, diagonal, matvec, metric
 
 _FREE = 1e-12  # relative compliance of a row below which equality constraints keep it as it is
 _SEARCHES = 20  # of the margin, which needs two or three
+_TURNS = 60  # of the rows of discs, at most
+_TOUCHES = 1e-9  # share of its radius within which the side of a box touches a disc there
+_NEWTON = 8  # steps towards the force of one disc
 
 
 def compliance(
@@ -58,6 +65,7 @@ class Coulomb(NamedTuple):
     box: Bool[Array, " F"]  # those whose force is within limits, to be found
     slope: Float[Array, "F C"]  # the limits, or the forces of others against w > 0, per push
     offset: Float[Array, " F"]  # the same without pushes
+    discs: tuple[int, ...] = ()  # the first of two neighbours that are one slip in space
 
     def force(self, pushes: Float[Array, " C"]) -> Float[Array, " F"]:
         """The limits, or the forces of others against w > 0."""
@@ -89,6 +97,137 @@ def coulomb_forces(
     held without accelerations they hold it, and elsewhere gaps open as fast as slips demand. If the
     search `goes_on`, it looks for another solution.
     """
+    if not law.discs:
+        return _box_forces(W, r, members, law, associated, goes_on)
+    count, first = len(members), np.array(law.discs)
+    boxes, touches = law.box[first], max(_TOUCHES, small(r))
+
+    def solved(e: Array) -> ContactForces:
+        T = jnp.eye(len(r), dtype=r.dtype)
+        for (x, y), k, box in zip(e, first + count, boxes, strict=True):
+            turned = jnp.stack([jnp.stack([x, y]), jnp.stack([-y, x])])
+            T = T.at[k : k + 2, k : k + 2].set(jnp.where(box, turned, jnp.eye(2, dtype=r.dtype)))
+        turned_law = law._replace(discs=())
+        x = _box_forces(T @ W @ T.T, T @ r, members, turned_law, associated, goes_on)
+        return x._replace(forces=T.T @ x.forces, terms=jnp.abs(T.T) @ x.terms)
+
+    def turned(state: Any) -> Any:
+        angle, last, last_turn, _, _, number = state
+        e = jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=1)
+        x = solved(e)
+        f, a = (pairs_of(y[count:], law.discs) for y in (x.forces, r + matvec(W, x.forces)))
+        s = law.force(x.forces[:count])[first]
+        M = jnp.stack([W[k : k + 2, k : k + 2] for k in first + count])
+        own = disc_force(M, a - jnp.einsum("kij,kj->ki", M, f), s)
+        own = jnp.where((jnp.abs(own) > 0).any(1)[:, None], own, f)
+        along, beside = (own * e).sum(1), own[:, 1] * e[:, 0] - own[:, 0] * e[:, 1]
+        turn = jnp.where(beside == 0, 0.0, jnp.arctan(beside / jnp.where(along == 0, 1.0, along)))
+        # The secant method, from the force of each disc alone.
+        change = turn - last_turn
+        step = -turn * (angle - last) / jnp.where(change == 0, 1.0, change)
+        is_usable = (change != 0) & (jnp.abs(step) < 2 * jnp.abs(turn) + touches) & (number > 0)
+        step = jnp.where(is_usable, step, turn / 2)
+        off = jnp.abs(f[:, 1] * e[:, 0] - f[:, 0] * e[:, 1])
+        fits = ((f * f).sum(1) < s * s) | (off <= touches * s)
+        is_held = jnp.trace(M, axis1=1, axis2=2) <= 0
+        return angle + step, angle, turn, x, (~boxes | fits | is_held).all(), number + 1
+
+    zeros, no = jnp.zeros(len(first), r.dtype), jnp.asarray(False)
+    nothing = ContactForces(
+        jnp.zeros_like(r), jnp.zeros_like(r), jnp.zeros_like(members), no, jnp.zeros_like(members)
+    )
+    _, _, _, x, fits, _ = jax.lax.while_loop(
+        lambda state: ~state[4] & (state[5] < _TURNS), turned, (zeros, zeros, zeros, nothing, no, 0)
+    )
+    return x._replace(solved=x.solved & fits)
+
+
+def pairs_of(x: Float[Array, " F"], discs: tuple[int, ...]) -> Float[Array, "D 2"]:
+    """The components of slips in space."""
+    return jnp.stack([x[k : k + 2] for k in discs])
+
+
+def with_pairs(x: Array, discs: tuple[int, ...], pairs: Array) -> Array:
+    """An array of slips (F,) with other values of those in space, (D, 2) or (D, 1) for both."""
+    for k, pair in zip(discs, pairs, strict=True):
+        x = x.at[k : k + 2].set(pair)
+    return x
+
+
+def both(flags: Bool[Array, " F"], discs: tuple[int, ...]) -> Bool[Array, " F"]:
+    """The flags of slips, of those in space if any of the two components has it."""
+    return with_pairs(flags, discs, pairs_of(flags, discs).any(1)[:, None]) if discs else flags
+
+
+def norm(x: Float[Array, "*D 2"]) -> Float[Array, " *D"]:
+    """The norms of pairs, whose derivative is zero where they are."""
+    square = (x * x).sum(-1)
+    return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
+
+
+def _unit(x: Float[Array, "*D 2"], otherwise: Float[Array, "*D 2"]) -> Float[Array, "*D 2"]:
+    """The directions of pairs, or other ones of pairs that are zero."""
+    size = norm(x)[..., None]
+    return jnp.where(size > 0, x / jnp.where(size > 0, size, 1.0), otherwise)
+
+
+def disc_force(
+    M: Float[Array, "*D 2 2"], r: Float[Array, "*D 2"], s: Float[Array, " *D"]
+) -> Float[Array, "*D 2"]:
+    """The x that minimizes 1/2 x^T M x + r^T x within |x| <= s.
+
+    x = -(M + k)^-1 r with the smallest k >= 0 of |x| <= s, by Newton's method for 1 / |x| from
+    below (More and Sorensen, SIAM J. Sci. Stat. Comput. 4, 1983, 553-572).
+    """
+    (a, b), (_, d) = ((M[..., k, 0], M[..., k, 1]) for k in range(2))
+    largest = (a + d) / 2 + norm(jnp.stack([(a - d) / 2, b], axis=-1))
+    held = s > 0
+    s = jnp.where(held, s, 1.0)
+    least = float(jnp.finfo(r.dtype).eps) * largest
+
+    def at(k: Array) -> tuple[Array, Array]:
+        # and the product of x with (M + k)^-1 x
+        det = (a + k) * (d + k) - b * b
+        det = jnp.where(det > 0, det, 1.0)
+        x = jnp.stack(
+            [b * r[..., 1] - (d + k) * r[..., 0], b * r[..., 0] - (a + k) * r[..., 1]], -1
+        )
+        x = x / det[..., None]
+        work = (d + k) * x[..., 0] ** 2 - 2 * b * x[..., 0] * x[..., 1] + (a + k) * x[..., 1] ** 2
+        return x, work / det
+
+    k = jnp.maximum(norm(r) / s - largest, least)
+    for _ in range(_NEWTON):
+        x, work = at(k)
+        size = norm(x)
+        step = size * size * (size / s - 1) / jnp.where(work > 0, work, 1.0)
+        k = jnp.maximum(k + step, least)
+    x, _ = at(k)
+    size = norm(x)
+    x = x * jnp.where(size > s, s / jnp.where(size > 0, size, 1.0), 1.0)[..., None]
+    return jnp.where(held[..., None], x, 0.0)
+
+
+def swept_forces(
+    W: Float[Array, "F F"], r: Float[Array, " F"], x: Float[Array, " F"], s: Float[Array, " F"],
+    discs: tuple[int, ...],
+) -> Float[Array, " F"]:  # fmt: skip
+    """The forces x of slips (F,), after each of those in space in turn has become the best one.
+
+    That is the x that minimizes 1/2 x^T W x + r^T x within its disc, of radius s.
+    """
+    for k in discs:
+        M, own = W[k : k + 2, k : k + 2], x[k : k + 2]
+        others = (r + matvec(W, x))[k : k + 2] - matvec(M, own)
+        x = x.at[k : k + 2].set(disc_force(M, others, s[k]))
+    return x
+
+
+def _box_forces(
+    W: Float[Array, "R R"], r: Float[Array, " R"], members: Bool[Array, " C"], law: Coulomb,
+    associated: bool, goes_on: bool,
+) -> ContactForces:  # fmt: skip
+    """The same where each slip has one component."""
     count, box = len(members), law.box
     Wn, Wt = W[:, :count], W[:, count:]
     # a = Wn pushes + Wt (box sigma - slope pushes - offset) + r
@@ -149,7 +288,7 @@ def contact(
     W: Float[Array, "R R"], r: Float[Array, " R"], size: Float[Array, " R"],
     members: Bool[Array, " C"], G: Float[Array, "F C"], limits: Float[Array, "2 F"],
     offset: Float[Array, " F"], on: Bool[Array, " F"], direction: Float[Array, " F"],
-    leaves: Bool[Array, ""],
+    leaves: Bool[Array, ""], discs: tuple[int, ...] = (),
 ) -> Contact:  # fmt: skip
     """Which gaps push, and what frictions do, by the accelerations r without forces.
 
@@ -163,7 +302,7 @@ def contact(
 
     def law_of(state: _Pass, share: Any) -> Coulomb:
         each = jnp.where(on, jnp.where(state.box, static * share, state.direction * kinetic), 0.0)
-        return Coulomb(state.box, each[:, None] * G, each * offset)
+        return Coulomb(state.box, each[:, None] * G, each * offset, discs)
 
     def a_pass(state: _Pass) -> _Pass:
         # What slips drops to its kinetic limit, and the others are asked again.
@@ -174,11 +313,14 @@ def contact(
         )
         a = pulled + matvec(W, found.forces)
         zero = small(r) * (size + matvec(jnp.abs(W), found.terms))
-        slips = state.box & (jnp.abs(a) > zero)[count:]
+        slips = both(state.box & (jnp.abs(a) > zero)[count:], discs)
+        forward = jnp.sign(a[count:])
+        if discs:
+            forward = with_pairs(forward, discs, _unit(pairs_of(a[count:], discs), 0.0))
         opens = (a > zero)[:count]
         return _Pass(
             state.members & ~(opens & (less > 0)), state.box & ~slips,
-            jnp.where(slips, jnp.sign(a[count:]), state.direction), found,
+            jnp.where(slips, forward, state.direction), found,
             ~(opens & found.others).any(), found.solved & (slips.any() | (less > 0)),
             state.number + 1,
         )  # fmt: skip
@@ -186,7 +328,13 @@ def contact(
     no, yes = jnp.zeros_like(members), jnp.asarray(True)
     none = ContactForces(jnp.zeros_like(r), jnp.zeros_like(r), no, yes, no)
     start = _Pass(
-        members, on & (direction == 0), direction, none, yes, yes, jnp.zeros((), jnp.int32)
+        members,
+        on & ~both(direction != 0, discs),
+        direction,
+        none,
+        yes,
+        yes,
+        jnp.zeros((), jnp.int32),
     )
     most = len(on) + 2
 
@@ -231,7 +379,10 @@ def _sharing(
     pushes, friction = jnp.split(x, [count])
     least = share * jnp.abs(pushes).max(initial=0.0)
     is_valid = (jnp.abs(matvec(S, x) - goal) <= zero).all() & (pushes >= -least).all()
-    is_valid &= (~law.box | (jnp.abs(friction) <= law.force(pushes))).all()
+    sizes = jnp.abs(friction)
+    if law.discs:
+        sizes = with_pairs(sizes, law.discs, norm(pairs_of(friction, law.discs))[:, None])
+    is_valid &= (~law.box | (sizes <= law.force(pushes))).all()
     most = share * found.forces[:count].max(initial=0.0)
     needed = found.pushes & (found.forces[:count] > most)
     closed = jnp.where(is_valid, members & (pushes > least), needed)
@@ -266,7 +417,8 @@ def margin(
     """
     count, box = len(members), law.box
     fixed = jax.lax.stop_gradient
-    x, W0, law0 = fixed(forces), fixed(W), Coulomb(box, fixed(law.slope), fixed(law.offset))
+    x, W0 = fixed(forces), fixed(W)
+    law0 = law._replace(slope=fixed(law.slope), offset=fixed(law.offset))
     heaviest = jnp.where(members, jnp.abs(x[:count]), 0.0).max(initial=0.0)
     of_gaps = jnp.where(members, heaviest, 0.0)
     most = jnp.where(box, law0.force(of_gaps), 0.0)
@@ -279,12 +431,17 @@ def margin(
         pushes, less = rho * units[:count], jnp.where(box, rho * units[count:], 0.0)
         offset = law0.force(pushes) - less
         r = matvec(W0[:, :count], pushes) - matvec(W0, x)
-        found = coulomb_forces(W0, r, members, Coulomb(box, law0.slope, offset), True)
+        found = coulomb_forces(W0, r, members, law0._replace(offset=offset), True)
         return found.forces + jnp.concatenate([pushes, jnp.zeros_like(less)])
 
     def ratio(w: Array) -> tuple[Array, Array]:
         """The rates at which slips in the box and openings reduce what a mechanism can hold."""
-        slips = jnp.where(box, jnp.abs(w[count:]), 0.0)
+        slips = jnp.abs(w[count:])
+        if law.discs:  # of both components as one
+            sizes = norm(pairs_of(w[count:], law.discs))
+            sizes = jnp.stack([sizes, jnp.zeros_like(sizes)], axis=1)
+            slips = with_pairs(slips, law.discs, sizes)
+        slips = jnp.where(box, slips, 0.0)
         along = jnp.where(box, slips, w[count:])
         opens = jnp.where(members, w[:count] - matvec(law0.slope.T, along), 0.0)
         return jnp.concatenate([jnp.maximum(opens, 0.0), slips]), along

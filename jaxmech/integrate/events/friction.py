@@ -3,10 +3,17 @@
 A friction "slips" where the multiplier of its constraint exceeds what it can hold, and "stops"
 where its velocity becomes zero. Its switches are whether it sticks, and whether it slides forward
 or backward.
+
+In space a slip has two rows, one after the other, and its force is against the slip velocity. The
+switches tell the nearest of eight directions, from which it has not turned far: "stops" looks for
+the velocity along that direction, which a slip also loses where it turns away; then the switches
+follow it. Where friction can change a slip within a step as much as all of it, the direction in
+that step is that of its end: a slip that is slow against the step would swing from side to side.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -15,7 +22,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.integrate.events.coulomb import Coulomb, Margin, compliance, margin
+from jaxmech.integrate.events.coulomb import (
+    Coulomb,
+    Margin,
+    both,
+    compliance,
+    disc_force,
+    margin,
+    norm,
+    pairs_of,
+    with_pairs,
+)
 from jaxmech.integrate.events.event import Event, Transition
 from jaxmech.integrate.switches import Switched, plain
 from jaxmech.laws import Law
@@ -36,6 +53,12 @@ from jaxmech.utils.tracers import actual
 KINDS = ("", " forward", " backward")  # endings of the names of its switches
 _ROUNDING = 64.0  # units of round-off of an acceleration that counts as zero
 _MEMBERS = 1000  # of a batch whose limits are checked
+_OCTANT = 0.3827  # sine of half the angle between neighbours of the eight directions
+TURNED = 0.5  # cosine of the angle by which a slip has turned from its direction
+_SLOW = 0.5  # speed of a slip that is slow, per change of speed by friction in a step
+_STOPS = 1.5  # steps until a stop in which the direction does not change
+_REGULAR = 1e-8  # determinant of the compliances of a slip in space, relative to their square
+_SWEEPS = 20  # over slips in space of one step
 
 
 @dataclass(frozen=True)
@@ -48,11 +71,17 @@ class Friction:
     gap: int | None = None  # the gap whose multiplier presses
     rows: tuple[int, int] | None = None  # the equations of the constraint that presses
     in_place: int | None = None  # the switch of one that can be removed
+    each: int = 1  # components of a slip
+
+    @property
+    def is_second(self) -> bool:
+        """Whether it is the second component of a slip."""
+        return self.number % self.each == 1
 
     @property
     def constraint(self) -> Nonholonomic:
         """The constraint that its velocity is zero."""
-        return self.of.component(self.number, self.size)
+        return self.of.component(self.number, self.size, self.each)
 
     @property
     def name(self) -> str:
@@ -62,12 +91,12 @@ class Friction:
     def constraint_of(self, frictions: Sequence[DryFriction]) -> Nonholonomic:
         """The same with the functions of another system."""
         (same,) = (friction for friction in frictions if friction.name == self.of.name)
-        return same.component(self.number, self.size)
+        return same.component(self.number, self.size, self.each)
 
     def limit(self, argument: str, params: Params, dtype: Any) -> Float[Array, ""]:
         """The static or kinetic limit; `params` are the user's."""
         with naming_missing(f"friction {self.of.name!r}", params):
-            return self.of.limits(argument, self.size, params, dtype)[self.number]
+            return self.of.limits(argument, self.size, params, dtype, self.each)[self.number]
 
     def normal_force(self, multipliers: Array, gaps: Array) -> Float[Array, ""]:
         """What presses, of all multipliers and those of the gaps; one if nothing does."""
@@ -102,8 +131,13 @@ def frictions_of(
     constant = {k: x for k, x in params.items() if k not in outputs} if outputs else params
     for friction, shape in zip(stated, sizes, strict=True):
         size = shape.shape[0]
+        count = len(gaps.get(friction.normal or "", ()))
+        pairs = friction.is_in_space(q, v, t, params) or (count == 1 and size == 2)
+        each = 2 if pairs else 1
         try:  # which frictions can hold anything is decided once, when a run begins
-            limits = [friction.limits(x, size, constant, q.dtype) for x in ("static", "kinetic")]
+            limits = [
+                friction.limits(x, size, constant, q.dtype, each) for x in ("static", "kinetic")
+            ]
         except KeyError as error:
             if error.args[0] not in outputs:
                 raise
@@ -117,14 +151,13 @@ def frictions_of(
             if friction.normal is None:
                 pass
             elif friction.normal in gaps:
-                count = len(gaps[friction.normal])
-                if count not in (1, size):
+                if count not in (1, size // each):
                     raise ValueError(
                         f"Argument `normal` of {friction.name!r} must name a constraint with one "
-                        f"gap or as many as velocities, {size}, but {friction.normal!r} has "
+                        f"gap or as many as slips, {size // each}, but {friction.normal!r} has "
                         f"{count}; give each gap a constraint of its own."
                     )
-                gap = firsts[friction.normal] + (k if count > 1 else 0)
+                gap = firsts[friction.normal] + (k // each if count > 1 else 0)
             elif friction.normal in names:
                 place = names.index(friction.normal)
                 rows = ends[place], ends[place + 1]
@@ -133,8 +166,36 @@ def frictions_of(
                 raise ValueError(
                     f"Argument `normal` of {friction.name!r}: {friction.normal!r} {known}"
                 )
-            frictions.append(Friction(friction, k, size, gap, rows))
+            frictions.append(Friction(friction, k, size, gap, rows, each=each))
+    _require_one_in_space(frictions)
     return tuple(frictions)
+
+
+def _require_one_in_space(frictions: Sequence[Friction]) -> None:
+    """Raise a ValueError if there is more than one friction, and any in space."""
+    slips = [f.name for f in frictions if not f.is_second]
+    if discs_of(frictions) and len(slips) > 1:
+        raise ValueError(
+            f"A system with friction along two components must have no other friction, but has "
+            f"{', '.join(map(repr, slips))}; give each of them one component."
+        )
+
+
+def discs_of(frictions: Sequence[Friction]) -> tuple[int, ...]:
+    """The first rows of slips in space."""
+    return tuple(k for k, f in enumerate(frictions) if f.each == 2 and not f.is_second)
+
+
+def by_slip(frictions: Sequence[Friction], x: Array) -> Array:
+    """The entries of slips, of those in space the first, from those (F,) of their rows."""
+    first = np.array([k for k, f in enumerate(frictions) if not f.is_second])
+    return x if len(first) == len(frictions) else x[first]
+
+
+def by_row(frictions: Sequence[Friction], x: Array) -> Array:
+    """The entries (F,) of rows from those of slips."""
+    numbers = np.cumsum([not f.is_second for f in frictions]) - 1
+    return x[numbers] if discs_of(frictions) else x
 
 
 def switches_of(frictions: Sequence[Friction]) -> tuple[str, ...]:
@@ -152,21 +213,32 @@ def names_of_frictions(frictions: Sequence[Friction]) -> dict[str, list[str]]:
 
 def events_of_frictions(frictions: Sequence[Friction]) -> tuple[Event, ...]:
     """The events at which frictions slip, and after them those at which they stop."""
+    rows = [(k, f) for k, f in enumerate(frictions) if not f.is_second]
     slips = [
         Event(_Reserve(k), -1, transition=Transition(off=f.name), name=f"{f.name} slips")
-        for k, f in enumerate(frictions)
+        for k, f in rows
     ]
     stops = [
         Event(_Slip(k, f), -1, transition=Transition(on=f.name), name=f"{f.name} stops")
-        for k, f in enumerate(frictions)
+        for k, f in rows
     ]
     return (*slips, *stops)
 
 
-def can_occur(slides: Bool[Array, " S"]) -> Bool[Array, " E"]:
+def can_occur(frictions: Sequence[Friction], slides: Bool[Array, " S"]) -> Bool[Array, " E"]:
     """Flags of the events of frictions with these switches that can occur."""
     sticks, forward, backward = jnp.split(slides, len(KINDS))
-    return jnp.concatenate([sticks, forward | backward])
+    runs = both(forward | backward, discs_of(frictions))
+    return jnp.concatenate([by_slip(frictions, x) for x in (sticks, runs)])
+
+
+def eighths(direction: Float[Array, " F"], discs: tuple[int, ...]) -> Float[Array, " F"]:
+    """The directions that switches tell, where those in space are rounded."""
+    if not discs:
+        return direction
+    pairs = pairs_of(direction, discs)
+    rounded = jnp.where(jnp.abs(pairs) > _OCTANT, jnp.sign(pairs), 0.0)
+    return with_pairs(direction, discs, rounded)
 
 
 class Rubbing(NamedTuple):
@@ -176,13 +248,17 @@ class Rubbing(NamedTuple):
     limits: Float[Array, "2 F"]  # static and kinetic, per normal force
     multipliers: Float[Array, " F"]  # of those that stick
     sticks: Bool[Array, " F"]
-    directions: Float[Array, " F"]  # of those that slide, 1 or -1
+    directions: Float[Array, " F"]  # of those that slide, 1 or -1, or one of eight in space
 
     @staticmethod
     def at(
-        frictions: Sequence[Friction], params: Switched, multipliers: Array, count: int
-    ) -> "Rubbing":
-        """The frictions, given all multipliers, the last `count` of them of gaps and frictions."""
+        frictions: Sequence[Friction], params: Switched, multipliers: Array, count: int,
+        t: Array | None = None, slip: Float[Array, " F"] | None = None,
+    ) -> "Rubbing":  # fmt: skip
+        """The frictions, given all multipliers, the last `count` of them of gaps and frictions.
+
+        With the time and their slip velocities the directions in space are those of forces.
+        """
         user, last = plain(params), multipliers[-count:]
         slides = params.active[-len(KINDS) * len(frictions) :]
         sticks, forward, backward = jnp.split(slides, len(KINDS))
@@ -196,6 +272,19 @@ class Rubbing(NamedTuple):
             limits = jnp.where(jnp.stack([*map(jnp.asarray, is_there)]), limits, 0.0)
         normal = jnp.stack([f.normal_force(multipliers, of_gaps) for f in frictions])
         directions = forward.astype(last.dtype) - backward.astype(last.dtype)
+        discs = discs_of(frictions)
+        if discs:
+            pairs = pairs_of(directions, discs)
+            pairs = pairs / jnp.maximum(norm(pairs), 1.0)[:, None]
+            if slip is not None:
+                size, axes = norm(w := pairs_of(slip, discs))[:, None], params.axes
+                slides, size = pairs.any(1)[:, None] & (size > 0), jnp.where(size > 0, size, 1.0)
+                pairs = jnp.where(slides, w / size, pairs)
+                if axes is not None:
+                    axis = axes[0] + (t - axes[2]) * axes[1]
+                    axis = axis / jnp.maximum(norm(axis), 0.1)[:, None]
+                    pairs = jnp.where(axes[0].any(1)[:, None], axis, pairs)
+            directions = with_pairs(directions, discs, pairs)
         return Rubbing(normal, limits, own, sticks, directions)
 
     @property
@@ -203,10 +292,12 @@ class Rubbing(NamedTuple):
         """The forces against those that slide."""
         return self.directions * self.limits[1] * self.normal
 
-    @property
-    def reserves(self) -> Float[Array, " F"]:
+    def reserves(self, discs: tuple[int, ...]) -> Float[Array, " F"]:
         """What those that stick, each alone, could still hold."""
-        return self.limits[0] * self.normal - jnp.abs(self.multipliers)
+        sizes = jnp.abs(self.multipliers)
+        if discs:
+            sizes = with_pairs(sizes, discs, norm(pairs_of(self.multipliers, discs))[:, None])
+        return self.limits[0] * self.normal - sizes
 
 
 def pressing(frictions: Sequence[Friction], count: int, dtype: Any) -> Float[Array, "F C"]:
@@ -230,14 +321,17 @@ def load_margin(
     force, own = system.nonideal, len(frictions)
     assert isinstance(force, SlidingForce)
     count, first = force.count - own, len(multipliers) - force.count
-    rubbing = Rubbing.at(frictions, params, multipliers, force.count)
+    slip = force.slip_at(system.dynamics.speeds(q, v, t, params), q, t, params)
+    rubbing = Rubbing.at(frictions, params, multipliers, force.count, t, slip)
     each = jnp.where(rubbing.sticks, rubbing.limits[0], rubbing.directions * rubbing.limits[1])
     slip_rows = jnp.concatenate([c.jacobian(q, v, t, params.params) for c in force.constraints])
     slope = jnp.concatenate([eom.A[first : first + count], slip_rows])
     W, _ = compliance(metric_mass(system, q, v, t, params), eom.A[:first], slope)
     by_gap = np.array([f.gap is not None for f in frictions])
     offset = each * jnp.where(by_gap, 0.0, rubbing.normal)
-    law = Coulomb(rubbing.sticks, each[:, None] * pressing(frictions, count, q.dtype), offset)
+    law = Coulomb(
+        rubbing.sticks, each[:, None] * pressing(frictions, count, q.dtype), offset, force.discs
+    )
     of_gaps, alone = multipliers[first : first + count], rubbing.multipliers - rubbing.pull
     closed = params.active[-count - len(KINDS) * own :][:count]
     return margin(W, jnp.concatenate([of_gaps, alone]), closed, law)
@@ -288,17 +382,86 @@ class SlidingForce:
 
     def __call__(self, q: Array, v: Array, multipliers: Array, t: Array, params: Switched) -> Array:
         """The force on the coordinates, (n,)."""
-        rubbing = Rubbing.at(self.frictions, params, multipliers, self.count)
-
-        def slip(v: Array) -> Array:
-            return jnp.stack([c.fn(q, v, t, params.params) for c in self.constraints])
-
-        _, pull = jax.vjp(slip, v)
+        slip, pull = jax.vjp(lambda v: self.slip_at(v, q, t, params), v)
+        rubbing = Rubbing.at(self.frictions, params, multipliers, self.count, t, slip)
         (force,) = pull(-rubbing.pull)
         force = force[: force.size - self.states]
         if self.ideal is None:
             return force
         return force + self.ideal(q, v, multipliers[: -self.count], t, params)
+
+    @property
+    def discs(self) -> tuple[int, ...]:
+        """The first rows of slips in space."""
+        return discs_of(self.frictions)
+
+    def slip_at(self, v: Array, q: Array, t: Array, params: Switched) -> Float[Array, " F"]:
+        """The slip velocities, given the rates of the coordinates."""
+        return jnp.stack([c.fn(q, v, t, params.params) for c in self.constraints])
+
+    def in_step(
+        self, scheme: Any, q: Array, v: Array, t: Array, h: Array, params: Switched
+    ) -> Switched:
+        """The parameters of a step, with the directions of slips in space that are slow in it.
+
+        With accelerations W x + r a slip w has that of w / h + W x + r, with the x in its disc that
+        makes it least, and turns as that does with the loads of both ends of the step. If it stops
+        within about a step, its direction is that of x = -W^-1 (w / tau + r), which takes it to
+        zero in a time tau with its whole limit.
+        """
+        if not self.discs:
+            return params
+        system, size = scheme.system, jnp.where(h == 0, 1.0, jnp.abs(h))
+        first = np.array(self.discs)
+
+        def loads(q: Array, v: Array, t: Array) -> tuple[Array, ...]:
+            eom, law = scheme.law(q, v, t, params)
+            slip = self.slip_at(system.dynamics.speeds(q, v, t, params), q, t, params)
+            rubbing = Rubbing.at(self.frictions, params, law.multipliers, self.count, t, slip)
+            rows = [c.rows(q, v, t, params.params) for c in self.constraints]
+            A, b = (jnp.concatenate(x) for x in zip(*rows, strict=True))
+            W, _ = compliance(metric_mass(system, q, v, t, params), eom.A, A)
+            limit = rubbing.limits[1] * rubbing.normal
+            x = -rubbing.directions * limit
+            return W, matvec(A, law.qdd) - b - matvec(W, x), limit, slip, x, law.qdd
+
+        W, r, limit, slip, x, qdd = loads(q, v, t)
+        moved = q + h * system.dynamics.speeds(q, v, t, params), v + h * qdd, t + h
+        r_end = loads(*moved)[1]
+        slides = pairs_of(x, self.discs).any(1)
+
+        def axis(k: Array, x: Array, r: Array) -> tuple[Array, Array, Array]:
+            M, w, s = W[k : k + 2, k : k + 2], slip[k : k + 2], limit[k]
+            own = x[k : k + 2]
+            free = (r + matvec(W, x))[k : k + 2] - matvec(M, own)
+            usual = -own / jnp.where(s > 0, s, 1.0)
+            return _slow_axis(M, free, w, s, usual, size)
+
+        def swept(_: int, x: Array, r: Array) -> Array:
+            for k in first:
+                way, is_slow, _ = axis(k, x, r)
+                x = jnp.where(is_slow, x.at[k : k + 2].set(-way * limit[k]), x)
+            return x
+
+        sweeps = _SWEEPS if len(first) > 1 else 0
+        ends = [(jax.lax.fori_loop(0, sweeps, partial(swept, r=r), x), r) for r in (r, r_end)]
+        now, end = ([axis(k, *loads) for k in first] for loads in ends)
+        axes, is_slow, stops = (jnp.stack(y) for y in zip(*now, strict=True))
+        turns = (jnp.stack([y[0] for y in end]) - axes) / size * jnp.sign(h)
+        axes = jnp.where((is_slow & slides)[:, None], axes, 0.0)
+        turns = jnp.where((is_slow & slides & ~stops)[:, None], turns, 0.0)
+        return replace(params, axes=(axes, turns, t))
+
+    def turned(self, system: System, q: Array, v: Array, t: Array, params: Switched) -> Switched:
+        """The parameters of a step with the directions of slow slips at its end, or opposite."""
+        assert params.axes is not None
+        slip = self.slip_at(system.dynamics.speeds(q, v, t, params), q, t, params)
+        axes, turns, _ = params.axes
+        w = pairs_of(slip, self.discs)
+        size = norm(w)[:, None]
+        along = jnp.where((w * axes).sum(1)[:, None] < 0, -w, w) / jnp.where(size > 0, size, 1.0)
+        is_known = axes.any(1)[:, None] & (size > 0)
+        return replace(params, axes=(jnp.where(is_known, along, axes), 0 * turns, t))
 
     def settled(self, law: Law, eom: EquationsOfMotion, params: Switched) -> Law:
         """The law in which what sticks has no acceleration of the size of round-off.
@@ -325,10 +488,37 @@ class SlidingForce:
         rest = matvec(eom.A[first:].T, multipliers[first:] - found)
         own = LDL().factor(eom.A[:first].T).min_norm_solve(rest)[0] if first else multipliers[:0]
         shared = jnp.concatenate([multipliers[:first] + own, found])
-        rubbing = Rubbing.at(self.frictions, state[-1], multipliers, self.count)
+        q, v, t, params = state
+        slip = self.slip_at(system.dynamics.speeds(q, v, t, params), q, t, params)
+        rubbing = Rubbing.at(self.frictions, params, multipliers, self.count, t, slip)
         alone = rubbing.multipliers - rubbing.pull
         alone = jnp.concatenate([multipliers[: -len(self.frictions)], alone])
         return jnp.where(rubbing.sticks.any(), shared, alone)
+
+
+def _slow_axis(
+    M: Float[Array, "2 2"], r: Float[Array, "2"], w: Float[Array, "2"], s: Float[Array, ""],
+    usual: Float[Array, "2"], h: Float[Array, ""],
+) -> tuple[Float[Array, "2"], Bool[Array, ""], Bool[Array, ""]]:  # fmt: skip
+    """The direction in a step of a slip w, whether it is slow, and whether it is about to stop."""
+
+    def along(x: Array) -> Array:
+        size = norm(x)
+        return jnp.where(size > 0, -x / jnp.where(size > 0, size, 1.0), usual)
+
+    # |M^-1 (w y + r)| = s with y = 1 / tau
+    det = M[0, 0] * M[1, 1] - M[0, 1] * M[1, 0]
+    is_regular = det > _REGULAR * jnp.trace(M) ** 2
+    adjugate = jnp.trace(M) * jnp.eye(2, dtype=w.dtype) - M
+    u, z = (matvec(adjugate, x) / jnp.where(is_regular, det, 1.0) for x in (w, r))
+    a, half, c = u @ u, u @ z, z @ z - s * s
+    root = half * half - a * c
+    may = is_regular & (root > 0) & (a > 0)
+    y = (jnp.sqrt(jnp.where(may, root, 1.0)) - half) / jnp.where(may, a, 1.0)
+    stop = along(-jnp.where(may, u * y + z, -usual))
+    stops = may & (y * _STOPS * h >= 1) & (stop @ w >= TURNED * norm(w))
+    is_slow = norm(w) < _SLOW * h * s * jnp.trace(M) / 2
+    return jnp.where(stops, stop, along(disc_force(M, w / h + r, s))), is_slow | stops, stops
 
 
 def with_sliding(

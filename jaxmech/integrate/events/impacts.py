@@ -21,17 +21,29 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.events.coulomb import (
     Coulomb,
+    both,
     compliance,
     contact,
     coulomb_forces,
+    norm,
+    pairs_of,
     small,
+    swept_forces,
+    with_pairs,
 )
-from jaxmech.integrate.events.friction import Rubbing, SlidingForce, pressing
+from jaxmech.integrate.events.friction import (
+    Rubbing,
+    SlidingForce,
+    by_row,
+    discs_of,
+    eighths,
+    pressing,
+)
 from jaxmech.integrate.events.gaps import GapDecisions, Gaps
 from jaxmech.integrate.events.rounding import rounded
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.switches import Switched, plain
-from jaxmech.linalg import LDL, QR, matvec, metric
+from jaxmech.linalg import LDL, QR, diagonal, matvec, metric
 from jaxmech.state import metric_mass
 from jaxmech.status import Status
 from jaxmech.system import MOST, Holonomic, Nonholonomic, Params, System
@@ -39,6 +51,8 @@ from jaxmech.utils.jit_cache import kept_by
 
 AS_FAST = 0.999  # relative speed of gaps that close equally fast
 ROUNDING = 64.0  # units of round-off of an acceleration that counts as zero
+_AT_REST = 1e-6  # of the change of a slip by friction in a step: the speed that is none
+_SWEEPS = 60  # over the impulses of slips in space
 _FAR = 1e6  # round-off of a gap: no closed one is so far from zero, but by a jump
 
 
@@ -197,7 +211,10 @@ def decided_at(
     # Round-off is that of the speeds gained in a step: a body at rest has none to compare with.
     gained = jnp.abs(state.h * accelerations(state)[1])
     state = state._replace(speeds=jnp.maximum(state.speeds, gained))
-    _, opens, slips, stops = jnp.split(occurs, [count, 2 * count, 2 * count + own])
+    discs = discs_of(frictions)
+    ends = count, 2 * count, 2 * count + own - len(discs)
+    _, opens, slips, stops = jnp.split(occurs, ends)
+    stops = by_row(frictions, stops)
     active = before.active[len(before.active) - len(gaps.switches) :]
     closed, sticks = active[:count], active[count : count + own]
 
@@ -220,10 +237,18 @@ def decided_at(
         _, law = scheme.law(q, state.v, state.t, before)
         rubbing = Rubbing.at(frictions, before, law.multipliers, gaps.equations)
         offset, direction = jnp.where(by_gap, 0.0, rubbing.normal), rubbing.directions
-        limits = rubbing.limits
+        limits, pressed_by = rubbing.limits, jnp.abs(rubbing.normal)
 
     # Of gaps that touch those that close fastest collide, and those that are pressed together.
     touches = closed | (gap.value <= gap.zero)
+    slow = stops
+    if discs:
+        # A slip in space that only turns has still a speed that friction does not take at once.
+        own_W = diagonal(W)[slots.size :]
+        lost = limits[1] * pressed_by * own_W
+        at_rest = slip.still + (_AT_REST * jnp.abs(state.h) + 10 * state.accuracy) * lost
+        speed = norm(pairs_of(slip.rate, discs))
+        slow &= with_pairs(stops, discs, (speed <= pairs_of(at_rest, discs).max(1))[:, None])
     is_calm = jnp.abs(gap.rate) <= jnp.where(closed, gap.calm, gap.still)
     is_calm |= closed & is_still
     rate = jnp.where(closed & is_calm, 0.0, gap.rate)
@@ -232,11 +257,11 @@ def decided_at(
     first = closing & (fast >= AS_FAST * fast.max(initial=0.0))
     rebounds = first & (-e * rate > gap.rest)
     members = first | (touches & is_calm & (closed | ~rebounds.any()))
-    w = jnp.where((sticks & is_still) | stops, 0.0, slip.rate)
+    w = jnp.where((sticks & is_still) | slow, 0.0, slip.rate)
     velocity = jnp.concatenate([rate, w])
     hit = _impact(
         W, velocity, first, members & first.any(), jnp.where(rebounds, e, 0.0), G,
-        limits[1], jnp.concatenate([gap.still, slip.still]),
+        limits[1], jnp.concatenate([gap.still, slip.still]), discs,
     )  # fmt: skip
     rate, w = jnp.split(velocity + matvec(W, hit.impulses), [slots.size])
     w = jnp.where(hit.rubs[:own] & ~hit.rubs[-1:], 0.0, w)
@@ -255,9 +280,13 @@ def decided_at(
     moving = (jnp.abs(w) > slip.still) & on
     goes_on = is_still & ~was_hit & (w * direction > 0)
     direction = jnp.where(goes_on, direction, jnp.sign(w))
+    if discs:
+        moving, pairs = both(moving, discs), pairs_of(w, discs)
+        speed = norm(pairs)[:, None]
+        direction = with_pairs(direction, discs, pairs / jnp.where(speed > 0, speed, 1.0))
     direction = jnp.where(moving, direction, 0.0)
     leaves = (opens.any() | slips.any()) & ~was_hit
-    found = contact(W, r, size, rests, G, limits, offset, on, direction, leaves)
+    found = contact(W, r, size, rests, G, limits, offset, on, direction, leaves, discs)
 
     by_pushing = matvec(G, found.pushes.astype(G.dtype)) > 0
     on = on & (by_pushing | ~by_gap)
@@ -268,7 +297,8 @@ def decided_at(
     hits, bounces, closed = map(
         slots.of_gaps, (hit.hit, hit.hit & rebounds & hit.rebounds, found.pushes)
     )
-    slides = (found.sticks, found.direction > 0, found.direction < 0)
+    direction = eighths(found.direction, discs)
+    slides = (found.sticks, direction > 0, direction < 0)
     decisions = GapDecisions(
         hits, bounces, closed, hit.rubs, jnp.concatenate([on & kind for kind in slides])
     )
@@ -289,7 +319,7 @@ class _Hit(NamedTuple):
 def _impact(
     W: Float[Array, "R R"], velocity: Float[Array, " R"], first: Bool[Array, " C"],
     members: Bool[Array, " C"], e: Float[Array, " C"], G: Float[Array, "F C"],
-    kinetic: Float[Array, " F"], still: Float[Array, " R"],
+    kinetic: Float[Array, " F"], still: Float[Array, " R"], discs: tuple[int, ...],
 ) -> _Hit:  # fmt: skip
     """The impact by the first of three laws that does not add energy; the last one cannot.
 
@@ -303,7 +333,8 @@ def _impact(
         return _Hit(none, jnp.zeros(0, bool), rubs, ~no, none.sum(), no)
     # A force without gaps has no impulse.
     touches = matvec(G, members.astype(dtype)) > 0
-    limits = Coulomb(touches, jnp.where(touches, kinetic, 0.0)[:, None] * G, jnp.zeros_like(w))
+    slope = jnp.where(touches, kinetic, 0.0)[:, None] * G
+    limits = Coulomb(touches, slope, jnp.zeros_like(w), discs)
 
     def by_law(law: Float[Array, " 2"]) -> _Hit:
         law = jnp.where(law > 0, 1.0, 0.0)  # which native code knows to be finite
@@ -314,9 +345,15 @@ def _impact(
         P = jnp.where(first.any(), found.forces, 0.0)
         after = r + matvec(W, P)
         zero = small(r) * (jnp.abs(r) + matvec(jnp.abs(W), found.terms)) + still
-        slips, forward = (jnp.abs(after) > zero)[count:], after[count:] > 0
+        slips = both((jnp.abs(after) > zero)[count:], discs)
+        way = after[count:]
+        if discs:
+            speed = norm(pairs_of(way, discs))[:, None]
+            way = with_pairs(way, discs, pairs_of(way, discs) / jnp.where(speed > 0, speed, 1.0))
+            way = eighths(way, discs)
         rubs = matvec(G, found.pushes.astype(dtype)) > 0
-        kinds = (~slips, slips & forward, slips & ~forward)
+        forward, backward = way > 0, way < 0 if discs else ~(way > 0)
+        kinds = (~slips, slips & forward, slips & backward)
         reverses = jnp.broadcast_to(law[1:] > 0, (min(len(w), 1),))
         return _Hit(
             P, found.pushes, jnp.concatenate([*(rubs & kind for kind in kinds), reverses]),
@@ -403,10 +440,27 @@ def impulses(
         limits = jnp.stack([f.limit("kinetic", user_params, q.dtype) for f in gaps.frictions])
         pull = (rub_forward.astype(q.dtype) - rub_backward.astype(q.dtype)) * limits
         free = jnp.stack([mass.mass.upper(mass.mass.lower(row[0])) for row in slip_slope])
-        _, pushes = corrected(v)
-        by_slips = jnp.stack([corrected(v + row)[1] - pushes for row in free], axis=1)
-        matrix = jnp.eye(own, dtype=q.dtype) + pull[:, None] * (G @ by_slips)
-        slipped = QR().factor(matrix).min_norm_solve(-pull * matvec(G, pushes))[0]
+        after, pushes = corrected(v)
+        changes = [corrected(v + row) for row in free]
+        by_slips = jnp.stack([x[1] - pushes for x in changes], axis=1)
+        discs = discs_of(gaps.frictions)
+        if discs:
+            # The directions in space are those of the slips after the impact.
+            rows = jnp.concatenate(slip_slope)
+            W = jnp.stack([matvec(rows, x[0] - after) for x in changes], axis=1)
+            left = jnp.concatenate([c.value(q, after, t, params) for c in slips])
+            in_space = with_pairs(jnp.zeros(own, bool), discs, jnp.ones((len(discs), 1), bool))
+            radius = jnp.where(both(pull != 0, discs), limits, 0.0)
+
+            def swept(_: int, x: Array) -> Array:
+                push = matvec(G, pushes + matvec(by_slips, x))
+                x = jnp.where(in_space, x, -pull * push)
+                return swept_forces(W, left, x, radius * jnp.maximum(push, 0.0), discs)
+
+            slipped = jax.lax.fori_loop(0, _SWEEPS, swept, jnp.zeros(own, q.dtype))
+        else:
+            matrix = jnp.eye(own, dtype=q.dtype) + pull[:, None] * (G @ by_slips)
+            slipped = QR().factor(matrix).min_norm_solve(-pull * matvec(G, pushes))[0]
         v = v + matvec(free.T, slipped)
     curved = own or any(isinstance(c, Nonholonomic) for c in base.constraints)
     for _ in range(2 if curved else 1):

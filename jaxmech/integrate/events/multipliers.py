@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.integrate.events.friction import Rubbing, load_margin
+from jaxmech.integrate.events.coulomb import norm, pairs_of, with_pairs
+from jaxmech.integrate.events.friction import TURNED, Rubbing, discs_of, load_margin
 from jaxmech.integrate.events.gaps import Gaps
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.switches import plain, with_shared_rows
@@ -47,7 +48,8 @@ class GapMultipliers(NamedTuple):
         eom, law = scheme.law(q, v, t, params)
         multipliers = law.multipliers
         rubbing = Rubbing.at(frictions, params, multipliers, count)
-        values = jnp.concatenate([multipliers[-count:-own], rubbing.reserves])
+        discs = discs_of(frictions)
+        values = jnp.concatenate([multipliers[-count:-own], rubbing.reserves(discs)])
         if len(multipliers) > 1 and not gaps.apart:
             redundant = jnp.asarray(True) if law.independent is None else ~law.independent[-count:]
 
@@ -59,7 +61,11 @@ class GapMultipliers(NamedTuple):
         speeds = system.dynamics.speeds(q, v, t, params)
         slips = jnp.stack([f.constraint.fn(q, speeds, t, plain(params)) for f in frictions])
         named = GapMultipliers.by_name(gaps, values)
-        return named._replace(reserves=values[-own:], slips=rubbing.directions * slips)
+        along = rubbing.directions * slips
+        if discs:
+            pairs = pairs_of(along, discs).sum(1) - TURNED * norm(pairs_of(slips, discs))
+            along = with_pairs(along, discs, pairs[:, None])
+        return named._replace(reserves=values[-own:], slips=along)
 
 
 def _of_closed(
