@@ -60,6 +60,16 @@ def test_everything_is_checked_without_fast(capsys, spring) -> None:
     assert gradients.startswith("GradientCheck: 3 of 3 derivatives agree")
 
 
+def test_gradients_in_contact_are_left_to_a_motion(capsys, spring) -> None:
+    gap = "\nfloor = jm.Unilateral(lambda q, t, p: q[0], restitution=0.5, name='floor')\n"
+    resting = "landed = jm.System(lagrangian, [floor], coordinates=('x', 'y'))\n"
+    spring.write_text(SPRING.replace("[0.3, 0.1]", "[0.0, 0.1]") + gap + resting)
+    assert main(["check", f"{spring}:landed"]) == 0
+    shown = capsys.readouterr()
+    assert "use check_gradients" in shown.err
+    assert "GradientCheck" not in shown.out
+
+
 def test_the_state_of_a_file(spring) -> None:
     found = load_state("spring.py:system", folder=spring.parent, params=["k=3"])
     np.testing.assert_array_equal(found.q, [0.3, 0.1])
