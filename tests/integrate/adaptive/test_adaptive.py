@@ -208,5 +208,5 @@ def test_configuration_files() -> None:
     assert structure(plain(steps, AbstractSteps), AbstractSteps) == steps
     assert structure({}, AbstractSteps) == FixedSteps()
     assert structure({"name": "DormandPrince5"}, AbstractMethod) == DormandPrince5()
-    with pytest.raises(StudyError, match=r'rtol.*name = "Adaptive"'):
+    with pytest.raises(StudyError, match="`rtol` is not a known key"):
         structure({"rtol": 1e-5}, AbstractSteps)
