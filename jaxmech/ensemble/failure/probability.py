@@ -264,7 +264,7 @@ def _best(
     """Importance sampling around the design points if a pilot agrees, else subset simulation."""
     precision, around = failure.coefficient_of_variation, None
     if len(points.points):
-        around = importance(limit, points, precision, seed)
+        around = importance(limit, points, precision, seed, keep_on=False)
         if _is_confirmed(around, pilot, points):
             return around
         estimates.append(around)

@@ -44,13 +44,16 @@ def second_order(limit: LimitState, points: Search) -> FailureEstimate:
     )
 
 
-def importance(limit: LimitState, points: Search, precision: float, seed: int) -> FailureEstimate:
+def importance(
+    limit: LimitState, points: Search, precision: float, seed: int, keep_on: bool = True
+) -> FailureEstimate:
     """Importance sampling with a normal density around each design point.
 
     The densities have the shares of the half-spaces at the design points, so that the weights are
-    known in closed form. Batches are drawn until the precision is reached, or no more may be.
+    known in closed form. Batches are drawn until the precision is reached, or no more may be; or,
+    unless it is to `keep_on`, until half are drawn and the rest will not be enough.
     """
-    return _sampled(limit, points, precision, np.random.default_rng([seed, 5]))
+    return _sampled(limit, points, precision, np.random.default_rng([seed, 5]), keep_on)
 
 
 def monte_carlo(limit: LimitState, precision: float, seed: int) -> FailureEstimate:
@@ -62,8 +65,9 @@ def monte_carlo(limit: LimitState, precision: float, seed: int) -> FailureEstima
 
 
 def _sampled(
-    limit: LimitState, points: Search, precision: float, rng: np.random.Generator
-) -> FailureEstimate:
+    limit: LimitState, points: Search, precision: float, rng: np.random.Generator,
+    keep_on: bool = True,
+) -> FailureEstimate:  # fmt: skip
     shares, before = _shares(points), limit.trajectories
     terms, failures = np.zeros(0), [np.zeros((0, limit.size))]
     probability, spread = 0.0, inf
@@ -77,6 +81,10 @@ def _sampled(
         if failed.any() or probability:
             probability = float(terms.mean())
             spread = float(terms.std()) / sqrt(len(terms)) / probability
+        # At half of them, what is left is for another method if the precision is out of reach.
+        is_hopeless = spread > sqrt(limit.most / len(terms)) * precision
+        if not keep_on and limit.left < limit.most / 2 and is_hopeless:
+            break
     return FailureEstimate(
         "importance", probability, spread, limit.trajectories - before,
         np.concatenate(failures), terms[terms > 0] / max(terms.sum(), 1e-300),
