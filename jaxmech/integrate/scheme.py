@@ -168,8 +168,8 @@ class Scheme:
 
     def turned(self, q: Array, v: Array, t: Array, params: Params) -> Params:
         """The parameters of a step, in which the directions are those of slips at its end."""
-        turned: Params = self.system.nonideal.turned(self.system, q, v, t, params)
-        return turned
+        turned = getattr(self.system.nonideal, "turned", None)
+        return params if turned is None else turned(self.system, q, v, t, params)
 
     def completed(
         self, chart: Partition | None, q: Array, v: Array, t: Array, params: Params

@@ -316,7 +316,8 @@ def contact(
         slips = both(state.box & (jnp.abs(a) > zero)[count:], discs)
         forward = jnp.sign(a[count:])
         if discs:
-            forward = with_pairs(forward, discs, _unit(pairs_of(a[count:], discs), 0.0))
+            pairs = pairs_of(a[count:], discs)
+            forward = with_pairs(forward, discs, _unit(pairs, jnp.zeros_like(pairs)))
         opens = (a > zero)[:count]
         return _Pass(
             state.members & ~(opens & (less > 0)), state.box & ~slips,

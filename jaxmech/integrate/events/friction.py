@@ -280,7 +280,7 @@ class Rubbing(NamedTuple):
                 size, axes = norm(w := pairs_of(slip, discs))[:, None], params.axes
                 slides, size = pairs.any(1)[:, None] & (size > 0), jnp.where(size > 0, size, 1.0)
                 pairs = jnp.where(slides, w / size, pairs)
-                if axes is not None:
+                if axes is not None and t is not None:
                     axis = axes[0] + (t - axes[2]) * axes[1]
                     axis = axis / jnp.maximum(norm(axis), 0.1)[:, None]
                     pairs = jnp.where(axes[0].any(1)[:, None], axis, pairs)
@@ -412,7 +412,7 @@ class SlidingForce:
         if not self.discs:
             return params
         system, size = scheme.system, jnp.where(h == 0, 1.0, jnp.abs(h))
-        first = np.array(self.discs)
+        first = self.discs
 
         def loads(q: Array, v: Array, t: Array) -> tuple[Array, ...]:
             eom, law = scheme.law(q, v, t, params)
@@ -430,7 +430,7 @@ class SlidingForce:
         r_end = loads(*moved)[1]
         slides = pairs_of(x, self.discs).any(1)
 
-        def axis(k: Array, x: Array, r: Array) -> tuple[Array, Array, Array]:
+        def axis(k: int, x: Array, r: Array) -> tuple[Array, Array, Array]:
             M, w, s = W[k : k + 2, k : k + 2], slip[k : k + 2], limit[k]
             own = x[k : k + 2]
             free = (r + matvec(W, x))[k : k + 2] - matvec(M, own)
@@ -438,9 +438,9 @@ class SlidingForce:
             return _slow_axis(M, free, w, s, usual, size)
 
         def swept(_: int, x: Array, r: Array) -> Array:
-            for k in first:
-                way, is_slow, _ = axis(k, x, r)
-                x = jnp.where(is_slow, x.at[k : k + 2].set(-way * limit[k]), x)
+            for disc in first:
+                way, is_slow, _ = axis(disc, x, r)
+                x = jnp.where(is_slow, x.at[disc : disc + 2].set(-way * limit[disc]), x)
             return x
 
         sweeps = _SWEEPS if len(first) > 1 else 0
