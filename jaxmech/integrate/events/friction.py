@@ -13,7 +13,6 @@ that step is that of its end: a slip that is slow against the step would swing f
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -58,7 +57,6 @@ TURNED = 0.5  # cosine of the angle by which a slip has turned from its directio
 _SLOW = 0.5  # speed of a slip that is slow, per change of speed by friction in a step
 _STOPS = 1.5  # steps until a stop in which the direction does not change
 _REGULAR = 1e-8  # determinant of the compliances of a slip in space, relative to their square
-_SWEEPS = 20  # over slips in space of one step
 
 
 @dataclass(frozen=True)
@@ -437,15 +435,7 @@ class SlidingForce:
             usual = -own / jnp.where(s > 0, s, 1.0)
             return _slow_axis(M, free, w, s, usual, size)
 
-        def swept(_: int, x: Array, r: Array) -> Array:
-            for disc in first:
-                way, is_slow, _ = axis(disc, x, r)
-                x = jnp.where(is_slow, x.at[disc : disc + 2].set(-way * limit[disc]), x)
-            return x
-
-        sweeps = _SWEEPS if len(first) > 1 else 0
-        ends = [(jax.lax.fori_loop(0, sweeps, partial(swept, r=r), x), r) for r in (r, r_end)]
-        now, end = ([axis(k, *loads) for k in first] for loads in ends)
+        now, end = ([axis(k, x, rest) for k in first] for rest in (r, r_end))
         axes, is_slow, stops = (jnp.stack(y) for y in zip(*now, strict=True))
         turns = (jnp.stack([y[0] for y in end]) - axes) / size * jnp.sign(h)
         axes = jnp.where((is_slow & slides)[:, None], axes, 0.0)
