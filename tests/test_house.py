@@ -154,16 +154,8 @@ def sizes(files: dict[str, str]) -> dict[str, dict[str, int]]:
         size = found.setdefault(name, {"lines": 0, "door": 0})
         size["lines"] += text.count("\n")
         if path == f"{name}/__init__.py":
-            size["door"] = len(door(ast.parse(text)))
+            size["door"] = len({name for _, _, name in imports(ast.parse(text)) if name})
     return found
-
-
-def door(tree: ast.Module) -> set[str]:
-    """The names that a room hands on: those of its `__all__`, or else all that it imports."""
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return set(ast.literal_eval(node.value))
-    return {name for _, _, name in imports(tree) if name}
 
 
 def test_layers_doors_and_circles() -> None:

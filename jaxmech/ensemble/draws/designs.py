@@ -33,8 +33,8 @@ class Correlation:
     def __post_init__(self) -> None:
         if len(self.of) != 2 or self.of[0] == self.of[1]:
             raise refuse("of", f"must hold two different names, but is {list(self.of)}")
-        if not 0 < abs(self.value) < 1:
-            raise refuse("value", f"must be between -1 and 1, and not 0, but is {self.value}")
+        if not -1 < self.value < 1:
+            raise refuse("value", f"must be between -1 and 1, but is {self.value}")
 
 
 @dataclass(frozen=True)
