@@ -44,7 +44,7 @@ def result_of(solved: Solved, others: Sequence[Recording]) -> Fit:
     count, unknowns = _counts(task)
     found, information = assessed(
         task, at, conditions, noise=noise.unit, unknowns=unknowns, correlated=is_correlated,
-        degrees=np.inf if task.weighted else count - unknowns,
+        degrees=np.inf if task.weighted else float(count - unknowns),
     )  # fmt: skip
     with np.errstate(divide="ignore"):
         prior_sd = 1 / np.asarray(conditions.prior_weight, float)
