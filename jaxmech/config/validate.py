@@ -116,8 +116,8 @@ def _chosen(choice: schema.OneOf, value: Any) -> Any:
             raise _mismatch(f"must be {schema.alternatives(choice.kinds)}", value)
         return choice.kinds[value]()
     if choice.bare and isinstance(value, int | float | list) and not isinstance(value, bool):
-        try:
-            return choice.bare(value)
+        try:  # an integer is the same as its number; one beyond all numbers becomes infinite
+            return choice.bare(value if isinstance(value, list) else float(str(value)))
         except StudyError as error:  # the name of the field is not a key of the file
             raise StudyError(Problem((), p.message) for p in error.problems) from None
     name = choice.name_in(value) if isinstance(value, dict) else None

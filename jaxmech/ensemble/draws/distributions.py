@@ -120,6 +120,7 @@ class Fixed:
         if not is_number or not value.size or not np.isfinite(value).all():
             message = f"must be finite, a number or a list of numbers, but is {self.value!r}"
             raise refuse("value", message)
+        object.__setattr__(self, "value", value.astype(float).tolist())
 
 
 @dataclass(frozen=True)

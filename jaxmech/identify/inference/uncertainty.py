@@ -181,7 +181,7 @@ def _cell(half: float, value: float) -> str:
 def uncertainty(
     names: Sequence[str], values: ArrayLike, J: HostArray, r: HostArray, recording: HostArray,
     blocks: Sequence[tuple[HostArray, HostArray]] = (), *, noise: float = 1.0,
-    degrees: float = np.inf, factor: float = 1.0, correlated: bool = False,
+    degrees: float | int = np.inf, factor: float = 1.0, correlated: bool = False,
 ) -> Uncertainty:  # fmt: skip
     """The uncertainty of a fit.
 

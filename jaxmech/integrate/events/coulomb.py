@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from jaxmech.linalg import LDL, QR, complementarity, diagonal, matvec, metric
 
@@ -142,7 +142,7 @@ def coulomb_forces(
     return x._replace(solved=x.solved & fits)
 
 
-def pairs_of(x: Float[Array, " F"], discs: tuple[int, ...]) -> Float[Array, "D 2"]:
+def pairs_of(x: Shaped[Array, " F"], discs: tuple[int, ...]) -> Shaped[Array, "D 2"]:
     """The components of slips in space."""
     return jnp.stack([x[k : k + 2] for k in discs])
 

@@ -170,7 +170,7 @@ def through_events(
 def _with_finite_states(search: StepSearch) -> StepSearch:
     """The search, which fails if its states are not finite, with zeros in their place."""
 
-    def states(x: Any) -> tuple[Array, ...]:  # a search, or the places of its leaves
+    def states(x: Any) -> tuple[Any, ...]:  # of a search, or the places of its leaves
         base = x.base_q, x.base_v, x.base_u
         return x.q, x.v, *base, x.event_q, x.event_v, x.events.speeds
 
