@@ -102,9 +102,8 @@ def fit(
         >>> q0, v0 = model.initial()
         >>> ts = jnp.linspace(0.0, 1.0, 101)
         >>> sol = jm.simulate(model.system, q0, v0, ts, model.params)
-        >>> found = fit(
-        ...     model.system, Recording(ts, sol.q, q0, v0), {**model.params, "g": 9.0}, free=["g"]
-        ... )
+        >>> recording, guess = jm.Recording(ts, sol.q, q0, v0), {**model.params, "g": 9.0}
+        >>> found = fit(model.system, recording, guess, free=["g"])
         >>> print(found.params["g"].round(6))
         9.81
     """

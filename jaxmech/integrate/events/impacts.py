@@ -452,7 +452,7 @@ def impulses(
             in_space = with_pairs(jnp.zeros(own, bool), discs, jnp.ones((len(discs), 1), bool))
             radius = jnp.where(both(pull != 0, discs), limits, 0.0)
 
-            def swept(_: int, x: Array) -> Array:
+            def swept(_: Any, x: Array) -> Array:
                 push = matvec(G, pushes + matvec(by_slips, x))
                 x = jnp.where(in_space, x, -pull * push)
                 return swept_forces(W, left, x, radius * jnp.maximum(push, 0.0), discs)
