@@ -144,7 +144,6 @@ def test_a_study(way: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_probability_of_a_failure(tmp_path: Path) -> None:
-    pytest.importorskip("openturns")
     failure, study = Failure(of="x", below=0.0, when="end", method="form"), study_of(ALL, tmp_path)
     ends = lambda F: exact(FEATURES, F)[-1, 0]  # noqa: E731
     low, high = ends(-1.3), ends(-0.7)

@@ -56,7 +56,7 @@ def structure(
         ValueError: if a shape is wrong, or a value is not finite.
 
     Example:
-        >>> from jaxmech import Holonomic, models
+        >>> from jaxmech import Holonomic, System, models
         >>> model = models.pendulum()
         >>> twice = System(
         ...     model.system.lagrangian,
