@@ -4,11 +4,11 @@
 consistent `tangents`, and `nan_origins` finds where a derivative that is NaN comes from.
 """
 
-from jaxmech.run.check_report import GradientCheck as GradientCheck
 from jaxmech.run.forward import Sensitivities as Sensitivities
 from jaxmech.run.forward import quickest_together as quickest_together
 from jaxmech.run.forward import sensitivities as sensitivities
 from jaxmech.run.forward import slopes_by_groups as slopes_by_groups
+from jaxmech.run.gradient_check import GradientCheck as GradientCheck
 from jaxmech.run.gradient_check import check_gradients as check_gradients
 from jaxmech.run.nan_origins import REMEDY as REMEDY
 from jaxmech.run.nan_origins import bad_slopes as bad_slopes

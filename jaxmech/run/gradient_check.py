@@ -1,8 +1,8 @@
 """`check_gradients`: gradients through a whole motion, in three independent ways."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,48 +19,85 @@ from jaxmech.integrate import (
     resolved,
 )
 from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
-from jaxmech.run.check_report import START, GradientCheck
-from jaxmech.run.nan_origins import (
-    NanOrigin,
-    concerning,
-    origins_in_loss,
-    origins_in_system,
-)
+from jaxmech.run.nan_origins import REMEDY, nan_origins
 from jaxmech.run.simulate import simulate
-from jaxmech.run.solution import Solution
-from jaxmech.run.tangents import Sweep, consistent_change, step_sizes, sweep
+from jaxmech.run.tangents import consistent_change
 from jaxmech.state import AbstractStabilization, Projection, onto
 from jaxmech.status import Status
-from jaxmech.system import Params, Subject, System, with_params
+from jaxmech.system import Params, Subject, with_params
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_function, require_kind
-from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.trees import as_dtype, number_names, numbers_of
 
 Loss = Callable[[Array, Array, Array, Params], Array]  # loss(q (T, n), v (T, n), ts, params)
 
+_START = "start"
+_SAFETY = 3.0  # factor on the uncertainty of a difference, which is an estimate itself
+_PLATEAU = 0.01  # relative uncertainty above which there is no plateau
+_NOTES = {
+    "differs": (
+        "a function has a wrong derivative rule (`custom_jvp`, `custom_vjp`), blocks the "
+        "derivative (`stop_gradient`), or jumps (`sign`, `where`, `floor`)"
+    ),
+    "no plateau": (
+        "the differences do not converge: the loss is not smooth there, or the motion is chaotic "
+        "over this time, and a shorter one is needed"
+    ),
+    "NaN": REMEDY,
+}
 
-@dataclass(frozen=True)
-class _Motion:
-    """The inputs that stay fixed while the numbers change."""
 
-    scheme: Scheme
-    loss: Loss
+@dataclass(frozen=True, eq=False, repr=False)
+class GradientCheck:
+    """Derivatives of a loss through a whole motion in three ways; prints itself as a table.
+
+    Attributes:
+        names: names of the parameter numbers, and "start" for a change of the initial state along
+            the constraints; P in all.
+        reverse: `jax.grad` through `simulate`, shape (P,).
+        forward: forward mode, shape (P,); None where a function has a rule for reverse mode only.
+        difference: the best central differences, shape (P,); NaN where they do not converge.
+        uncertainty: their uncertainties, shape (P,).
+        verdicts: for each derivative "agrees", "differs", "NaN" or "no plateau".
+        loss: the value of the loss.
+        steps: number of steps of the motion.
+        origins: the functions of the system without a derivative, by what and from which of the
+            save times on, where a derivative is NaN; the earliest first.
+    """
+
+    names: tuple[str, ...]
+    reverse: HostArray
+    forward: HostArray | None
+    difference: HostArray
+    uncertainty: HostArray
+    verdicts: tuple[str, ...]
+    loss: float
+    steps: int
+    origins: tuple[str, ...]
 
     @property
-    def system(self) -> System:
-        """The system that moves."""
-        return self.scheme.system
+    def ok(self) -> bool:
+        """Whether all derivatives agree in all ways."""
+        return all(verdict == "agrees" for verdict in self.verdicts)
 
-
-class _Base(NamedTuple):
-    """The point at which the derivatives are evaluated."""
-
-    q0: Array
-    v0: Array
-    ts: Array
-    params: Params  # all leaves are arrays
-    change: tuple[Array, Array] | None  # a consistent change (dq, dv) of the initial state, if any
+    def __repr__(self) -> str:
+        forward = np.full(len(self.names), np.nan) if self.forward is None else self.forward
+        width = max(map(len, ("name", *self.names)))
+        titles = ("reverse", "forward", "difference", "uncertainty")
+        value = f"{self.loss:.6g}"
+        agreeing = f"{self.verdicts.count('agrees')} of {len(self.names)}"
+        lines = [
+            f"GradientCheck: {agreeing} derivatives agree ({self.steps:,} steps, loss {value})",
+            f"  {'name':<{width}}" + "".join(f"{title:>18}" for title in titles) + "  verdict",
+        ]
+        columns = self.reverse, forward, self.difference, self.uncertainty
+        for name, verdict, *numbers in zip(self.names, self.verdicts, *columns, strict=True):
+            row = "".join(f"{x:>18.10g}" for x in numbers[:-1]) + f"{numbers[-1]:>18.1g}"
+            lines.append(f"  {name:<{width}}{row}  {verdict}")
+        notes = {verdict: note for verdict, note in _NOTES.items() if verdict in self.verdicts}
+        lines += [f"  {verdict}: {note}" for verdict, note in notes.items()]
+        lines += [f"  without a derivative: {'; '.join(self.origins)}"] if self.origins else []
+        return "\n".join(lines)
 
 
 def check_gradients(
@@ -75,7 +112,6 @@ def check_gradients(
     steps: FixedSteps | None = None,
     projection: AbstractStabilization | None = Projection(),
     formulation: AbstractFormulation = UdwadiaKalaba(),
-    sizes: Any = None,
     tolerance: float | None = None,
 ) -> GradientCheck:
     """The gradient of a loss through a motion: reverse mode, forward mode, central differences.
@@ -99,81 +135,89 @@ def check_gradients(
         steps: as for `simulate`.
         projection: as for `simulate`.
         formulation: as for `simulate`.
-        sizes: step sizes of the differences relative to each number, (S,); by default two in each
-            decade from 0.1 to 1e-9 (1e-4 in single precision).
         tolerance: relative error allowed beside the uncertainty of a difference; 1e-6 by default,
             1e-2 in single precision.
 
     Returns:
-        The `GradientCheck`; `ok` says whether all agree. A derivative that is NaN is traced to the
-        function, the argument and the time where it starts.
+        The `GradientCheck`; `ok` says whether all agree. Of a derivative that is NaN, `origins`
+        names the function, the argument and the time where it starts.
 
     Raises:
-        ValueError: if `sizes`, `loss` or an argument of `simulate` is invalid, or there is nothing
-            to differentiate by.
+        ValueError: if `loss` or an argument of `simulate` is invalid, or there is nothing to
+            differentiate by.
         TypeError: if `loss` is not a function, or `steps` are `Adaptive`.
         SimulationError: if the motion failed.
     """
-    require_function("loss", loss or _end)
+    fn = loss or _end
+    require_function("loss", fn)
     system, params = with_params(system, params)
     scheme = Scheme.of(system, method, steps, projection, formulation)
     require_kind("steps", scheme.steps, FixedSteps, "FixedSteps()")
-    run = _Motion(scheme, loss or _end)
-    run, base, solution = _prepared(run, q0, v0, ts, params)
-    eps = float(jnp.finfo(base.ts.dtype).eps)
-    names = (*number_names(base.params), *([START] if base.change is not None else []))
+    q0, v0 = jnp.asarray(q0), jnp.asarray(v0)
+    dtype = jnp.result_type(q0, v0, float)
+    q0, v0, params = q0.astype(dtype), v0.astype(dtype), as_dtype(params, dtype)
+    policies = resolved(scheme, q0, v0, ts, params).policies
+    solution = simulate(system, q0, v0, ts, params, **policies)
+    ts = solution.ts
+    value = fn(solution.q, solution.v, ts, params)
+    if np.shape(value) != () or not np.isfinite(value):
+        raise ValueError(f"Argument `loss` must return a finite scalar, but returns {value}.")
+    first = solution.q[0], solution.v[0], ts[0]
+    change = consistent_change(system, *first, system.with_outputs(params))
+    numbers, with_numbers = numbers_of(params)
+    x = numbers if change is None else jnp.append(numbers, jnp.zeros((), dtype))
+    names = (*number_names(params), *([] if change is None else [_START]))
     if not names:
         raise ValueError(
             "Argument `params` must hold a floating-point number to differentiate by, since the "
             "constraints leave no freedom to the initial state either."
         )
-    x, scales = _numbers(base)
-    value, reverse = (np.asarray(out, float) for out in _by_reverse_mode(run, base, x))
-    forward = _by_forward_mode(run, base, x)
-    sweep = _sweep(run, base, x, scales, step_sizes(sizes, eps), eps * float(abs(value)))
-    slopes = np.abs(sweep.values * scales)
-    matters = abs(value) + np.max(slopes[np.isfinite(slopes)], initial=0.0)
-    bad = ~np.isfinite(np.array([reverse, reverse if forward is None else forward]))
-    return GradientCheck(
-        names=names,
-        reverse=reverse,
-        forward=forward,
-        sweep=sweep,
-        loss=float(value),
-        steps=int(solution.accepted),
-        tolerance=(1e-6 if eps < 1e-10 else 1e-2) if tolerance is None else tolerance,
-        round_off=eps**0.75 * matters / scales,
-        origins=_origins(run, base, solution, names, bad) if bad.any() else {},
-    )
 
+    def loss_at(x: Array, derivative: AbstractDerivative) -> tuple[Array, Array]:
+        params, q, v = with_numbers(x[: numbers.size]), q0, v0
+        if change is not None:
+            q, v = q + x[-1] * change[0], v + x[-1] * change[1]
+        q, v = onto(system, q, v, ts[0], system.with_outputs(params))
+        ways = policies | {"derivative": derivative, "throw": False}
+        sol = simulate(system, q, v, ts, params, **ways)
+        return fn(sol.q, sol.v, sol.ts, params), sol.status == Status.OK
 
-def _sweep(
-    run: _Motion, base: _Base, x: Array, scales: HostArray, sizes: HostArray, round_off: float
-) -> Sweep:
-    steps = np.einsum("p,s,pk->psk", scales, sizes, np.eye(len(scales)))
-    middle = np.asarray(x)
-    forward_points = (middle + steps).astype(middle.dtype)
-    backward_points = (middle - steps).astype(middle.dtype)
-    points = jnp.asarray(np.stack([forward_points, backward_points]).reshape(-1, x.size))
-    forward, backward = np.asarray(_losses(run, base, points), float).reshape(2, len(scales), -1)
+    reverse = np.asarray(jax.jit(jax.grad(lambda x: loss_at(x, ReverseMode())[0]))(x), float)
+    try:
+        by_forward_mode = jax.jit(jax.jacfwd(lambda x: loss_at(x, ForwardMode())[0]))
+        forward = np.asarray(by_forward_mode(x), float)
+    except TypeError as error:  # a function has a rule for reverse mode only
+        if "forward-mode" not in str(error):
+            raise
+        forward = None
+
+    def difference_point(x: Array) -> Array:
+        loss, is_good = loss_at(x, ReverseMode())
+        return jnp.where(is_good, loss, jnp.nan)
+
+    eps, middle = float(jnp.finfo(dtype).eps), np.asarray(x)
+    decades = 9 if eps < 1e-10 else 4
+    sizes = 10.0 ** -np.linspace(1, decades, 2 * decades - 1)
+    scales = np.where(middle == 0, 1.0, np.abs(middle.astype(float)))
+    shifts = np.einsum("p,s,pk->psk", scales, sizes, np.eye(x.size))
+    ahead, behind = ((middle + sign * shifts).astype(middle.dtype) for sign in (1, -1))
+    points = jnp.asarray(np.stack([ahead, behind]).reshape(-1, x.size))
+    losses = np.asarray(jax.jit(jax.vmap(difference_point))(points), float)
+    after, before = losses.reshape(2, x.size, -1)
     # The actual distance, which rounding has changed.
-    apart = (forward_points - backward_points).sum(-1)
-    return sweep(sizes, scales, (forward - backward) / apart, round_off)
-
-
-def _origins(
-    run: _Motion, base: _Base, solution: Solution, names: tuple[str, ...], bad: Any
-) -> dict[str, tuple[NanOrigin, ...]]:
-    scheme, states = _refined(run, base, solution)
-    numbers = tuple(name for name in names if name != START)
-    motion = states.q, states.v, states.ts
-    origins = origins_in_system(scheme, *motion, base.params, numbers)
-    origins += origins_in_loss(run.loss, solution, base.params, numbers)
-    return {
-        name: concerning(None if only_forward else name, origins, numbers)
-        for name, is_bad, only_forward in zip(names, bad.any(0), ~bad[0], strict=True)
-        if is_bad
-    }
+    slopes = (after - before) / (ahead - behind).sum(-1)
+    difference, uncertainty = plateau(slopes, sizes, scales, eps * abs(float(value)))
+    weighted = np.abs(difference * scales)
+    largest = np.max(weighted[np.isfinite(weighted)], initial=0.0)
+    round_off = eps**0.75 * (abs(float(value)) + largest) / scales
+    verdicts = verdicts_of(
+        reverse, forward, difference, uncertainty, largest / scales, round_off,
+        (1e-6 if eps < 1e-10 else 1e-2) if tolerance is None else tolerance,
+    )  # fmt: skip
+    motion = solution.q, solution.v, ts, params
+    origins = tuple(nan_origins(system, *motion)) if "NaN" in verdicts else ()
+    ways = reverse, forward, difference, uncertainty
+    return GradientCheck(names, *ways, verdicts, float(value), int(solution.accepted), origins)
 
 
 def _end(q: Array, v: Array, ts: Array, params: Params) -> Array:
@@ -181,86 +225,40 @@ def _end(q: Array, v: Array, ts: Array, params: Params) -> Array:
     return jnp.asarray(weights, q.dtype) @ jnp.concatenate([q[-1], v[-1]])
 
 
-def _prepared(
-    run: _Motion, q0: Any, v0: Any, ts: Any, params: Params
-) -> tuple[_Motion, _Base, Solution]:
-    q0, v0 = jnp.asarray(q0), jnp.asarray(v0)
-    dtype = jnp.result_type(q0, v0, float)
-    q0, v0, params = q0.astype(dtype), v0.astype(dtype), as_dtype(params, dtype)
-    run = replace(run, scheme=resolved(run.scheme, q0, v0, ts, params))
-    solution = simulate(run.system, q0, v0, ts, params, **run.scheme.policies)
-    value = run.loss(solution.q, solution.v, solution.ts, params)
-    if np.shape(value) != () or not np.isfinite(value):
-        raise ValueError(f"Argument `loss` must return a finite scalar, but returns {value}.")
-    first = solution.q[0], solution.v[0], solution.ts[0]
-    change = consistent_change(run.system, *first, run.system.with_outputs(params))
-    return run, _Base(q0, v0, solution.ts, params, change), solution
+def plateau(
+    differences: HostArray, sizes: HostArray, scales: HostArray, round_off: float
+) -> tuple[HostArray, HostArray]:
+    """The derivatives (P,) from central differences (P, S) with relative step sizes, descending.
+
+    Each two neighbours are extrapolated, to the fourth order. Where these agree best is the
+    derivative, and by how much is its uncertainty; `round_off` is that of the values.
+    """
+    ratio = (sizes[:-1] / sizes[1:]) ** 2
+    large, small = differences[:, :-1], differences[:, 1:]
+    extrapolated = small + (small - large) / (ratio - 1)
+    jumps = np.abs(np.diff(extrapolated))
+    next_jump = np.pad(jumps[:, 2:], ((0, 0), (0, 1)), mode="edge")
+    doubt = np.maximum(np.maximum(jumps[:, :-1], jumps[:, 1:]), next_jump)
+    doubt = doubt + round_off / (scales[:, None] * sizes[1:-2])
+    doubt[np.isnan(doubt)] = np.inf
+    middle, least = np.argmin(doubt, axis=1) + 1, np.min(doubt, axis=1)
+    values = extrapolated[np.arange(len(scales)), middle]
+    is_finite = np.isfinite(least)
+    return np.where(is_finite, values, np.nan), np.where(is_finite, least, np.nan)
 
 
-def _numbers(base: _Base) -> tuple[Array, HostArray]:
-    x, _ = numbers_of(base.params)
-    if base.change is not None:
-        x = jnp.append(x, jnp.zeros((), base.ts.dtype))
-    x = x.astype(base.ts.dtype)
-    return x, np.where(x == 0, 1.0, np.abs(np.asarray(x, float)))
+def verdicts_of(
+    reverse: HostArray, forward: HostArray | None, difference: HostArray, uncertainty: HostArray,
+    largest: HostArray, round_off: HostArray, tolerance: float,
+) -> tuple[str, ...]:  # fmt: skip
+    """What the derivatives (P,) in three ways say about each other.
 
-
-def _start(run: _Motion, base: _Base, x: Array) -> tuple[Array, Array, Params]:
-    numbers, with_numbers = numbers_of(base.params)
-    params = with_numbers(x[: numbers.size])
-    t = base.ts[0]
-    q, v = base.q0, base.v0
-    if base.change is not None:
-        dq, dv = base.change
-        q, v = q + x[-1] * dq, v + x[-1] * dv
-    return *onto(run.system, q, v, t, run.system.with_outputs(params)), params
-
-
-def _solved(
-    run: _Motion, base: _Base, x: Array, derivative: AbstractDerivative
-) -> tuple[Array, Array]:
-    q, v, params = _start(run, base, x)
-    ways = run.scheme.policies | {"derivative": derivative, "throw": False}
-    sol = simulate(run.system, q, v, base.ts, params, **ways)
-    return run.loss(sol.q, sol.v, sol.ts, params), sol.status == Status.OK
-
-
-@jit_of("run")
-def _by_reverse_mode(run: _Motion, base: _Base, x: Array) -> tuple[Array, Array]:
-    return jax.value_and_grad(lambda x: _solved(run, base, x, ReverseMode())[0])(x)
-
-
-@jit_of("run")
-def _forward(run: _Motion, base: _Base, x: Array) -> Array:
-    return jax.jacfwd(lambda x: _solved(run, base, x, ForwardMode())[0])(x)
-
-
-def _by_forward_mode(run: _Motion, base: _Base, x: Array) -> HostArray | None:
-    # None where a function has a rule for reverse mode only.
-    try:
-        return np.asarray(_forward(run, base, x), float)
-    except TypeError as error:
-        if "forward-mode" not in str(error):
-            raise
-        return None
-
-
-@jit_of("run")
-def _losses(run: _Motion, base: _Base, points: Array) -> Array:
-    def loss_at(x: Array) -> Array:
-        loss, good = _solved(run, base, x, ReverseMode())
-        return jnp.where(good, loss, jnp.nan)
-
-    return jax.vmap(loss_at)(points)
-
-
-def _refined(run: _Motion, base: _Base, solution: Solution) -> tuple[Scheme, Solution]:
-    steps = run.scheme.steps
-    assert isinstance(steps, FixedSteps)
-    fractions = np.arange(steps.count * (len(base.ts) - 1) + 1) / steps.count
-    fine = jnp.interp(jnp.asarray(fractions), jnp.arange(len(base.ts)), base.ts)
-    policies = run.scheme.policies | {"steps": replace(steps, per_save=1, max_step=None)}
-    start = solution.q[0], solution.v[0]
-    states = simulate(run.system, *start, fine, base.params, throw=False, **policies)
-    params = run.system.with_outputs(base.params)
-    return run.scheme.at(states.q[0], states.v[0], states.ts[0], params), states
+    `largest` is the size, and `round_off` the error, of a derivative that matters.
+    """
+    forward = reverse if forward is None else forward
+    size = np.abs(difference)
+    least = np.maximum(np.maximum(_PLATEAU * size, tolerance * largest), round_off)
+    allowed = tolerance * size + _SAFETY * uncertainty + round_off
+    errors = np.maximum(np.abs(reverse - difference), np.abs(forward - difference))
+    conditions = ~np.isfinite(reverse + forward), ~(uncertainty <= least), errors > allowed
+    return tuple(np.select(conditions, ("NaN", "no plateau", "differs"), "agrees").tolist())

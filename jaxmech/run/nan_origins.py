@@ -1,4 +1,4 @@
-"""Origins of a NaN derivative: the function, the argument, and the time.
+"""The function, the argument and the time at which a derivative that is NaN starts.
 
 Reverse mode multiplies the derivatives of all steps, and 0 times NaN is NaN: one function without a
 derivative at one state makes the gradient by everything before it NaN. So every function of a
@@ -6,7 +6,6 @@ system is differentiated by itself, in reverse mode, at every state of the motio
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,11 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.integrate import Scheme
-from jaxmech.run.solution import Solution
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.utils.trees import numbers_of
+from jaxmech.utils.trees import number_names, numbers_of
 
 REMEDY = (
     "a root, norm, power, quotient or arctan2 is evaluated where it has no derivative, often at 0: "
@@ -27,36 +24,29 @@ REMEDY = (
 )
 
 
-@dataclass(frozen=True)
-class NanOrigin:
-    """A function that has a finite value and a non-finite derivative."""
-
-    function: str  # such as "`lagrangian`", "constraint 'rod'", "the projection"
-    variables: tuple[str, ...]  # coordinates, velocities and parameters of the derivative
-    t: float | None  # first such time [s]; None for what does not belong to a time
-
-    def __str__(self) -> str:
-        time = "" if self.t is None else f" at t = {self.t:.6g} s"
-        variables = ", ".join(self.variables)
-        location = f"it starts in {self.function}"
-        return f"{location}, which has no derivative with respect to {variables}{time}"
+def nan_origins(system: System, q: Array, v: Array, ts: Array, params: Params) -> list[str]:
+    """Where along a motion functions of a system begin to have no derivative, in words."""
+    inputs = (*state_names(system.coordinates), *number_names(params))
+    origins = []
+    for name, rows in _bad(system, q, v, ts, params).items():
+        bad = np.asarray(rows)
+        for k in np.flatnonzero(bad.any(0)):
+            t = float(ts[int(bad[:, k].argmax())])
+            origins.append((abs(t - float(ts[0])), f"{name} by {inputs[k]} at t = {t:.6g} s"))
+    return [text for _, text in sorted(origins, key=lambda origin: origin[0])]
 
 
-def origins_in_system(
-    scheme: Scheme, q: Array, v: Array, ts: Array, params: Params, names: tuple[str, ...]
-) -> list[NanOrigin]:
-    """The functions of a system without a derivative along a motion, the earliest first."""
-    inputs = (*state_names(scheme.system.coordinates), *names)
-    # The projection and the law of motion have no derivative where the rank of the constraints
-    # changes, but also where one of the functions has none: they are tried last.
-    for with_solver in (False, True):
-        bad = _bad(scheme, with_solver, q, v, ts, params)
-        origins = [
-            x for function, rows in bad.items() for x in _origins(function, rows, inputs, ts)
-        ]
-        if origins:
-            return sorted(origins, key=lambda origin: abs(float(origin.t or 0.0) - float(ts[0])))
-    return []
+@jit_of("system")
+def _bad(system: System, q: Array, v: Array, ts: Array, params: Params) -> dict[str, Array]:
+    """Whether the derivatives of each function by q, v and numbers are non-finite, (T, 2 n + p)."""
+
+    def slopes(fn: Callable[..., Any]) -> Array:
+        def value(q: Array, v: Array, t: Array, params: Params) -> Any:
+            return fn(q, v, t, system.with_outputs(params))
+
+        return jax.vmap(partial(bad_slopes, value), (0, 0, 0, None))(q, v, ts, params)[1]
+
+    return {name: slopes(fn) for name, fn in functions_of(system).items()}
 
 
 def state_names(coordinates: Sequence[str]) -> tuple[str, ...]:
@@ -64,48 +54,13 @@ def state_names(coordinates: Sequence[str]) -> tuple[str, ...]:
     return (*coordinates, *(f"{name}'" for name in coordinates))
 
 
-def _origins(function: str, bad: Any, inputs: Sequence[str], ts: Any) -> list[NanOrigin]:
-    bad = np.asarray(bad)
-    columns = np.flatnonzero(bad.any(0)).tolist()
-    return [NanOrigin(function, (inputs[k],), float(ts[int(bad[:, k].argmax())])) for k in columns]
-
-
-def _nan(
-    fn: Callable[..., Any], q: Array, v: Array, t: Array, params: Params
-) -> tuple[Any, list[Array]]:
-    numbers, with_numbers = numbers_of(params)
-    value, pull = jax.vjp(lambda q, v, x: fn(q, v, t, with_numbers(x)), q, v, numbers)
-    return value, [~jnp.isfinite(x) for x in pull(jax.tree.map(jnp.ones_like, value))]
-
-
 def bad_slopes(
     fn: Callable[..., Any], q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Any, Array]:
     """The value of a function, and flags of its non-finite derivatives by q, v and numbers."""
-    value, bad = _nan(fn, q, v, t, params)
-    return value, jnp.concatenate(bad)
-
-
-@jit_of("scheme", "with_solver")
-def _bad(
-    scheme: Scheme, with_solver: bool, q: Array, v: Array, ts: Array, params: Params
-) -> dict[str, Array]:
-    """Whether the derivatives of each function by q, v and numbers are non-finite, (T, 2 n + p)."""
-    functions = functions_of(scheme.system)
-    if with_solver:
-        after_step = partial(scheme.stabilization.after_step, scheme.system)
-        functions = {
-            "the projection": lambda *state: after_step(*state)[:2],
-            "the law of motion": lambda *state: scheme.law(*state)[1].qdd,
-        }
-
-    def slopes(fn: Callable[..., Any]) -> Array:
-        def value(q: Array, v: Array, t: Array, params: Params) -> Any:
-            return fn(q, v, t, scheme.system.with_outputs(params))
-
-        return jax.vmap(partial(bad_slopes, value), (0, 0, 0, None))(q, v, ts, params)[1]
-
-    return {name: slopes(fn) for name, fn in functions.items()}
+    numbers, with_numbers = numbers_of(params)
+    value, pull = jax.vjp(lambda q, v, x: fn(q, v, t, with_numbers(x)), q, v, numbers)
+    return value, ~jnp.isfinite(jnp.concatenate(pull(jax.tree.map(jnp.ones_like, value))))
 
 
 def functions_of(system: System) -> dict[str, Callable[..., Any]]:
@@ -132,31 +87,3 @@ def functions_of(system: System) -> dict[str, Callable[..., Any]]:
     if system.rates is not None:
         functions["`rates`"] = system.rates
     return functions | {f"constraint {c.name!r}": partial(rows, c) for c in system.constraints}
-
-
-def origins_in_loss(
-    loss: Callable[..., Any], solution: Solution, params: Params, names: tuple[str, ...]
-) -> list[NanOrigin]:
-    """The coordinates, velocities and numbers by which `loss` has no derivative."""
-    _, (by_q, by_v, by_numbers) = _nan(loss, solution.q, solution.v, solution.ts, params)
-    inputs = state_names(solution.coordinates)
-    origins = _origins("`loss`", np.hstack([by_q, by_v]), inputs, solution.ts)
-    return origins + [NanOrigin("`loss`", (names[k],), None) for k in np.flatnonzero(by_numbers)]
-
-
-def concerning(
-    name: str | None, origins: list[NanOrigin], names: tuple[str, ...]
-) -> tuple[NanOrigin, ...]:
-    """The earliest origins of a NaN by one of the named numbers; None stands for forward mode."""
-    # A function without a derivative by a state makes all gradients NaN. One without a derivative
-    # by a number concerns in reverse mode that number alone, in forward mode, where 0 times
-    # infinity counts, all of them.
-    excluded = set() if name is None else set(names) - {name}
-    relevant = [origin for origin in origins if not excluded & set(origin.variables)]
-    first = next((origin.t for origin in relevant if origin.t is not None), None)
-    merged: dict[tuple[str, float | None], tuple[str, ...]] = {}
-    for origin in relevant:
-        if origin.t is None or origin.t == first:
-            key = origin.function, origin.t
-            merged[key] = (*merged.get(key, ()), *origin.variables)
-    return tuple(NanOrigin(function, variables, t) for (function, t), variables in merged.items())
