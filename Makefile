@@ -34,7 +34,7 @@ help: ## list the commands
 
 demo: $(INSTALLED) ## run the study of configs/double_pendulum.toml
 	$(RUN)/jaxmech ensemble configs/double_pendulum.toml --out runs/double_pendulum
-	@echo "Done. See runs/double_pendulum: summary.txt, pictures/ and results.zarr"
+	@echo "Done. See runs/double_pendulum: summary.txt and results.zarr; jaxmech report draws it"
 	@echo "A page about it: $(RUN)/jaxmech report runs/double_pendulum"
 
 test: $(if $(ROOM),,lint) pytest ## check the style and run the tests; of one room: ROOM=compiler

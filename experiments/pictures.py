@@ -30,7 +30,7 @@ PICTURES = DOCS / "pictures"
 PAGES = {  # and the pictures that their code writes
     "../README": ["hero.gif", "study.png", "fit.png", "gradient.png"],
     "events": ["events.png"],
-    "modes": ["modes_shapes.png", "modes_over_speed.png"],
+    "modes": ["modes_over_speed.png"],
     "study_tutorial": ["study_tutorial.png"],
     "tutorial": ["tutorial_viscous.png", "tutorial_dry.png"],
 }

@@ -178,8 +178,8 @@ def ensemble(
     """Run a Monte Carlo study, or continue it where it was interrupted (even by kill -9).
 
     The results are bit-identical either way. The run folder holds `results.zarr`
-    (read it with xarray.open_zarr), `config.toml`, `environment.json`, `summary.json`,
-    `summary.txt` and `pictures/`.
+    (read it with xarray.open_zarr), `config.toml`, `environment.json`, `summary.json` and
+    `summary.txt`; `jaxmech report RUN` makes a page with pictures of it.
 
     SIGTERM stops after the current block.
 
@@ -204,8 +204,7 @@ def ensemble(
     Args:
         progress: what to show of it.
     """
-    from jaxmech.ensemble import as_table, failed, open_results, run_study
-    from jaxmech.plot import draw_pictures
+    from jaxmech.ensemble import as_table, failed, run_study
 
     study, _ = _computed_study(config)
     study = replace(study, cluster=_cluster_of(study.cluster, cluster))
@@ -216,8 +215,6 @@ def ensemble(
         )
     seconds = f"{time.perf_counter() - start:.1f} s"
     print(f"{as_table(summary)}\n{seconds}; results in {out / 'results.zarr'}")
-    if pictures := draw_pictures(open_results(out)):
-        print(f"pictures in {out / 'pictures'}: {', '.join(file.name for file in pictures)}")
     return DONE if failed(summary) <= study.failed_allowed * study.size else UNSATISFACTORY
 
 
@@ -230,7 +227,7 @@ def failure(
 
     The failure is that of the table [failure] of a study, whose keys are listed by `jaxmech
     ensemble --help`. The run folder, by default runs/CONFIG_failure, holds `failure.txt`,
-    `failure.json`, `calls.jsonl` with every batch, `report.html` and `pictures/`.
+    `failure.json`, `calls.jsonl` with every batch, and `report.html`.
 
         [failure]
         of = "swing"             # an observed quantity, a coordinate, or an event
@@ -240,20 +237,17 @@ def failure(
     """
     from jaxmech.cli.report.failure_page import write_failure_report
     from jaxmech.ensemble import failure_probability
-    from jaxmech.plot import draw_failure
 
     study, folder = _computed_study(config)
     out, start = out or Path("runs") / f"{config.stem}_failure", time.perf_counter()
     with _located(config), graceful() as stop:
         result = failure_probability(study, out, folder=folder, stop=stop, tell=tell)
-    pictures = draw_failure(result, out / "pictures")
     page = write_failure_report(result, out / "report.html", study, config.stem, folder)
     if as_json:
         print(json.dumps(result.as_dict(), indent=2))
     else:
         print(f"{result}\n{time.perf_counter() - start:.1f} s; results in {out}")
         print(f"a page about it is {page}")
-        print(f"pictures in {out / 'pictures'}: {', '.join(file.name for file in pictures)}")
     return UNSATISFACTORY if result.doubts else DONE
 
 
@@ -262,8 +256,8 @@ def fit(config: Config, /, *, out: Out = None, data: Path | None = None) -> int:
     """Fit the parameters of a model to recordings in a .npz, .csv or .parquet file.
 
     The validation recordings are used for the report alone. The run folder holds `report.txt`,
-    `fit.npz`, `config.toml`, `environment.json` and `pictures/`; a finished fit is only shown
-    again, and `jaxmech report RUN` makes a page of it.
+    `fit.npz`, `config.toml` and `environment.json`; a finished fit is only shown again, and
+    `jaxmech report RUN` makes a page of it.
 
     An example of a configuration:
 
@@ -302,37 +296,31 @@ def fit(config: Config, /, *, out: Out = None, data: Path | None = None) -> int:
     except FitError as error:
         raise InputError(f"{config}: {error}") from error
     print(as_text(outcome))
-    print(f"{time.perf_counter() - start:.1f} s; report and pictures in {out}")
+    print(f"{time.perf_counter() - start:.1f} s; report in {out}")
     return DONE if outcome.succeeded else UNSATISFACTORY
 
 
 @app.command
 def replay(
-    run: Run, index: Annotated[int, Parameter(validator=Number(gte=0))], /, *,
-    config: Origin = None, out: Path | None = None,
-) -> int:  # fmt: skip
+    run: Run, index: Annotated[int, Parameter(validator=Number(gte=0))], /, *, config: Origin = None
+) -> int:
     """Compute one trajectory of a study again, alone, from the seed and its number.
 
     Print its status, when and where it failed, the values drawn for it, and whether it is
     bit-identical to the stored one. The Python files in the run folder are not executed: if the
-    model is a file, name the configuration of the run, `--config CONFIG`.
+    model is a file, name the configuration of the run, `--config CONFIG`. `jaxmech report RUN
+    --animate INDEX` shows it in motion.
 
     exit code: 0 as stored, or not stored; 1 different from what is stored; 2 bad input
 
     Args:
         index: its number, from 0.
-        out: a folder for pictures, and an animation if the model has a geometry.
     """
     from jaxmech.ensemble import replay as replayed
 
     _use_float64()
     trajectory = replayed(run, index, *_named_study(config))
     print(trajectory)
-    if out:
-        from jaxmech.plot import draw_replay
-
-        for picture in draw_replay(trajectory, out):
-            print(picture)
     return DONE if all(trajectory.compared.values()) else UNSATISFACTORY
 
 

@@ -1,8 +1,8 @@
 """Plots, which accept data and `ax=None`, return the Axes, and never show a window.
 
-`panels` has the style, axes and grids of all. `trajectories`, `eigenvalues`, `answers`, `noise` and
-`fit` draw into axes, and implement `sol.plot()` and `fit.plot()`; `ensemble_figures` draws the
-pictures of run folders, and implements `results.plot()`.
+`panels` has the style, axes and grids of all. `trajectories` and `fit` draw into axes, and
+implement `sol.plot()` and `fit.plot()`; `statistics` and `ensemble_figures` draw studies and
+failure probabilities, and implement `results.plot()`.
 
 `connections` and `bodies` draw the parts of a mechanism as solids.
 `motions` are what `animation` and `viewer` show of a system: `paths` are its shapes over time,
@@ -12,34 +12,23 @@ videos draw it; `viewer` makes the pages of `view`.
 
 from jaxmech.plot.animation import Animation as Animation
 from jaxmech.plot.animation import animate as animate
-from jaxmech.plot.answers import HIGH as HIGH
-from jaxmech.plot.answers import LOW as LOW
-from jaxmech.plot.answers import BinnedDensity as BinnedDensity
-from jaxmech.plot.answers import Influence as Influence
-from jaxmech.plot.answers import distribution as distribution
-from jaxmech.plot.answers import influences as influences
-from jaxmech.plot.eigenvalues import modes as modes
-from jaxmech.plot.ensemble_figures import draw_failure as draw_failure
-from jaxmech.plot.ensemble_figures import draw_pictures as draw_pictures
-from jaxmech.plot.ensemble_figures import draw_replay as draw_replay
 from jaxmech.plot.ensemble_figures import failure_figures as failure_figures
 from jaxmech.plot.ensemble_figures import plot_results as plot_results
 from jaxmech.plot.ensemble_figures import trajectory_figures as trajectory_figures
-from jaxmech.plot.fit import draw_fit as draw_fit
 from jaxmech.plot.fit import fit_over_data as fit_over_data
 from jaxmech.plot.fit import loss as loss
 from jaxmech.plot.fit import parameter_intervals as parameter_intervals
 from jaxmech.plot.fit import plot_fit as plot_fit
 from jaxmech.plot.fit import residuals as residuals
-from jaxmech.plot.noise import autocorrelation as autocorrelation
-from jaxmech.plot.noise import normal_quantiles as normal_quantiles
-from jaxmech.plot.noise import over_input as over_input
 from jaxmech.plot.panels import Panels as Panels
 from jaxmech.plot.panels import add_axes as add_axes
 from jaxmech.plot.panels import legend_below as legend_below
 from jaxmech.plot.panels import new_figure as new_figure
 from jaxmech.plot.panels import styled as styled
+from jaxmech.plot.statistics import HIGH as HIGH
+from jaxmech.plot.statistics import LOW as LOW
 from jaxmech.plot.statistics import ShownStatistic as ShownStatistic
+from jaxmech.plot.statistics import distribution as distribution
 from jaxmech.plot.statistics import is_series as is_series
 from jaxmech.plot.statistics import saved_times as saved_times
 from jaxmech.plot.statistics import statistic_drawings as statistic_drawings
@@ -54,7 +43,6 @@ __all__ = [
     "Panels",
     "drift",
     "energy_drift",
-    "modes",
     "phase_portrait",
     "quantile_bands",
 ]

@@ -1,35 +1,25 @@
-"""The pictures of run folders of studies and failure probabilities, drawn from what is stored.
-
-Those of one trajectory show coordinates, residuals and energy, and an animation.
-"""
+"""The pictures of studies and failure probabilities, drawn from what is stored."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from jaxmech.config import FolderError
 from jaxmech.ensemble import (
     FailureEstimate,
     FailureProbability,
-    ReplayedTrajectory,
     Results,
     array_of,
 )
-from jaxmech.plot.animation import animate
 from jaxmech.plot.panels import (
-    BLUE,
     GREY,
     Drawing,
     Panels,
-    labelled,
     laid_out,
     legend_below,
     legend_of,
-    save,
     single,
 )
 from jaxmech.plot.statistics import saved_times, statistic_drawings
@@ -42,25 +32,6 @@ MOST_TRAJECTORIES = 16_384  # suffices for all plotted quantiles
 LEAST_TRAJECTORIES = 1024
 MOST_TIMES = 257  # more are indistinguishable in a panel
 MOST_NUMBERS = 2**22  # numbers of one array held in memory for drawing
-
-
-def draw_pictures(results: Results) -> list[Path]:
-    """Draw all pictures of the stored arrays into `pictures/`, unless no trajectory is good."""
-    folder, figures = results.path / "pictures", list[tuple[str, str, Figure]]()
-    if results.has_trajectories and np.any(succeeded(results.status)):
-        title = _title(results)
-        figures = [(name, title, figure) for name, figure in trajectory_figures(results)]
-    for name, draw in statistic_drawings(results):
-        figure, ax = single()
-        draw(ax)
-        figures.append((f"statistic_{name}", f"{results.name}: {name}", figure))
-    try:
-        return save(figures, folder) if figures else []
-    except OSError as error:
-        raise FolderError(
-            f"pictures cannot be written to {folder}: {error.strerror or error}; the results are "
-            "complete, and `jaxmech ensemble` draws them when it is repeated"
-        ) from error
 
 
 def plot_results(results: Results, names: Sequence[str], figure: Figure | None) -> Panels:
@@ -180,12 +151,6 @@ def _title(results: Results) -> str:
 _MOST = 12  # variables that are shown
 
 
-def draw_failure(result: FailureProbability, folder: Path) -> list[Path]:
-    """Draw all pictures of a result into a folder."""
-    title = f"probability of failure {result.probability:.3g}"
-    return save([(name, title, figure) for name, figure in failure_figures(result)], folder)
-
-
 def failure_figures(result: FailureProbability) -> Iterator[tuple[str, Figure]]:
     """The pictures of a result, by name."""
     if leveled := [x for x in result.estimates if len(x.levels) > 1]:
@@ -218,36 +183,3 @@ def _importance(result: FailureProbability) -> Figure:
     ax.set_xlabel("importance factor")
     legend_of(ax)
     return figure
-
-
-_SECONDS, _FPS = 5.0, 12.5  # of an animation, for very short or long motions
-
-
-def draw_replay(trajectory: ReplayedTrajectory, folder: Path) -> list[Path]:
-    """Draw a trajectory into a new folder, and animate it if its model has a geometry."""
-    ts, values, labels = trajectory.ts, trajectory.values, trajectory.results.labels
-    title = f"{trajectory.results.name}: trajectory {trajectory.index:,}"
-    if not succeeded(trajectory.status):
-        at = float(trajectory.values["t_failed"])
-        title += f", {trajectory.status.name} at t = {at:.4g} s"
-    q = {label: partial(_line, ts, values["q"][:, k], label) for k, label in enumerate(labels)}
-    residuals = values["position_residual"][None], values["velocity_residual"][None]
-    energy = {"": partial(_line, ts, values["energy"], "energy [J]")}
-    figures = [
-        ("coordinates", title, laid_out(q).figure),
-        ("residuals", title, laid_out({"": lambda ax: drift(ts, *residuals, ax=ax)}).figure),
-        ("energy", title, laid_out(energy).figure),
-    ]
-    files = save(figures, folder)
-    model, span = trajectory.subject.model, float(ts[-1] - ts[0])
-    if model is None or model.geometry is None or trajectory.last_good < 1:
-        return files
-    speed = 1.0 if 1.0 <= span <= _SECONDS else span / _SECONDS
-    states = ts, values["q"][:, : model.system.n]
-    motion = animate(model, states, trajectory.params, speed=speed, fps=_FPS)
-    return [*files, motion.save(folder / "motion.gif", progress=False)]
-
-
-def _line(ts: np.ndarray, values: np.ndarray, label: str, ax: Axes) -> None:
-    ax.plot(ts, values, color=BLUE, linewidth=1.2)
-    labelled(ax, "t [s]", label)

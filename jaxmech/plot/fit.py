@@ -1,10 +1,9 @@
-"""Plots of a fit: measured and fitted motion, residuals, loss, correlations; files of them.
+"""Plots of a fit: measured and fitted motion, residuals, loss, correlations.
 
 Fitted parameters are drawn with their intervals, beside their bounds and priors.
 """
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -95,9 +94,8 @@ def _row(fit: Fit, k: int, interval: np.ndarray | None, ax: Axes) -> None:
         ax.set_title("at its bound", fontsize="small", color=ORANGE)
 
 
-_SHOWN, _MOST_SHOWN = 3, 8  # recordings, and as many of the validation; in files
+_SHOWN = 3  # recordings, and as many of the validation
 _WIDTH, _HEIGHT = 9.0, 2.3  # inches
-_CELL = 0.45  # inches per parameter in the picture of correlations
 MOST_MARKS = 200  # measurements drawn of one recording; more would merge into a line
 
 
@@ -198,39 +196,18 @@ def correlation(fit: Fit, *, by_recording: bool = False, ax: Axes | None = None)
     return heat_map(ax, values, texts, uncertainty.names, uncertainty.names, rotation=90)
 
 
-def draw_fit(fit: Fit, folder: Path, *, sensors: Sequence[str] = (), title: str = "") -> list[Path]:
-    """Draw the fit over the recordings, its residuals, loss and correlations into a folder."""
-    side = max(3.0, _CELL * len(fit.names) + 1.5)
-    square, (alone, ax) = new_figure(side, side), panels.single()
-    loss(fit, ax=ax)
-    correlation(fit, ax=add_axes(square))
-    motions = _recordings(fit, sensors, _MOST_SHOWN, new_figure).figure
-    total = len(fit.train.recordings)
-    note = f"the first {_MOST_SHOWN} of {total} recordings" if total > _MOST_SHOWN else ""
-    figures = [
-        ("recordings", ", ".join(filter(None, (title, note))), motions),
-        ("loss", title, alone),
-        ("correlation", title, square),
-    ]
-    return panels.save(figures, folder)
-
-
 def plot_fit(fit: Fit, sensors: Sequence[str], figure: Figure | None) -> panels.Panels:
-    """Draw the panels of `Fit.plot`, which explains the arguments."""
-    make = panels.shown_figure if figure is None else lambda width, height: figure
-    return _recordings(fit, sensors, _SHOWN, make)
+    """Draw the panels of `Fit.plot`, which explains the arguments.
 
-
-def _recordings(
-    fit: Fit, sensors: Sequence[str], most: int, make: Callable[[float, float], Figure]
-) -> panels.Panels:
-    """The first recordings of the fit and of the validation, each beside its residuals."""
+    They are the first recordings of the fit and of the validation, each beside its residuals.
+    """
     shown = [
         (one.name, k, is_validation)
         for is_validation, part in ((False, fit.train), (True, fit.validation))
-        for k, one in enumerate(part.recordings[:most])
+        for k, one in enumerate(part.recordings[:_SHOWN])
     ]
-    figure = make(_WIDTH, _HEIGHT * len(shown) + 0.6)
+    is_own = figure is None
+    figure = figure or panels.shown_figure(_WIDTH, _HEIGHT * len(shown) + 0.6)
     axes: dict[str, Axes] = {}
     stacks: list[list[Axes]] = []
     for row, (name, k, is_validation) in enumerate(shown):
@@ -242,7 +219,7 @@ def _recordings(
             key = f"{name}{', validation' if is_validation else ''}{label}"
             axes |= {f"{key} {j}" if j else key: ax for j, ax in enumerate(stacks[-1])}
             stacks[-1][-1].set_xlabel("t [s]" if row == len(shown) - 1 else "")
-    if figure.get_figwidth() == _WIDTH:  # a figure of ours
+    if is_own:
         most_axes = max(map(len, stacks))
         figure.set_size_inches(_WIDTH, figure.get_figheight() * (1 + most_axes) / 2)
     panels.legend_below(figure, stacks[0], columns=4)

@@ -227,22 +227,6 @@ def share_time(axes: Sequence[Axes]) -> None:
         axes[0].figure.align_ylabels(axes)
 
 
-def save(figures: Iterable[tuple[str, str, Figure]], folder: Path) -> list[Path]:
-    """Write figures, each with its name and title, into a folder, without partial files."""
-    folder.mkdir(exist_ok=True)
-    files: list[Path] = []
-    try:
-        for name, title, figure in figures:
-            entitled(figure, title)
-            files.append(folder / f"{name}.png")
-            figure.savefig(files[-1], dpi=STYLE["savefig.dpi"])
-    except OSError:
-        for file in files[-1:]:
-            file.unlink(missing_ok=True)
-        raise
-    return files
-
-
 _ALIKE = 10.0  # ratio of sizes up to which curves are drawn into the same axes
 _NAMES = 3  # of sensors in the label of an axis
 

@@ -1,6 +1,7 @@
 """How each statistic of a study is shown: the columns of its table, and its picture.
 
 `SHOWN` says both for each kind, and which of its results have a value at each saved time.
+`distribution` and `influences` draw a quantity over the members, and what it depends on.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,13 +10,75 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
 
 from jaxmech.ensemble import SERIES, Results
-from jaxmech.plot.panels import Drawing, labelled
+from jaxmech.plot.panels import BLUE, GREY, ORANGE, Drawing, axes_or_new, bare, labelled
 from jaxmech.utils.units import with_unit
 
+LOW, HIGH = 0.05, 0.95  # the probabilities between which most members lie
+_MOST_INPUTS = 12
+# Drawn inputs in the names of statistics, and what is added to the name of a variable.
+_INPUTS = {"start": "", "coordinates": " at the start", "velocities": " rate at the start",
+           "parameters": ""}  # fmt: skip
 Values = Mapping[str, Any]  # the results of a statistic
 Settings = Mapping[str, Any]  # its table in the configuration
+
+
+def distribution(
+    counts: ArrayLike, edges: ArrayLike, *, name: str = "", quantiles: Sequence[float] = (),
+    limits: Sequence[float] = (), ax: Axes | None = None,
+) -> Axes:  # fmt: skip
+    """Draw the density of a quantity over all members, from how many lie in each bin.
+
+    Args:
+        counts: members in each bin, shape (k,).
+        edges: of the bins, shape (k + 1,).
+        name: label of the horizontal axis, with the unit.
+        quantiles: the quantiles of 5, 50 and 95 %, drawn as a band and a line.
+        limits: values whose probability was asked for.
+        ax: axes to draw into.
+    """
+    ax, number, ends = axes_or_new(ax), np.asarray(counts, float), np.asarray(edges, float)
+    heights = number / np.where(np.diff(ends) > 0, np.diff(ends), 1.0) / max(number.sum(), 1.0)
+    ax.stairs(heights, ends, fill=True, color=BLUE, alpha=0.35)
+    if len(quantiles):
+        low, middle, high = quantiles
+        span = f"{100 * LOW:g} to {100 * HIGH:g} %"
+        ax.axvspan(low, high, color=BLUE, alpha=0.12, linewidth=0, label=span)
+        ax.axvline(middle, color=BLUE, linewidth=1.4, label="median")
+    for k, limit in enumerate(limits):
+        label = "limit" if k == 0 else None
+        ax.axvline(limit, color=ORANGE, linestyle="--", linewidth=1.2, label=label)
+    ax.set_ylim(0, 1.1 * heights.max() or 1.0)
+    return labelled(ax, name, "probability density", legend=bool(len(quantiles) or len(limits)))
+
+
+def influences(
+    measure: str, names: Sequence[str], values: ArrayLike, low: ArrayLike, high: ArrayLike,
+    *, ax: Axes | None = None,
+) -> Axes:  # fmt: skip
+    """Draw how much a quantity depends on each input, with intervals, the strongest on top.
+
+    Args:
+        measure: what is measured, such as "correlation".
+        names: of the inputs, shape (k,).
+        values: of the measure, shape (k,); unknown ones are left out.
+        low: lower ends of their intervals, shape (k,).
+        high: upper ends, shape (k,).
+        ax: axes to draw into.
+    """
+    ax, numbers = axes_or_new(ax), np.array([values, low, high], float)
+    order = np.argsort(-np.abs(numbers[0]), kind="stable")
+    order = order[np.isfinite(numbers[:, order]).all(axis=0)][:_MOST_INPUTS]
+    x, low, high = numbers[:, order]
+    colors = [BLUE if one >= 0 else ORANGE for one in x]
+    error, rows = np.maximum([x - low, high - x], 0), np.arange(len(order))
+    ax.barh(rows, x, 0.62, xerr=error, color=colors, ecolor=GREY, capsize=3)
+    ax.set_yticks(rows, [names[k] for k in order])
+    ax.set_ylim(max(len(order), 3) - 0.4, -0.6)
+    ax.axvline(0, color=GREY, linewidth=0.8)
+    return labelled(bare(ax), measure, "")
 
 
 class Column(NamedTuple):
@@ -33,15 +96,17 @@ class Shown(NamedTuple):
         columns: the results that are listed, with the ends of their intervals.
         over_time: the results that have a value at each saved time, of a quantity that has.
         draw: the picture, from axes, results, settings and times.
+        axes: the axes of the first listed result where it can be drawn; None for any.
+        of_series: whether it is drawn of a quantity over time, or of one without; None for both.
         caption: of the table.
-        is_of_times: whether its results are over time for any quantity.
     """
 
     columns: Mapping[str, tuple[str, ...]]
     over_time: tuple[str, ...] = ()
     draw: Callable[[Axes, Values, Settings, np.ndarray], Axes] | None = None
+    axes: tuple[str, int] | None = None
+    of_series: bool | None = None
     caption: str = ""
-    is_of_times: bool = False
 
 
 def is_series(results: Results, name: Any) -> bool:
@@ -71,21 +136,20 @@ class ShownStatistic:
     def __init__(self, results: Results, name: str) -> None:
         self.settings: Settings = results.config.get("statistics", {}).get(name, {})
         self.kind, of = self.settings.get("statistic", ""), self.settings.get("of")
-        self.values, self.at, self.caption = results.statistics[name], "", ""
+        self.values, self.at = results.statistics[name], ""
         self._units, shown = results.statistic_units(name), SHOWN.get(self.kind)
         if shown is None:
-            own = (key for key, x in self.values.items() if np.asarray(x).dtype.kind in "fiu")
-            self._listed: Mapping[str, tuple[str, ...]] = dict.fromkeys(own, ())
-            return
+            numbers = (key for key, x in self.values.items() if np.asarray(x).dtype.kind in "fiu")
+            shown = Shown(dict.fromkeys(numbers, ()))
         self._listed = shown.columns
-        if shown.is_of_times or (shown.over_time and is_series(results, of)):
+        if self.kind == "first-passage" or (shown.over_time and is_series(results, of)):
             over_time = [*shown.over_time]
             # Bins without ends of their own follow the values.
             over_time += ["edges"] if self.settings.get("low") is None else []
             self.values = {k: x[-1] if k in over_time else x for k, x in self.values.items()}
             self.at = f" at t = {saved_times(results, of)[-1]:g} s"
-        if shown.caption:
-            self.caption = with_unit(shown.caption, self._units.get(shown.caption, ""))
+        caption = shown.caption
+        self.caption = with_unit(caption, self._units.get(caption, "")) if caption else ""
 
     def columns(self) -> Iterator[Column]:
         """The columns of its table; of a user's own all its numbers."""
@@ -111,10 +175,10 @@ def statistic_drawings(results: Results) -> Iterator[tuple[str, Drawing]]:
         shown, of = SHOWN.get(settings.get("statistic", "")), settings.get("of")
         if shown is None or shown.draw is None:
             continue
-        if (axes := _AXES.get(settings["statistic"])) is not None:
-            key, count, is_over_time = axes
-            if is_over_time != is_series(results, of) or np.ndim(values[key]) != count:
-                continue
+        if shown.axes is not None and np.ndim(values[shown.axes[0]]) != shown.axes[1]:
+            continue
+        if shown.of_series not in (None, is_series(results, of)):
+            continue
         label = with_unit(str(of), results.unit_of(str(of)))
         ts = saved_times(results, of)
         yield name, partial(_drawn, shown.draw, values, {**settings, "label": label}, ts)
@@ -140,10 +204,7 @@ def _moments(ax: Axes, values: Values, settings: Settings, ts: np.ndarray) -> Ax
 
 
 def _histogram(ax: Axes, values: Values, settings: Settings, ts: np.ndarray) -> Axes:
-    counts, edges = values["counts"], values["edges"]
-    total = counts.sum() + values["below"] + values["above"]
-    ax.stairs(counts / np.diff(edges) / max(float(total), 1.0), edges, fill=True, alpha=0.6)
-    return labelled(ax, settings["label"], "probability density")
+    return distribution(values["counts"], values["edges"], name=settings["label"], ax=ax)
 
 
 def _first_passage(ax: Axes, values: Values, settings: Settings, ts: np.ndarray) -> Axes:
@@ -156,25 +217,29 @@ def _first_passage(ax: Axes, values: Values, settings: Settings, ts: np.ndarray)
 
 
 def _sobol(ax: Axes, values: Values, settings: Settings, ts: np.ndarray) -> Axes:
-    index = np.arange(len(values["names"]))
-    for k, order in enumerate(("first_order", "total")):
-        value, low, high = (values[f"{order}{end}"] for end in ("", "_low", "_high"))
-        error = np.maximum([value - low, high - value], 0)
-        label = order.replace("_", " ")
-        ax.bar(index + 0.4 * k - 0.2, value, 0.4, yerr=error, capsize=3, label=label)
-    ax.set_xticks(index, [str(name).partition(".")[2] for name in values["names"]])
-    return labelled(ax, "", f"Sobol index of {settings['of']}", legend=True)
+    names = [_input_label(str(name)) for name in values["names"]]
+    parts = [values[x] for x in ("total", "total_low", "total_high")]
+    return influences(f"total Sobol index of {settings['of']}", names, *parts, ax=ax)
 
 
-# The result of a kind that is drawn, the axes it has for one number, and whether over time.
-_AXES = {"quantiles": ("quantiles", 2, True), "moments": ("mean", 1, True),
-         "histogram": ("counts", 1, False)}  # fmt: skip
+def _covariance(ax: Axes, values: Values, settings: Settings, ts: np.ndarray) -> Axes:
+    """The correlations of the first quantity with all other numbers."""
+    names = [_input_label(str(name)) for name in values["names"]]
+    parts = (values[f"correlation{end}"][0, 1:] for end in ("", "_low", "_high"))
+    return influences(f"correlation with {names[0]}", names[1:], *parts, ax=ax)
+
+
+def _input_label(key: str) -> str:
+    section, _, name = key.partition(".")
+    return f"{name}{_INPUTS[section]}" if section in _INPUTS else key
+
+
 _MEAN = ("mean", "mean_low", "mean_high")
 SHOWN: dict[str, Shown] = {
     "moments": Shown(
         {"mean": ("mean_low", "mean_high"), "sd": (), "min": (), "max": (), "count": ()},
         (*_MEAN, "sd", "min", "max", "count", "effective_count", "min_index", "max_index"),
-        _moments,
+        _moments, ("mean", 1), of_series=True,
     ),
     "probability": Shown(
         {"probability": ("low", "high"), "hits": (), "count": (), "left_out": ()}
@@ -182,19 +247,20 @@ SHOWN: dict[str, Shown] = {
     "first-passage": Shown(
         {"probability": ("low", "high"), "mean": (), "sd": (), "earliest": (), "latest": (),
          "never": (), "count": ()},
-        ("probability", "low", "high"), _first_passage, is_of_times=True,
+        ("probability", "low", "high"), _first_passage,
     ),
     "quantiles": Shown(
         {"quantiles": ("low", "high")}, ("quantiles", "low", "high", "error", "count"),
-        _quantiles, "quantiles",
+        _quantiles, ("quantiles", 2), of_series=True, caption="quantiles",
     ),
     "histogram": Shown(
-        {"below": (), "above": ()}, ("counts", "below", "above"), _histogram
+        {"below": (), "above": ()}, ("counts", "below", "above"), _histogram, ("counts", 1),
+        of_series=False,
     ),
     "covariance": Shown({"correlation": ("correlation_low", "correlation_high"), "count": ()},
-                        caption="correlation"),
+                        draw=_covariance, caption="correlation"),
     "sobol-indices": Shown(
-        {name: (f"{name}_low", f"{name}_high") for name in ("first_order", "total")}, (), _sobol
+        {name: (f"{name}_low", f"{name}_high") for name in ("first_order", "total")}, draw=_sobol
     ),
     "worst": Shown({"index": (), "value": ()}),
 }  # fmt: skip

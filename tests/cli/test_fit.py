@@ -29,7 +29,6 @@ from jaxmech.identify.inference.uncertainty import uncertainty
 from jaxmech.identify.result import Predicted
 from jaxmech.integrate import DormandPrince5
 from jaxmech.plot.fit import correlation, fit_over_data, loss, residuals
-from jaxmech.plot.noise import autocorrelation, normal_quantiles, over_input
 from tests.identify.swings import made_up
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,7 +114,6 @@ def test_the_example_finds_the_truth(done) -> None:
         assert low < TRUTH[name] < high
     assert [one.name for one in fit.validation.recordings] == ["5", "6"]
     assert 0.8 < fit.noise.size < 1.2
-    assert "report and pictures in" in done.out
 
 
 SLIDER = """
@@ -165,7 +163,7 @@ def test_a_file_with_an_input(tmp_path) -> None:
 def test_what_is_in_the_run_folder(done) -> None:
     run = done.folder / "run"
     assert {p.name for p in run.iterdir() if p.name[0] != "."} == {
-        "config.toml", "environment.json", "fit.npz", "model.py", "pictures", "report.txt",
+        "config.toml", "environment.json", "fit.npz", "model.py", "report.txt",
     }  # fmt: skip
     assert done.out.startswith((run / "report.txt").read_text())
     facts = json.loads((run / "environment.json").read_text())
@@ -415,7 +413,7 @@ def test_the_page_about_a_fit(done, capsys) -> None:
         in page
     )
     assert all(f"<td>{name}</td>" in page for name in fit.names)
-    for caption in ("residuals over time", "correlation in time", "distribution", "The loss"):
+    for caption in ("residuals over time", "The loss"):
         assert caption in page
     titles = re.findall(r"<(?:h2|summary)>([^<]*)<", page)
     assert titles[:4] == ["Measured and fitted", "Parameters", "Residuals", "Trust"]
@@ -423,51 +421,3 @@ def test_the_page_about_a_fit(done, capsys) -> None:
     assert f"The recordings determine all {len(fit.names)} parameters." in page
     assert f"{fit.outliers.count} samples" in page
     assert not re.findall(r'(?:src|href)="(?!data:)', page)
-
-
-@pytest.mark.slow
-def test_the_pictures_of_noise() -> None:
-    rng, count = np.random.default_rng(0), 400
-    made, recording = made_up(), made_up().train.recordings[0]
-    ts = np.arange(float(count))
-    drive = Signal(ts, np.sin(ts))
-    one = replace(recording, ts=ts, observed=np.zeros(count), inputs={"drive": drive})
-    noise = rng.normal(size=(count, 1))
-    for k in range(1, count):
-        noise[k] = 0.8 * noise[k - 1] + 0.6 * noise[k]
-    fit = replace(
-        made,
-        train=replace(made.train, recordings=(one,), values=(noise,)),
-        noise=replace(made.noise, residuals=(noise,)),
-    )
-    (lines,) = [x for x in autocorrelation(fit).collections if hasattr(x, "get_segments")]
-    heights = [segment[1][1] for segment in lines.get_segments()]
-    np.testing.assert_allclose(heights[:3], 0.8 ** np.arange(1, 4), atol=0.15)
-    line, dots = normal_quantiles(fit).lines
-    np.testing.assert_allclose(dots.get_ydata()[[0, -1]], [noise.min(), noise.max()])
-    assert abs(np.median(line.get_ydata())) < 1e-9
-    points = over_input(fit, "drive").lines[0]
-    np.testing.assert_allclose(points.get_xdata(), np.sin(ts))
-    np.testing.assert_allclose(points.get_ydata(), noise[:, 0])
-
-
-@pytest.mark.slow
-def test_the_pictures_of_a_slow_sensor() -> None:
-    """Whose samples lie apart in the table of a fast one."""
-    made, count, every = made_up(), 12000, 7
-    noise = np.full((count, 1), np.nan)
-    noise[::every, 0] = np.cumsum(np.random.default_rng(0).normal(size=-(-count // every)))
-    ts = np.arange(float(count))
-    drive = Signal(ts, ts)
-    one = replace(made.train.recordings[0], ts=ts, observed=0 * noise, inputs={"drive": drive})
-    train = replace(made.train, recordings=(one,), values=(np.nan_to_num(noise),))
-    fit = replace(made, train=train, noise=replace(made.noise, residuals=(noise,)))
-    (lines,) = [x for x in autocorrelation(fit).collections if hasattr(x, "get_segments")]
-    assert lines.get_segments()[0][1][1] > 0.9
-    points = over_input(fit, "drive").lines[0]
-    np.testing.assert_allclose(points.get_xdata(), ts[::every])
-    np.testing.assert_allclose(points.get_ydata(), noise[::every, 0])
-    curve = residuals(fit).lines[-1]
-    np.testing.assert_allclose(curve.get_xdata(), ts[::every])
-    marks, _ = fit_over_data(fit).lines
-    assert marks.get_xdata().size > 150

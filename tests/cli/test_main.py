@@ -102,15 +102,11 @@ def test_a_new_study_from_the_outside(tmp_path, capsys) -> None:
         "config.toml",
         "environment.json",
         "model.py",
-        "pictures",
         "results.zarr",
         "statistics.npz",
         "summary.json",
         "summary.txt",
     }
-    pictures = {picture.stem for picture in (tmp_path / "run" / "pictures").iterdir()}
-    bands = {"observed_bands", "quantile_bands"}
-    assert pictures == {"drift", "energy", "phase_portrait", *bands}
 
 
 @pytest.mark.slow
@@ -124,12 +120,6 @@ def test_too_many_failures_set_the_exit_code(tmp_path, capsys) -> None:
     for allowed, code in ((fraction, 0), (fraction - 0.05, 1)):
         config = write_study(tmp_path, f"failed_allowed = {allowed}\n" + text)
         assert main(["ensemble", str(config), "--out", f"{out}{code}"]) == code
-
-
-def test_a_run_without_a_good_trajectory_has_no_pictures(tmp_path, capsys) -> None:
-    config = write_study(tmp_path, STUDY.replace("limit = 2.0", "limit = -1.0"))
-    assert main(["ensemble", str(config), "--out", str(tmp_path / "run")]) == 1
-    assert "pictures" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

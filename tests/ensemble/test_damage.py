@@ -1,8 +1,6 @@
 """A block of which a file is missing or altered is not read, and computed again."""
 
-import errno
 import json
-import os
 import shutil
 from importlib import import_module
 from pathlib import Path
@@ -114,28 +112,6 @@ def test_damage_is_reported_on_the_command_line(whole, copy, capsys) -> None:
     message = f"jaxmech: {copy} was damaged; to be computed again: block 1\n"
     assert capsys.readouterr().err == message
     assert same_results(whole, copy)
-
-
-def test_pictures_that_cannot_be_written_are_one_line(whole, copy, capsys, monkeypatch) -> None:
-    """A full disk and a folder that cannot be written: exit code 2, for 1 means failures."""
-    before = sorted((whole / "pictures").glob("*")) if (whole / "pictures").exists() else []
-
-    def full(self, file, **options) -> None:
-        Path(file).write_bytes(b"half a picture")
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr("matplotlib.figure.Figure.savefig", full)
-        assert main(["ensemble", str(whole.parent / "study.toml"), "--out", str(copy)]) == 2
-    place = f"jaxmech: pictures cannot be written to {copy / 'pictures'}: "
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1
-    assert all(line.startswith(f"{place}No space left on device; the results") for line in lines)
-    assert list((copy / "pictures").iterdir()) == before == []
-    (copy / "pictures").rmdir()
-    (copy / "pictures").touch()
-    assert main(["ensemble", str(whole.parent / "study.toml"), "--out", str(copy)]) == 2
-    assert capsys.readouterr().err.startswith(f"{place}File exists")
 
 
 def test_the_cost_of_large_studies_is_reported(whole, tmp_path, monkeypatch) -> None:

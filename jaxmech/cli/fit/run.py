@@ -5,7 +5,6 @@ environment.json   versions, device, digests of the model file and of the data
 model.py           copy of the user's model file (model.xml, model.urdf); others of controllers
 fit.npz            the fit, for `jaxmech.identify.Fit.load`
 report.txt         parameters, errors, and what is determined
-pictures/
 """
 
 import hashlib
@@ -36,7 +35,6 @@ from jaxmech.config import (
 )
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.identify import Fit, fit, read_table
-from jaxmech.plot import draw_fit
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +151,6 @@ def run_fit(
                 raise FitError(text) from error
         outcome = Outcome(loaded.name, found)
         write_whole(out / "report.txt", as_text(outcome))
-        draw_fit(found, out / "pictures", title=outcome.title)
     return outcome
 
 

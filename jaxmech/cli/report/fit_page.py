@@ -23,18 +23,14 @@ from jaxmech.cli.report.layout import (
 from jaxmech.config import write_whole
 from jaxmech.identify import Fit
 from jaxmech.plot import (
-    autocorrelation,
     fit_over_data,
     loss,
-    normal_quantiles,
-    over_input,
     parameter_intervals,
     residuals,
 )
 from jaxmech.utils.text import counted
 
 _RECORDINGS = 3  # of which the motion and the residuals are drawn
-_SENSORS = 4
 _OUTLIERS = 20  # rows of the table
 _LEGEND = "The light bar is the prior, and the orange side is beyond a bound."
 
@@ -68,7 +64,9 @@ def write_fit_report(fit: Fit, out: Path, name: str = "Fit", sensors: Sequence[s
     head = ("", "samples", "RMS", "from recorded start")
     trust = [
         PagePart(tables=[PageTable(head, recorded, "Recordings"), _outliers(fit, sensors)]),
-        PagePart(pictures=[*_of_noise(fit, sensors)]),
+        PagePart(
+            pictures=[drawn(partial(loss, fit), "The loss after each step of the optimizer.")]
+        ),
     ]
     uncertainty, rows = fit.uncertainty, list[tuple[object, ...]]()
     for k, parameter in enumerate(fit.names):
@@ -143,16 +141,3 @@ def _over_time(fit: Fit, sensors: Sequence[str], *, is_misfit: bool = False) -> 
             yield drawn(
                 partial(draw, fit, k, validation=validation, sensors=sensors), caption, below=True
             )
-
-
-def _of_noise(fit: Fit, sensors: Sequence[str]) -> Iterator[Picture]:
-    for j in range(min(_SENSORS, fit.train.values[0].shape[1])):
-        sensor = sensors[j] if sensors else f"sensor {j}"
-        caption = f"The correlation in time of the residuals of {sensor}."
-        yield drawn(partial(autocorrelation, fit, j), caption, below=True)
-        caption = f"The distribution of the residuals of {sensor} beside a normal one."
-        yield drawn(partial(normal_quantiles, fit, j), caption, below=True)
-        for name in fit.train.recordings[0].inputs:
-            caption = f"The residuals of {sensor} over the input {name}."
-            yield drawn(partial(over_input, fit, name, j), caption, below=True)
-    yield drawn(partial(loss, fit), "The loss after each step of the optimizer.", below=True)

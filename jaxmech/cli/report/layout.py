@@ -133,11 +133,9 @@ def number_text(value: object) -> str:
     return "–" if value is None or not np.isfinite(value) else f"{value:.6g}"
 
 
-def drawn(
-    draw: Callable[..., object], caption: str, *, height: float = _HEIGHT, below: bool = False
-) -> Picture:
+def drawn(draw: Callable[..., object], caption: str, *, below: bool = False) -> Picture:
     """A picture of one pair of axes, optionally with its legend below them."""
-    figure = new_figure(_WIDTH, height)
+    figure = new_figure(_WIDTH, _HEIGHT)
     with styled():
         draw(ax=add_axes(figure))
     if len(figure.axes) > 1 and below:  # of sensors of unlike units

@@ -4,11 +4,8 @@ It begins with the answers, then shows the motions, and ends with what they can 
 Pictures and animations are inside the page as data.
 """
 
-import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -27,7 +24,7 @@ from jaxmech.cli.report.layout import (
     of_figure,
     page,
 )
-from jaxmech.config import FolderError, python_files, stored_environment, write_whole
+from jaxmech.config import FolderError, python_files, write_whole
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.ensemble import (
     Results,
@@ -35,17 +32,15 @@ from jaxmech.ensemble import (
     array_of,
     failed,
     open_results,
-    read_mark,
     replays,
     rows_of_coordinates,
     summarize,
 )
-from jaxmech.plot import distribution, influences, statistic_drawings, trajectory_figures
+from jaxmech.plot import statistic_drawings, trajectory_figures
 from jaxmech.status import Status, succeeded
 
 _MOST_CLIPS = 8  # members that are animated by default
 _MOST_FAILURES = 100
-_OVER_TIME = ("quantiles", "moments", "first-passage")  # statistics that may be of each saved time
 _DRAWN = ("start_", "coordinate_", "velocity_", "parameter_")  # beginnings of drawn variables
 _CAPTIONS = {
     "quantile_bands": "Quantiles of the coordinates over time: half of the members are in the "
@@ -158,8 +153,7 @@ def _parts(
             if k in moving and k not in shown
         ]
         shown |= {*quantity.members}
-        pictures = [*_of_quantity(quantity)]
-        sentences = quantity.sentences
+        sentences, pictures = [*quantity.sentences()], [quantity.picture()]
         yield PagePart(quantity.label, sentences=sentences, pictures=pictures, clips=some)
     if some := [_of_member(moving[k], k) for k in chosen if k in moving]:
         yield PagePart("Chosen members", clips=some)
@@ -183,35 +177,9 @@ def _parts(
     trusted = [pictures_of[x] for x in _OF_TRUST if x in pictures_of]
     failures = [_of_member(moving[k], k) for k in bad[:1].tolist() if k in moving]
     yield _trust(results, summary, trusted, failures, bad)
-    configuration = (results.path / "config.toml").read_text(encoding="utf-8")
-    yield PagePart("Configuration", text=configuration, is_closed=True)
-    facts = {
-        name: x if isinstance(x, str) else json.dumps(x)
-        for name, x in stored_environment(results.path).items()
-    }
-    tables = [PageTable(("fact", "value"), [pair for pair in facts.items() if pair[1]])]
-    marks = (read_mark(results.path, block) for block in results.blocks)
-    kinds = Counter(mark.processor for mark in marks if mark and mark.processor)
-    several = ""
-    if len(kinds) > 1:
-        tables.append(PageTable(("processor", "blocks"), [*kinds.items()]))
-        several = "Several kinds of processors computed this run; the last bits may differ."
-    yield PagePart("Environment", tables=tables, note=several, is_closed=True)
-
-
-def _of_quantity(quantity: MemberQuantity) -> Iterator[Picture]:
-    """The distribution of a quantity, and what it depends on."""
-    if quantity.density is not None:
-        draw = partial(
-            distribution, quantity.density, name=quantity.label, mean=quantity.mean,
-            limits=quantity.limits,
-        )  # fmt: skip
-        yield drawn(draw, f"The distribution of {quantity.name} over the members.")
-    if quantity.influence is not None:
-        measure, names, *_ = quantity.influence
-        caption = f"What {quantity.name} depends on: {measure}, with intervals of 95 %."
-        height = 1.1 + 0.34 * max(len(names), 3)
-        yield drawn(partial(influences, quantity.influence), caption, height=height)
+    for title, name in (("Configuration", "config.toml"), ("Environment", "environment.json")):
+        text = (results.path / name).read_text(encoding="utf-8")
+        yield PagePart(title, text=text, is_closed=True)
 
 
 def _of_member(picture: Picture, index: int, lead: str = "Member") -> Picture:
@@ -219,16 +187,17 @@ def _of_member(picture: Picture, index: int, lead: str = "Member") -> Picture:
 
 
 def _pictures(results: Results) -> Iterator[tuple[str, Picture]]:
-    """The pictures of stored trajectories, and of statistics over time, by name."""
+    """The pictures of stored trajectories, and of statistics, by name."""
     if results.has_trajectories and results.is_good.any():
         for name, figure in trajectory_figures(results):
             is_wide = float(figure.get_size_inches()[0]) > _COLUMN  # a grid of panels
             yield name, of_figure(figure, _CAPTIONS[name], is_wide=is_wide)
     of = results.config.get("statistics", {})
     for name, draw in statistic_drawings(results):
-        if (kind := of[name]["statistic"]) in _OVER_TIME:
-            caption = f"{kind.replace('-', ' ').capitalize()} of {of[name]['of']} over time."
-            yield f"statistic {name}", drawn(draw, caption)
+        quantity = of[name]["of"]
+        shown = quantity if isinstance(quantity, str) else quantity[0]
+        kind = of[name]["statistic"].replace("-", " ").capitalize()
+        yield f"statistic {name}", drawn(draw, f"{kind} of {shown}.")
 
 
 def _trust(

@@ -98,8 +98,9 @@ def test_the_page_begins_with_the_answers(bad, page) -> None:
     with np.load(bad / "statistics.npz") as stored:
         mean, low, high = (stored[f"x/mean{end}"][-1] for end in ("", "_low", "_high"))
         largest, number = stored["x/max"][-1], stored["x/max_index"][-1]
-    said = page.texts["p"][page.texts["p"].index(page.texts["p"][1]) :]
-    (answer,) = [text for text in said if text.startswith("The mean of x at t = 1 s is ")]
+    (answer,) = [
+        text for text in page.texts["p"] if text.startswith("The mean of x at t = 1 s is ")
+    ]
     numbers = [float(x) for x in re.findall(r"-?\d+\.\d+", answer)]
     np.testing.assert_allclose(numbers[:3], (mean, low, high), atol=0.05 * (high - low))
     assert answer.endswith(f"The largest value is {largest:.4g}, of member {number}.")
@@ -113,7 +114,7 @@ def test_every_picture_has_a_sentence(page) -> None:
     assert all(caption.endswith(".") for caption in captions)
     assert {kind for kind, _ in page.images} == {"data:image/svg+xml"}
     assert captions[0] == "The distribution of x at t = 1 s over the members."
-    assert any(text.startswith("What integration_error depends on: corr") for text in captions)
+    assert "Covariance of integration_error." in captions
 
 
 def test_a_study_of_statistics_draws_from_them(tmp_path) -> None:
@@ -124,19 +125,13 @@ def test_a_study_of_statistics_draws_from_them(tmp_path) -> None:
 spread = { statistic = "histogram", of = "x" }
 band = { statistic = "quantiles", of = "x", bins = 64 }
 causes = { statistic = "covariance", of = ["integration_error"] }
-worst = { statistic = "worst", of = "x", keep = 2 }
 """
     )
     text = text.replace("size = 20", 'size = 20\nstore = "statistics"')
-    run = computed(tmp_path, text)
-    found = Page(write_report(run).read_text("utf-8"))
-    assert found.texts["h2"][:3] == ["x at t = 1 s", "integration_error", "Motions"]
+    found = Page(write_report(computed(tmp_path, text)).read_text("utf-8"))
     captions = found.texts["figcaption"]
-    assert captions[-1] == "Quantiles of x over time."
-    assert len(captions) == len(found.images) == 3
-    with np.load(run / "statistics.npz") as stored:
-        value, index = stored["worst/value"][0], stored["worst/index"][0]
-    assert f"The largest value is {value:.4g}, of member {index}." in " ".join(found.texts["p"])
+    assert captions[-2:] == ["Quantiles of x.", "Covariance of integration_error."]
+    assert len(captions) == len(found.images)
 
 
 def test_every_failure_has_its_command(bad, page) -> None:
@@ -182,12 +177,6 @@ def test_tables_of_many_numbers_take_the_whole_width(bad, page) -> None:
     assert wide == ["motion", "pairs"]  # the moments of each component, a matrix of four names
 
 
-def test_configuration_and_environment_are_in_it(bad, page) -> None:
-    assert "".join(page.texts["pre"]) == (bad / "config.toml").read_text("utf-8")
-    cells = page.texts["td"]
-    assert {"jaxmech", "jaxlib", "processor"} <= set(cells)
-
-
 @pytest.mark.slow
 def test_trajectories_move(tmp_path, capsys) -> None:
     run = computed(tmp_path, PENDULUM)
@@ -212,11 +201,9 @@ def test_a_motion_without_a_geometry_is_refused_if_asked_for(bad, capsys) -> Non
     assert "spring has no geometry" in capsys.readouterr().err
 
 
-def test_an_unfinished_run_of_several_processors_is_reported_as_such(bad, tmp_path) -> None:
+def test_an_unfinished_run_is_reported_as_such(bad, tmp_path) -> None:
     out = tmp_path / "run"
     shutil.copytree(bad, out)
-    mark = out / "blocks" / "000001"
-    mark.write_text(re.sub(r'"processor": "[^"]*"', '"processor": "Other <1>"', mark.read_text()))
     for file in ("summary.json", "summary.txt", "statistics.npz"):
         (out / file).unlink()
     killed(out, 3, 4)
@@ -224,9 +211,6 @@ def test_an_unfinished_run_of_several_processors_is_reported_as_such(bad, tmp_pa
     (lead,) = [text for text in found.texts["p"] if "trajectories" in text]
     assert lead.startswith("12 of 20 trajectories")
     assert lead.endswith("the run is not finished.")
-    assert any(text.startswith("Several kinds of processors") for text in found.texts["p"])
-    place = found.texts["td"].index("Other <1>")
-    assert found.texts["td"][place + 1] == "1"
     killed(out, 0, 1, 2)
     with pytest.raises(FolderError, match="no finished block yet"):
         write_report(out)

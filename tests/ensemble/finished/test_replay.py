@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 
 from jaxmech.cli.main import main
-from jaxmech.config.toml import read
-from jaxmech.ensemble import Study, run_study
 from jaxmech.ensemble.study import SAVED
 from jaxmech.status import Status
 from tests.ensemble.studies import (
-    PENDULUM,
     STUDY,
     arrays,
     computed,
@@ -121,16 +118,3 @@ def test_a_table_of_draws_is_that_of_the_configuration(tmp_path) -> None:
     found = replayed(out, 3)
     assert found.drawn["coordinate_x"] == pytest.approx(0.15)
     assert all(found.compared.values())
-
-
-@pytest.mark.slow
-def test_it_is_drawn_and_animated(tmp_path, capsys) -> None:
-    config = write_study(tmp_path, PENDULUM)
-    run_study(read(config, Study), tmp_path / "run")
-    out = tmp_path / "pictures"
-    assert main(["replay", str(tmp_path / "run"), "4", "--out", str(out)]) == 0
-    assert {file.name for file in out.iterdir()} == {
-        "coordinates.png", "residuals.png", "energy.png", "motion.gif",
-    }  # fmt: skip
-    assert (out / "motion.gif").read_bytes().startswith(b"GIF89a")
-    assert str(out / "motion.gif") in capsys.readouterr().out

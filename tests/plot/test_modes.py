@@ -1,4 +1,4 @@
-"""Pictures of modes, and modes as motions."""
+"""Modes as motions."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.plot import modes
 from tests.plot.test_animation import shown
 
 MODEL = jm.models.double_pendulum()
@@ -28,15 +27,6 @@ def hanging() -> jm.analysis.Equilibrium:
 @pytest.fixture(scope="module")
 def upright() -> jm.analysis.Equilibrium:
     return jm.analysis.equilibrium(MODEL.system, [0.0, 1.0, 0.0, 2.0], MODEL.params)
-
-
-def test_shapes_are_drawn_once_for_each_pair(hanging: jm.analysis.Equilibrium) -> None:
-    ax = modes(jm.analysis.modes(hanging.linearization))
-    drawn = np.asarray(ax.images[0].get_array())
-    small = np.sqrt(2) - 1
-    np.testing.assert_allclose(drawn[::2], [[small, 1], [1, -small]], atol=1e-9)
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["x1", "y1", "x2", "y2"]
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["0.382 Hz", "0.921 Hz"]
 
 
 def test_a_mode_keeps_the_rods_and_swings_as_far_as_asked(hanging: jm.analysis.Equilibrium) -> None:
