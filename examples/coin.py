@@ -75,13 +75,9 @@ def state(rate):
     return jnp.array(straight), jnp.array([params["a"] * rate, 0.0, 0.0, 0.0, rate])
 
 
-symmetries = jm.analysis.symmetries(coin, *state(20.0), params=params)
-print(symmetries)
-
-
 @jax.jit
 def growth(rate):
-    linear = jm.analysis.linearize(coin, *state(rate), params, symmetries=symmetries)
+    linear = jm.analysis.linearize(coin, *state(rate), params)
     return jm.analysis.modes(linear).growth.max()
 
 

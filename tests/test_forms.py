@@ -81,34 +81,14 @@ def turned(angle: float) -> Any:
     return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]) @ Q
 
 
-def symmetry(system: jm.System) -> Any:
-    texts = jm.analysis.symmetries(system, *state_of(system), 0.0, LIGHT).texts()
-    return {"x: y, y: -x", "time: 1"} - set(texts)
-
-
 def rest(system: jm.System) -> Any:
     return jm.analysis.equilibrium(system, state_of(system)[0], HEAVY).q[:2]
-
-
-def turning(system: jm.System) -> Any:
-    q, u = state_of(system, V * 1.1)
-    found = jm.analysis.equilibrium(system, q, LIGHT, v=u)
-    v = system.dynamics.speeds(found.q, found.v, jnp.asarray(0.0), LIGHT)
-    return [jnp.hypot(*found.q[:2]), found.q[:2] @ v[:2]]
 
 
 def eigenvalues(system: jm.System) -> Any:
     q = jnp.append(jnp.array([0.0, -L]), jnp.zeros(len(system.states)))
     found = jm.analysis.linearize(system, q, jnp.zeros(system.n_velocities), HEAVY)
     return without_state(np.linalg.eigvals(np.asarray(found.space.A)), -1.0)
-
-
-def multipliers(system: jm.System) -> Any:
-    q, u = state_of(system)
-    u = u.at[system.dynamics.mechanical_velocities :].set(0.0)
-    found = jm.analysis.floquet(system, q, u, 2 * jnp.pi / TURN, LIGHT, steps=40)
-    values = without_state(np.asarray(found.multipliers), np.exp(-2 * np.pi / TURN))
-    return [values.sum().real, values.prod().real]  # a double one is known to the root of round-off
 
 
 def without_state(values: Any, decay: float) -> Any:
@@ -144,11 +124,8 @@ VERBS: dict[str, tuple[Callable[[jm.System], Any], Any, float]] = {
     "Contravariant": (accelerations(Contravariant()), ACCELERATION, 1e-11),
     "without reactions": (accelerations(Contravariant(eliminate=True)), ACCELERATION, 1e-9),
     "CoordinatePartition": (circle, turned(0.5 * TURN), 1e-8),
-    "symmetries": (symmetry, set(), 0.0),
     "equilibrium": (rest, [0.0, -L], 1e-7),
-    "steady motion": (turning, [L, 0.0], 1e-9),
     "modes": (eigenvalues, [-1j * (9.81 / L) ** 0.5, 1j * (9.81 / L) ** 0.5], 1e-9),
-    "floquet": (multipliers, [2.0, 1.0], 1e-4),
     "structure": (freedom, [1, 1], 0.0),
     # Along the tangent the force F balances the weight: 0.8 F = 0.6 m g.
     "Servo": (input_of_servo, [0.75 * 2.0 * 9.81], 1e-9),
@@ -156,11 +133,12 @@ VERBS: dict[str, tuple[Callable[[jm.System], Any], Any, float]] = {
 }
 
 
-BY_SPEED_ALONE = {"equilibrium", "steady motion"}
-BOTH = [(verb, "velocities and a state") for verb in VERBS if verb not in BY_SPEED_ALONE]
-DEAR = ("floquet", "steady motion", "symmetries", "CoordinatePartition")
+BOTH = [(verb, "velocities and a state") for verb in VERBS if verb != "equilibrium"]
 CASES = [
-    *(pytest.param(v, "speed", marks=[pytest.mark.slow] * (v in DEAR)) for v in VERBS),
+    *(
+        pytest.param(v, "speed", marks=[pytest.mark.slow] * (v == "CoordinatePartition"))
+        for v in VERBS
+    ),
     *(pytest.param(*case, marks=pytest.mark.slow) for case in BOTH),
 ]
 
@@ -168,10 +146,7 @@ CASES = [
 @pytest.mark.parametrize(("verb", "kind"), CASES)
 def test_every_analysis_takes_every_form(verb: str, kind: str) -> None:
     answer, expected, atol = VERBS[verb]
-    if isinstance(expected, set):
-        assert answer(SYSTEMS[kind]) == expected
-    else:
-        np.testing.assert_allclose(answer(SYSTEMS[kind]), expected, rtol=0, atol=atol)
+    np.testing.assert_allclose(answer(SYSTEMS[kind]), expected, rtol=0, atol=atol)
 
 
 MOTOR = {"J": 0.02, "k": 0.5, "c": 0.01, "u": 6.0, "R": 1.2, "L": 0.05}
@@ -220,22 +195,6 @@ def test_a_servo_drives_the_shaft_of_a_motor_beside_its_current() -> None:
     torque = servo.inputs([0.0, 0.0], [2 * 3.0, 4.0], 0.0, MOTOR)
     expected = MOTOR["J"] * 2.0 - MOTOR["k"] * 4.0 + MOTOR["c"] * 3.0
     np.testing.assert_allclose(torque, [expected], rtol=1e-12)
-
-
-def test_symmetries_turn_states() -> None:
-    # A disturbance (a, b) that turns in its plane, and pushes a mass on which nothing else acts.
-    pushed = jm.System(
-        lambda q, v, t, p: v[:2] @ v[:2] / 2,
-        force=lambda q, v, t, p: v[2:],
-        coordinates=("x", "y"),
-        states=("a", "b"),
-        rates=lambda q, v, t, p: jnp.stack([-v[3], v[2]]) - v[2:],
-    )
-    state = [0.1, 0.2, 0.0, 0.0], [0.3, -0.4, 0.5, 0.6]
-    texts = jm.analysis.symmetries(pushed, *state).texts()
-    a, b = "integral of a", "integral of b"
-    turn = f"x: y, y: -x, {a}: {b}, {b}: -{a}"
-    assert {"x: 1", "y: 1", "time: 1", turn} <= set(texts), texts
 
 
 def test_the_metric_of_a_mass_that_burns_changes_with_it() -> None:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from jaxmech.analysis.findings import Finding, Severity
-from jaxmech.analysis.integrability import Integrability
 from jaxmech.analysis.mass import MassMatrix
 from jaxmech.analysis.redundancy import Dependence, Ranks
 from jaxmech.system import Violation
@@ -28,8 +27,6 @@ class Structure:
         constraints: name, kind and number of equations of each.
         ranks: independent and dependent equations by name, degrees of freedom, conditioning; None
             if the functions of the system are not finite.
-        integrability: the integrable nonholonomic constraints; None likewise, and without
-            nonholonomic constraints.
         mass: rank and conditioning of M, and whether [M; A] has full column rank; None likewise.
         violations: constraints that the given state does not satisfy.
         unused: parameters that do not affect the motion.
@@ -40,7 +37,6 @@ class Structure:
     coordinates: tuple[str, ...]
     constraints: tuple[Equations, ...]
     ranks: Ranks | None = None
-    integrability: Integrability | None = None
     mass: MassMatrix | None = None
     violations: tuple[Violation, ...] = ()
     unused: tuple[str, ...] = ()

@@ -17,7 +17,6 @@ from jaxmech.analysis.initial_state import (
     start_findings,
     with_closed_gaps,
 )
-from jaxmech.analysis.integrability import integrability, integrability_findings
 from jaxmech.analysis.mass import mass, mass_and_force_findings, mass_findings
 from jaxmech.analysis.redundancy import contradictions, rank_findings, ranks
 from jaxmech.analysis.report import Equations, Structure
@@ -37,12 +36,11 @@ def structure(
 ) -> Structure:
     """Examine a system at a state, and report possible problems.
 
-    Counts degrees of freedom at the levels of position and velocity, tests by Frobenius' theorem
-    whether constraints on velocities restrict positions, finds redundant and contradictory
-    constraints by name, singular poses and masses, a `mass_and_force` that disagrees with the
-    Lagrangian, functions that are not finite, and unused parameters. Ranks are compared at the
-    state, at states nearby on the constraints, and at states on no constraint. A host function of
-    one state, not for `jit` or `vmap`.
+    Counts degrees of freedom at the levels of position and velocity, finds redundant and
+    contradictory constraints by name, singular poses and masses, a `mass_and_force` that disagrees
+    with the Lagrangian, functions that are not finite, and unused parameters. Ranks are compared at
+    the state, at states nearby on the constraints, and at states on no constraint. A host function
+    of one state, not for `jit` or `vmap`.
 
     Args:
         system: the system, with n coordinates.
@@ -77,7 +75,7 @@ def structure(
     sizes = system.dynamics.sizes(*state)
     unused = unused_parameters(whole, begin)
     findings = not_numbers(system, state) + findings
-    rank, integrable, masses = None, None, None
+    rank, masses = None, None
     broken: tuple[Violation, ...] = ()
     if pose(system, state).is_finite:
         tolerance = float(jnp.finfo(state.q.dtype).eps) ** 0.5
@@ -90,13 +88,11 @@ def structure(
         generic_poses = [pose(system, moved(nearest.state, seed)) for seed in range(NEARBY)]
         generic_poses = [p for p in generic_poses if p.is_finite] or [nearest]
         rank = ranks(system, sizes, nearest, around, generic_poses, tolerance)
-        integrable = integrability(system, [p.state for p in (around or [nearest])])
         masses = mass(system, nearest, tolerance)
         qdd = np.asarray(acceleration(system, *nearest.state).qdd)
         excluded = contradictions(system, sizes, nearest, qdd, tolerance) if reached else {}
         never_met = () if reached else [v.name for v in violations(system, *nearest.state)]
         findings += rank_findings(rank, {*excluded, *never_met}) + mass_findings(system, masses)
-        findings += integrability_findings(integrable) if integrable else []
         findings += mass_and_force_findings(system, nearest.state)
         findings += [finding for name, finding in excluded.items() if name not in rank.flat]
     findings += unused_findings(unused)
@@ -108,7 +104,6 @@ def structure(
             for c, size in zip(system.constraints, sizes, strict=True)
         ),
         ranks=rank,
-        integrability=integrable,
         mass=masses,
         violations=broken,
         unused=unused,

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.analysis import Equilibrium, Modes, levels, modes, smallest_change
+from jaxmech.analysis import Equilibrium, Modes, modes
 from jaxmech.geometry import Geometry
 from jaxmech.models import Model
 from jaxmech.parts import Mechanism
@@ -283,9 +283,17 @@ def mode_track(
         change = np.exp(value.real * ts - (_TIMES if value.real > 0 else 0.0))
     away = (shape[None] * change[:, None]).real
     scale = _scale(geometry, np.asarray(equilibrium.q), away, params)
-    q, at_rest = np.asarray(equilibrium.q) + amplitude * scale * away, np.zeros_like(away)
+    q, dynamics = np.asarray(equilibrium.q) + amplitude * scale * away, system.dynamics
+
+    @jax.jit
+    @jax.vmap
+    def level(q: Any) -> tuple[Any, Any]:
+        t = jnp.zeros((), q.dtype)
+        return dynamics.position_level(q, t, params), dynamics.position_jacobian(q, t, params)
+
     for _ in range(_STEPS):
-        q = q - smallest_change(*levels(system, q, at_rest, at_rest[:, 0], params)[0])
+        phi, A = map(np.asarray, level(q))
+        q = q - np.einsum("kij,kj->ki", np.linalg.pinv(A, rcond=1e-9), phi)
     rates = np.gradient(q, ts, axis=0)
     ratio = -value.real / abs(value)
     name = f"{value.imag / (2 * np.pi):.4g} Hz, damping ratio {ratio + 0.0:.3g}"

@@ -59,20 +59,6 @@ def test_a_sledge_by_its_speeds_is_as_stable_as_with_a_blade() -> None:
 
 
 @pytest.mark.slow
-def test_a_sledge_straight_ahead_forgets_its_turning() -> None:
-    duration = 0.8
-    found = jm.analysis.floquet(
-        BY_SPEEDS, [0.1, 0.2, 0.0], [SPEED, 0.0], duration, PARAMS,
-        advance={"x": SPEED * duration}, steps=20,
-    )  # fmt: skip
-    a, m, inertia = PARAMS["a"], PARAMS["m"], PARAMS["J"]
-    kept = np.exp(-m * a * SPEED / (inertia + m * a**2) * duration)  # of the turning rate
-    values = np.asarray(found.multipliers)
-    assert values.size == 5
-    np.testing.assert_allclose(np.sort(values.real), [kept, 1, 1, 1, 1], atol=1e-6)
-
-
-@pytest.mark.slow
 def test_structure_and_equilibrium_take_speeds() -> None:
     state = [0.1, 0.2, 0.3], [SPEED, 0.4]
     ranks = jm.analysis.structure(BY_SPEEDS, *state, 0.0, PARAMS).ranks

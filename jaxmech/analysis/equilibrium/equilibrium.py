@@ -28,7 +28,6 @@ from jaxmech.analysis.stability.balance import Freedom, freedom_at, require_regu
 from jaxmech.analysis.stability.linearization import is_negligible
 from jaxmech.analysis.stability.linearize import NOTHING, linearized
 from jaxmech.analysis.states import State
-from jaxmech.analysis.symmetries import Symmetries
 from jaxmech.compiler import jacobian, native_program
 from jaxmech.system import Params, Subject, violations, with_params
 from jaxmech.utils.checks import (
@@ -49,7 +48,6 @@ def equilibrium(
     t: Any = 0.0,
     fixed: Sequence[str] = (),
     v: Mapping[str, Any] | Any = None,
-    symmetries: Symmetries | None = None,
     freedom: Freedom | None = None,
 ) -> Equilibrium:
     """The equilibrium, or the steady motion, near a guess, with its reactions and stability.
@@ -67,17 +65,15 @@ def equilibrium(
             `fixed` and the name.
         v: for a steady motion the rates of named coordinates, or quasi-velocities by name, which
             are kept; or a guess of all velocities, shape (n,), which is moved to the nearest steady
-            motion; by default at rest. States of first order, the last entries or by name, are
-            found from the guess given here, also at rest.
-        symmetries: a result of `jm.analysis.symmetries`, which a steady motion may follow. By
-            default it is computed at the guess; under `jit` and `vmap` a steady motion needs it.
+            motion; by default at rest. Rates are constant, those of cyclic coordinates. States of
+            first order, the last entries or by name, are found from the guess given here, also at
+            rest.
         freedom: as for `linearize`.
 
     Raises:
         TypeError: if `system` is not a `System`, or the names are not a sequence.
         ValueError: if a name is unknown, a shape is wrong, a value not finite, no equilibrium is
-            found (not under `jit` or `vmap`), it is a singular pose, or no symmetries are given
-            where they are needed.
+            found (not under `jit` or `vmap`), or it is a singular pose.
 
     Example:
         >>> import jax.numpy as jnp
@@ -90,7 +86,7 @@ def equilibrium(
         [1.167557 0.      ] 9.81
     """
     system, params = with_params(system, params)
-    case = prepared(system, q, params, t, fixed, v, symmetries)
+    case = prepared(system, q, params, t, fixed, v)
     is_concrete, full_system = is_known(case[1:]), case.setup.system
     balanced = _solve_known(*case) if is_concrete and not is_inside_a_program() else solve(*case)
     if is_concrete:
@@ -100,12 +96,13 @@ def equilibrium(
     freedom = freedom or freedom_at(full_system, state)
     if is_concrete:
         require_regular(full_system, state, freedom)
-    lin = linearized(full_system, freedom, NOTHING, state, balanced.W)
+    lin = linearized(
+        full_system, freedom, NOTHING, state, jnp.zeros((system.n, system.n), balanced.q.dtype)
+    )
     if is_concrete and not balanced.v.any() and not is_negligible(lin.full.change):
         warnings.warn(
             "The linear equations about this equilibrium change with time: its `stability` is "
-            "unknown, and `linearization` holds for this moment alone. Use `floquet` if they are "
-            "periodic.",
+            "unknown, and `linearization` holds for this moment alone.",
             stacklevel=3,  # beyond the wrapper for type promotion
         )
     return Equilibrium(
@@ -125,7 +122,7 @@ def equilibrium(
 
 @jit_of("setup")
 def solve(setup: Setup, q: Array, guess: Array, theta: Any) -> Balanced:
-    """An equilibrium near a guess of q and v; theta holds params, rates, t and symmetries."""
+    """An equilibrium near a guess of q and v; theta holds params, rates, t and directions."""
     scaled, start = problem(setup, q, guess, theta)
 
     def search(carry: tuple[Any, Array], theta: Any) -> tuple[Any, Array]:

@@ -1,9 +1,8 @@
 """The equations of an equilibrium or a steady motion, with coordinates that are held.
 
-The unknowns are q, the multipliers and, for a steady motion, the rates alpha of the symmetries that
-it follows: v = xi(q) = c + W q and a = W v, where alpha combines c and W of `symmetries`. The
-equations are the balance of forces, M a = Q + A^T lambda, the constraints at all levels and the
-given rates.
+The unknowns are q, the multipliers and, for a steady motion, its constant rates alpha along the
+directions in which nothing depends on q, those of cyclic coordinates. The equations are the balance
+of forces, 0 = Q + A^T lambda, the constraints at all levels and the given rates.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,10 +23,9 @@ from jaxmech.analysis.stability.balance import (
     row_order,
 )
 from jaxmech.analysis.states import require_smooth
-from jaxmech.analysis.symmetries import Symmetries
-from jaxmech.analysis.symmetries import symmetries as find
-from jaxmech.linalg import column_space_projector, matvec, unit_rows
+from jaxmech.linalg import column_space_projector, matvec, unit, unit_rows
 from jaxmech.system import (
+    Acceleration,
     Holonomic,
     Params,
     Rates,
@@ -37,12 +35,14 @@ from jaxmech.system import (
     reach,
     reads_integrals,
 )
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import (
     coordinate_indices,
     is_known,
     require_finite,
     require_kind,
 )
+from jaxmech.utils.probing import cached_by_shapes, concrete_at, generic
 from jaxmech.utils.trees import ByName
 
 EASY = 1e3  # ratio of the scale of multipliers to that of coordinates
@@ -76,13 +76,10 @@ class Case(NamedTuple):
     setup: Setup
     q: Any  # guess, shape (n,)
     v: Any  # guess, shape (n,)
-    theta: Any  # params, the rates, t and the symmetries
+    theta: Any  # params, the rates, t and the directions of a steady motion, (k, n)
 
 
-def prepared(
-    system: System, q: Any, params: Params, t: Any, fixed: Sequence[str], v: Any,
-    symmetries: Symmetries | None,
-) -> Case:  # fmt: skip
+def prepared(system: System, q: Any, params: Params, t: Any, fixed: Sequence[str], v: Any) -> Case:
     """The checked arguments of `equilibrium`."""
     require_kind("system", system, System, "System(...)")
     velocities, guess = _rates(system, v)
@@ -100,22 +97,58 @@ def prepared(
         moving = np.asarray(guess)[: system.dynamics.mechanical] if is_known(guess) else 1.0
         is_of_states = isinstance(v, Mapping) and not velocities
         seeks_motion = seeks_motion and bool(np.any(moving)) and not is_of_states
-    if not seeks_motion:
-        no_symmetries = np.zeros((0, system.n + system.n**2 + 1))
-        symmetries = Symmetries.of(no_symmetries, system.coordinates, q.dtype)
-    elif symmetries is None:
-        if not is_known((q, guess, velocities, t, params)):
-            raise ValueError(
-                "Argument `symmetries` must be given for a steady motion under `jit` or `vmap`; "
-                "find them outside by `symmetries(system, q, v, t, params)`."
-            )
-        symmetries = find(system, q, guess, t, params)
+    directions = np.zeros((0, system.n))
+    if seeks_motion:
+        directions = _cyclic_directions(system, q, guess, t, params)
     rates = (
         jnp.stack([jnp.asarray(x, q.dtype) for x in velocities.values()]) if velocities else q[:0]
     )
     seeks = bool(system.states) and not reads_integrals(system, q, guess, t, params)
     setup = Setup(system, kept, seeks_motion, seeks)
-    return Case(setup, q, guess, (params, rates, t, symmetries))
+    return Case(setup, q, guess, (params, rates, t, jnp.asarray(directions, q.dtype)))
+
+
+@cached_by_shapes
+def _cyclic_directions(system: System, q: Array, v: Array, t: Array, params: Params) -> HostArray:
+    """Orthonormal directions in which nothing of the motion depends on q, shape (k, n).
+
+    They are those in which no derivative with respect to q has a part, at generic states and
+    parameters, as values may be traced.
+    """
+    dynamics, mechanical = system.dynamics, system.dynamics.mechanical
+
+    def functions(
+        q: Array, v: Array, t: Array, params: Params, a: Array, multipliers: Array
+    ) -> Array:
+        parts = [
+            dynamics.lagrangian_value(q, v, t, params)[None],
+            dynamics.slopes(q, v, t, params)[1],
+        ]
+        parts += [dynamics.velocity_level(q, v, t, params), dynamics.state_rates(q, v, t, params)]
+        parts += [dynamics.applied_force(q, v, t, params)]
+        if system.nonideal is not None:
+            parts.append(dynamics.nonideal_force(q, v, multipliers, t, params))
+        for c in system.constraints:
+            if isinstance(c, Acceleration):
+                parts.append(c.value(q, v, a, t, params))
+        return jnp.concatenate(parts)
+
+    count = sum(dynamics.sizes(q, v, t, params))
+    points = [
+        generic((q, v, t, params, jnp.zeros_like(q), jnp.zeros(count, q.dtype)), seed)
+        for seed in range(4)
+    ]
+    slopes = [x for x in concrete_at(jax.jacfwd(functions), points) if x is not None]
+    if not slopes:
+        raise ValueError(
+            "Argument `system` must not close over values that are being traced where a steady "
+            "motion is sought; pass them as parameters."
+        )
+    rows = np.concatenate(slopes)[:, :mechanical]
+    rows = unit(rows[np.isfinite(rows).all(1)])[0]
+    _, sizes, V = np.linalg.svd(rows)
+    free = V[int((sizes > np.finfo(rows.dtype).eps ** 0.5).sum()) :]
+    return np.pad(free, ((0, 0), (0, system.n - mechanical)))
 
 
 def _rates(system: System, v: Any) -> tuple[dict[str, Any], Any]:
@@ -137,7 +170,6 @@ class Balanced(NamedTuple):
     multipliers: dict[str, Any]  # by constraint name
     reactions: dict[str, Any]  # by constraint name, shape (n,) each
     residual: Any  # the largest of the scaled equations
-    W: Any  # derivative of the velocity field of the symmetry, shape (n, n)
     status: Any  # an `EquilibriumStatus`
 
 
@@ -153,7 +185,7 @@ class ScaledProblem:
         return x / self._factors(x)
 
     def unknowns(self, z: Array) -> Array:
-        """The unknowns in their own units: q, the multipliers, the rates of the symmetries."""
+        """The unknowns in their own units: q, the multipliers, the rates along the directions."""
         return z * self._factors(z)
 
     def _factors(self, z: Array) -> Array:
@@ -161,8 +193,8 @@ class ScaledProblem:
         n = self.setup.system.n
         return jnp.concatenate([ones[:n], EASY * size * row, ones[n + row.size :]])
 
-    def state(self, z: Array, symmetries: Symmetries) -> tuple[Array, ...]:
-        """Unpack the scaled unknowns: q, v, W, the multipliers, the rates of the symmetries."""
+    def state(self, z: Array, directions: Array) -> tuple[Array, ...]:
+        """Unpack the scaled unknowns: q, v and the multipliers."""
         system, count = self.setup.system, self.scales[1].size
         q, multipliers, alpha = jnp.split(self.unknowns(z), np.cumsum([system.n, count]))
         states = None
@@ -173,22 +205,21 @@ class ScaledProblem:
                 padded(q[:mechanical], q.size - mechanical),
                 jnp.zeros_like(q).at[mechanical:].set(q[mechanical:]),
             )
-        W = jnp.tensordot(alpha, symmetries.W, 1)
-        v = jnp.tensordot(alpha, symmetries.c, 1) + W @ q
-        return q, v if states is None else v + states, W, multipliers, alpha
+        v = alpha @ directions
+        return q, v if states is None else v + states, multipliers
 
     def equations(self, z: Array, theta: Any) -> Array:
         """The residuals of the equations, the balance of forces first."""
-        params, rates, t, symmetries = theta
+        params, rates, t, directions = theta
         system, kept, seeks_motion, _ = self.setup
         size, row, row_p = self.scales
-        q, v, W, multipliers, alpha = self.state(z, symmetries)
-        balances = balance(system, q, v, t, params, W @ v, multipliers)
+        q, v, multipliers = self.state(z, directions)
+        balances = balance(system, q, v, t, params, jnp.zeros_like(v), multipliers)
         count = balances.speed.size
         parts = [balances.force / size, row_p * system.dynamics.position_level(q, t, params)]
         parts += [row[:count] * balances.speed, row[count:] * balances.rows[count:]]
         if seeks_motion:
-            parts += [kept(q, v, t, params) - rates, (alpha @ symmetries.s)[None] - 1]
+            parts.append(kept(q, v, t, params) - rates)
         return jnp.concatenate(parts)
 
     def solved(self, z: Array, theta: Any) -> Balanced:
@@ -197,14 +228,14 @@ class ScaledProblem:
 
     def rows(self, z: Array, theta: Any) -> Array:
         """The rows of the constraints on accelerations, shape (m, n)."""
-        params, _, t, symmetries = theta
-        q, v, *_ = self.state(z, symmetries)
+        params, _, t, directions = theta
+        q, v, _ = self.state(z, directions)
         return acceleration_rows(self.setup.system, q, v, t, params)
 
     def balanced(self, z: Array, theta: Any, A: Array, missed: Array) -> Balanced:
         """`solved` for the values of `rows` and `equations`."""
-        params, _, t, symmetries = theta
-        q, v, W, multipliers, _ = self.state(z, symmetries)
+        params, _, t, directions = theta
+        q, v, multipliers = self.state(z, directions)
         system, sizes = self.setup.system, self.setup.system.dynamics.sizes(q, v, t, params)
         multipliers = matvec(column_space_projector(A), multipliers)
         back = np.argsort(row_order(system, sizes))
@@ -217,18 +248,16 @@ class ScaledProblem:
             multipliers={name: multipliers[k] for name, k in rows.items()},
             reactions=ByName({name: A[k].T @ multipliers[k] for name, k in rows.items()}),
             residual=jnp.max(jnp.abs(missed)),
-            W=W,
             status=_status(missed, system.n),
         )
 
 
 def problem(setup: Setup, q: Array, guess: Array, theta: Any) -> tuple[ScaledProblem, Array]:
     """The equations and the vector of unknowns at a guess of q and v."""
-    symmetries = theta[-1]
     scaled = scaled_at(setup, q, guess, theta)
     no_multipliers = jnp.zeros(scaled.scales[1].size, q.dtype)
     mechanical = setup.system.dynamics.mechanical
-    alpha = symmetries.along(q, padded(guess[:mechanical], q.size - mechanical))
+    alpha = theta[-1] @ padded(guess[:mechanical], q.size - mechanical)
     if setup.seeks_states:
         q = jnp.concatenate([q[:mechanical], guess[mechanical:]])
     return scaled, jnp.concatenate([q, no_multipliers, alpha])

@@ -33,9 +33,7 @@ class Stability(IntEnum):
 
 
 _MEANINGS = {
-    Stability.UNKNOWN: (
-        "the linear equations change with time, or are not finite; if periodic, use `floquet`"
-    ),
+    Stability.UNKNOWN: "the linear equations change with time, or are not finite",
     Stability.UNSTABLE: "an eigenvalue has a positive real part",
     Stability.MARGINAL: (
         "all eigenvalues are on the imaginary axis or left of it; nonlinear terms decide"

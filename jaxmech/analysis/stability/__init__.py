@@ -1,13 +1,11 @@
-"""Small deviations from a motion: linear equations, modes and Floquet multipliers.
+"""Small deviations from a motion: linear equations and modes.
 
 `balance` defines the equations of motion as a residual and counts degrees of freedom, and
 `reduction` has the derivatives in independent coordinates. Users call `linearize`, which makes a
 `linearization` with inputs and outputs (`channels`). `spectrum` and `modes` solve the eigenvalue
-problem, and `floquet` that of a periodic motion.
+problem.
 """
 
-from jaxmech.analysis.stability.floquet import Floquet as Floquet
-from jaxmech.analysis.stability.floquet import floquet as floquet
 from jaxmech.analysis.stability.linearization import Linearization as Linearization
 from jaxmech.analysis.stability.linearization import StateSpace as StateSpace
 from jaxmech.analysis.stability.linearize import linearize as linearize

@@ -32,8 +32,6 @@ from jaxmech.analysis.stability.reduction import (
     unsteadiness,
 )
 from jaxmech.analysis.states import State, checked_in_rates, require_smooth
-from jaxmech.analysis.symmetries import Symmetries
-from jaxmech.analysis.symmetries import symmetries as find
 from jaxmech.compiler import native_call, native_program
 from jaxmech.system import Params, Subject, System
 from jaxmech.utils.checks import is_known
@@ -54,7 +52,7 @@ def linearize(
     inputs: Channels = None,
     outputs: Channels = None,
     steady: bool = True,
-    symmetries: Symmetries | None = None,
+    W: Any = None,
     freedom: Freedom | None = None,
 ) -> Linearization:
     """The linear equations of small deviations from an equilibrium or a steady motion.
@@ -64,15 +62,14 @@ def linearize(
     and of velocity, whose dimensions differ where a constraint is nonholonomic (formulas in
     `jaxmech.analysis.stability.reduction`). Redundant constraints and a singular M are supported.
 
-    In a steady motion with rates that are not those of cyclic coordinates alone (a wheel whose
-    attitude is a quaternion) deviations are measured in a comoving frame that follows the
-    symmetry of the motion; the symmetry is computed from the functions of the system, or passed as
-    `symmetries`.
+    A steady motion whose rates are not those of cyclic coordinates alone (a wheel whose attitude is
+    a quaternion, a coin on a circle) follows a symmetry of the system with the velocity field
+    c + W q. Pass its `W`; then deviations are measured in the comoving frame.
 
-    Pure: under `jit` and `vmap` nothing is checked, and a steady motion that needs a comoving frame
-    needs `symmetries`. The ranks of the constraints are counted at members of the batch, under
-    `jit` at generic arguments: pass `freedom` there if redundancy depends on the values of the
-    parameters. Where ranks differ from those expected, `regular` is false and the matrices are NaN.
+    Pure: under `jit` and `vmap` nothing is checked. The ranks of the constraints are counted at
+    members of the batch, under `jit` at generic arguments: pass `freedom` there if redundancy
+    depends on the values of the parameters. Where ranks differ from those expected, `regular` is
+    false and the matrices are NaN.
 
     To linearize at every saved time of a trajectory, use
     `jax.vmap(lambda q, v, t: linearize(system, q, v, params, t=t, steady=False))(sol.q, sol.v,
@@ -91,7 +88,8 @@ def linearize(
             (q, v, t, params), each a scalar.
         steady: whether to refuse a state that is not steady. If false, the equations describe
             deviations from any motion at this moment, in bases at rest.
-        symmetries: a result of `jm.analysis.symmetries`.
+        W: derivative of the velocity field of the symmetry that the motion follows, shape (n, n),
+            such as that of a turn about an axis; by default zero.
         freedom: the numbers of positions, velocities and accelerations that the constraints leave
             free; the last is less than the second with `Acceleration` constraints alone.
 
@@ -124,34 +122,27 @@ def linearize(
     freedom = freedom or freedom_at(system, state)
     if is_concrete:
         require_regular(system, state, freedom)
-    W = _frame(system, state, symmetries)
-    lin = linearized(system, freedom, channels, state, W)
-    if is_concrete and steady and symmetries is None and not is_negligible(lin.unsteadiness):
-        W = _frame(system, state, find(system, q, v, t, params))
-        lin = linearized(system, freedom, channels, state, W)
+    W = jnp.zeros((system.n, system.n)) if W is None else jnp.asarray(W)
+    if W.shape != (system.n, system.n):
+        raise ValueError(f"Argument `W` must have shape {(system.n,) * 2}, but has {W.shape}.")
+    lin = linearized(system, freedom, channels, state, W.astype(q.dtype))
     if is_concrete:
         _require_fixed_constraints(lin)
     if is_concrete and steady and not v.any() and not is_negligible(lin.full.change):
         raise ValueError(
             "Argument `system` must have linear equations with constant coefficients at `q`, but "
             f"they change with time, by {float(lin.full.change):.2g} of their size per second; "
-            "use `floquet` if they are periodic, or pass `steady=False` for this moment alone."
+            "if they are periodic differentiate a simulation of one period, or pass "
+            "`steady=False` for this moment alone."
         )
     if is_concrete and steady and not is_negligible(lin.unsteadiness):
         raise ValueError(
             "Arguments `q` and `v` must be an equilibrium or a steady motion, but the forces that "
             f"are not balanced are {float(lin.unsteadiness):.2g} of those at play; find one by "
-            "`equilibrium`, or pass `steady=False` for deviations from any motion."
+            "`equilibrium`, pass the `W` of the symmetry that it follows, or `steady=False` for "
+            "deviations from any motion."
         )
     return lin
-
-
-def _frame(system: System, state: State, symmetries: Symmetries | None) -> Array:
-    """W of the symmetry that the motion follows, shape (n, n)."""
-    q, v, _, _ = state
-    if symmetries is None:
-        return jnp.zeros((system.n, system.n), q.dtype)
-    return jnp.tensordot(symmetries.along(q, v), symmetries.W, 1).astype(q.dtype)
 
 
 def linearized(

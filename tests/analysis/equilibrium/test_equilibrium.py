@@ -9,7 +9,7 @@ import pytest
 
 import jaxmech as jm
 import jaxmech.parts as jp
-from jaxmech.analysis import equilibrium, symmetries
+from jaxmech.analysis import equilibrium
 from jaxmech.analysis.equilibrium.equilibrium import solve
 from jaxmech.analysis.equilibrium.problem import prepared, problem
 from jaxmech.analysis.equilibrium.result import EquilibriumStatus
@@ -75,7 +75,7 @@ def test_a_long_chain_hangs_from_a_guess_that_violates_all_rods() -> None:
     chain = jm.System(_hanging, [jm.Holonomic(rods)], coordinates=names)
     down = np.stack([np.zeros(count), -length * np.arange(1.0, count + 1)], axis=1).ravel()
     guess = down + 0.1 * length * jax.random.normal(jax.random.key(1), (2 * count,))
-    found = solve(*prepared(chain, guess, SPAN, 0.0, (), None, None))  # without its stability
+    found = solve(*prepared(chain, guess, SPAN, 0.0, (), None))  # without its stability
     assert EquilibriumStatus(int(found.status)) is EquilibriumStatus.FOUND
     np.testing.assert_allclose(found.q, down, atol=1e-13)
     force = np.asarray(found.multipliers["rods"]) * length
@@ -109,16 +109,15 @@ BEAD = jm.System(_hoop, coordinates=("angle", "turn"))
 def test_a_bead_on_a_turning_hoop() -> None:
     """cos(angle) = g / (R w^2); about it w sqrt(1 + 3 cos^2) where the hoop turns freely."""
     params, guess = {"g": 9.81}, np.array([0.9, 0.0])
-    found = symmetries(BEAD, guess, np.zeros(2), 0.0, params)
 
     def angle(rate: Any) -> Any:
-        return equilibrium(BEAD, guess, params, v={"turn": rate}, symmetries=found).q[0]
+        return equilibrium(BEAD, guess, params, v={"turn": rate}).q[0]
 
     for rate in (3.5, 5.0):
         np.testing.assert_allclose(jnp.cos(angle(rate)), 9.81 / rate**2, rtol=1e-12)
     slope = jax.grad(angle)(5.0)
     np.testing.assert_allclose(slope, 2 * 9.81 / 5.0**3 / np.sin(angle(5.0)), rtol=1e-9)
-    steady = equilibrium(BEAD, guess, params, v={"turn": 5.0}, symmetries=found)
+    steady = equilibrium(BEAD, guess, params, v={"turn": 5.0})
     swinging = jm.analysis.modes(jm.analysis.linearize(BEAD, steady.q, steady.v, params))
     expected = 5.0 * np.sqrt(1 + 3 * np.cos(steady.q[0]) ** 2) / (2 * np.pi)
     np.testing.assert_allclose(swinging.frequencies, [0, 0, expected, expected], atol=1e-10)
@@ -211,7 +210,7 @@ def test_known_numbers_give_the_result_of_a_program() -> None:
     """Known numbers take another way: functions that are compiled, with numpy around them."""
     model = jm.models.pendulum()
     known = equilibrium(model.system, [0.4, -0.8], model.params)
-    case = prepared(model.system, np.array([0.4, -0.8]), model.params, 0.0, (), None, None)
+    case = prepared(model.system, np.array([0.4, -0.8]), model.params, 0.0, (), None)
     found = jax.jit(lambda q: solve(case.setup, q, case.v, case.theta))(case.q)
     np.testing.assert_allclose(known.q, found.q, rtol=0, atol=1e-12)
     np.testing.assert_allclose(known.multipliers["rod"], found.multipliers["rod"], rtol=1e-10)
@@ -231,7 +230,7 @@ def test_the_code_of_an_arm_at_rest_is_that_of_its_weights() -> None:
         for k, link in enumerate(links)
     ]  # fmt: skip
     arm = jp.Mechanism(links, joints, [jp.gravity()]).system
-    case = prepared(arm, np.full(3, 0.1), {}, 0.0, (), None, None)
+    case = prepared(arm, np.full(3, 0.1), {}, 0.0, (), None)
     given, start = problem(case.setup, case.q, case.v, case.theta)
     closed = jax.make_jaxpr(given.equations)(start, case.theta)
     with finite_arguments(True):

@@ -1,4 +1,4 @@
-"""Many equilibria at once, and the loss of stability over a parameter, against closed forms."""
+"""Equilibria in batches, and the loss of stability over a parameter, against closed forms."""
 
 from typing import Any
 
@@ -8,30 +8,6 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-
-
-def _angles(q: Any, v: Any, t: Any, p: Any) -> Any:
-    """A double pendulum by the angles of its rods, from the downward vertical."""
-    x = jnp.cumsum(jnp.stack([jnp.sin(q), -jnp.cos(q)]), axis=1)
-    speed = jnp.cumsum(jnp.stack([v * jnp.cos(q), v * jnp.sin(q)]), axis=1)
-    return (speed**2).sum() / 2 - p["g"] * x[1].sum()
-
-
-DOUBLE = jm.System(_angles, coordinates=("upper", "lower"))
-
-
-@pytest.mark.slow
-def test_a_double_pendulum_has_four_equilibria() -> None:
-    """Each rod is down or up, and each that is up adds one negative eigenvalue."""
-    turn = {"upper": 2 * np.pi, "lower": 2 * np.pi}
-    found = jm.analysis.equilibria(
-        DOUBLE, [0.1, 0.2], {"g": 9.81}, spread=np.pi, periods=turn, starts=60
-    )
-    assert [int(x.index) for x in found.found] == [0, 1, 1, 2]
-    np.testing.assert_allclose(found.energies, 9.81 * np.array([-3, -1, 1, 3]), rtol=1e-12)
-    assert sum(found.hits) == found.starts
-    assert [int(x.stability) for x in found.found] == [jm.analysis.Stability.STABLE] + [0] * 3
-    np.testing.assert_allclose([float(x.assessment.unstable) for x in found.found], [0, 1, 1, 2])
 
 
 def _hoop(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -103,29 +79,3 @@ def test_damping_inside_a_shaft_makes_it_unstable_at_a_known_speed() -> None:
 
     rates = 2.0 * (1 + 0.1 / 0.2) + np.array([-1e-4, 1e-4])
     assert grows(shaft, 2, {"w": rates}).tolist() == [False, True]
-
-
-def _wells(q: Any, v: Any, t: Any, p: Any) -> Any:
-    return v @ v / 2 - ((q[0] / p) ** 2 - 1) ** 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("length", [1.0, 1e-7])
-def test_equal_wells_are_two_families_though_a_direction_is_free(length: float) -> None:
-    """Their energies and eigenvalues agree, and so would those of one family."""
-    free = jm.System(_wells, coordinates=("x", "y"))
-    start, spread = length * np.array([0.3, 0.0]), 2 * length
-    found = jm.analysis.equilibria(free, start, length, starts=12, spread=spread)
-    places = [float(x.q[0]) / length for x in found.found]
-    np.testing.assert_allclose(sorted(places), [-1.0, 0.0, 1.0], atol=1e-6)
-
-
-def _groove(q: Any, v: Any, t: Any, p: Any) -> Any:
-    return v @ v / 2 - (jnp.sqrt(q @ q) - 1) ** 2
-
-
-@pytest.mark.slow
-def test_a_ring_of_equilibria_is_one_family() -> None:
-    ring = jm.System(_groove, coordinates=("x", "y"))
-    found = jm.analysis.equilibria(ring, [0.9, 0.1], starts=12)
-    assert found.hits == (12,)

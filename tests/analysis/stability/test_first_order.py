@@ -1,4 +1,4 @@
-"""Linearization, equilibria, periodic motions and growth of systems with states of first order."""
+"""Linearization, equilibria and structure of systems with states of first order."""
 
 from typing import Any
 
@@ -63,15 +63,6 @@ def test_the_integral_of_a_state_counts_where_it_is_read() -> None:
     np.testing.assert_allclose(found.v, 0.0, atol=1e-12)
     assert "integral of error  1.5" in repr(found)
     assert found.linearization.positions == 2
-
-
-def test_multipliers_over_a_period_are_exponentials() -> None:
-    lin = jm.analysis.linearize(MOTOR, *REST, P)
-    found = jm.analysis.floquet(MOTOR, *REST, 0.1, P, steps=100)
-    expected = np.exp(0.1 * np.linalg.eigvals(lin.space.A))
-    np.testing.assert_allclose(
-        np.sort_complex(found.multipliers), np.sort_complex(expected), rtol=1e-6
-    )
 
 
 def test_the_structure_has_no_freedom_of_states() -> None:
