@@ -21,7 +21,6 @@ from jaxmech.identify.inference.identifiability import Identifiability as Identi
 from jaxmech.identify.inference.misfit import Outliers as Outliers
 from jaxmech.identify.inference.uncertainty import Covariance as Covariance
 from jaxmech.identify.inference.uncertainty import Uncertainty as Uncertainty
-from jaxmech.identify.optimize.gradient_descent import Descent as Descent
 from jaxmech.identify.optimize.trust_region import MultiStart as MultiStart
 from jaxmech.identify.optimize.trust_region import TrustRegion as TrustRegion
 from jaxmech.identify.problem.body_inertia import bodies_of as bodies_of
@@ -34,7 +33,6 @@ from jaxmech.identify.result import Predicted as Predicted
 __all__ = [
     "Covariance",
     "Density",
-    "Descent",
     "Fit",
     "Huber",
     "Identifiability",

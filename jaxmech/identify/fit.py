@@ -8,14 +8,13 @@ import jax
 import numpy as np
 
 from jaxmech.identify.data.recording import named, require_same_sensors
-from jaxmech.identify.identifiable import Identifiable, InitialStates, Optimizer, Settings
-from jaxmech.identify.optimize.gradient_descent import Descent
+from jaxmech.identify.identifiable import Identifiable, InitialStates, Settings
 from jaxmech.identify.optimize.loop import Solved, across_kinks, solve, starting_points
 from jaxmech.identify.optimize.trust_region import TrustRegion
 from jaxmech.identify.outcome import is_noise, result_of
 from jaxmech.identify.problem.least_squares import Observe
 from jaxmech.identify.problem.noise import AbstractLoss
-from jaxmech.identify.problem.rows import Point, evaluated, residual_rows
+from jaxmech.identify.problem.rows import Point, evaluated
 from jaxmech.identify.problem.sensor_noise import log_likelihood
 from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.problem.starts import consistent_start
@@ -40,7 +39,7 @@ def fit(
     validation: Any = (),
     initial_states: InitialStates = "free",
     loss: AbstractLoss | None = None,
-    optimizer: Optimizer = TrustRegion(),
+    optimizer: TrustRegion = TrustRegion(),
     **run: Any,
 ) -> Fit:
     """Fit parameters so that the simulated motion matches the recorded one as closely as possible.
@@ -76,10 +75,9 @@ def fit(
             cuts the recordings into segments, for chaotic motion.
         loss: a robust loss, `Huber()` or `StudentT()`, for recordings with outliers; by
             default squares.
-        optimizer: `TrustRegion()`, `Descent(...)`, or an optax transformation. With
-            `starts=MultiStart(...)` the first two begin at random points too. A system with impacts
-            or dry friction is fitted from some points around its optimum in any case, if the
-            residuals there are not noise: its loss has many minima.
+        optimizer: `TrustRegion()`. With `starts=MultiStart(...)` it begins at random points too. A
+            system with impacts or dry friction is fitted from some points around its optimum in any
+            case, if the residuals there are not noise: its loss has many minima.
         **run: `method`, `steps`, `projection` and `formulation`, as for `simulate`, and `progress`,
             whether to show the loss. `per_save` of `FixedSteps` is the number of steps per interval
             between samples, by default chosen from the motion at the start, and again at the end if
@@ -93,7 +91,7 @@ def fit(
         TypeError: if an argument is of the wrong kind.
         ValueError: if a name, a shape, a bound, a recording or an initial state is invalid, or
             nothing that was observed depends on a parameter at the start.
-        FloatingPointError: if the steps of a descent are too long.
+        FloatingPointError: if none of the random starting points can be simulated.
 
     Example:
         >>> import jax.numpy as jnp
@@ -122,19 +120,6 @@ def fit(
     progress = run.pop("progress", False)
     settings = Settings(optimizer, initial_states, loss=loss, **run)
     policy = settings.optimizer
-    if not isinstance(policy, TrustRegion | Descent):
-        raise TypeError(
-            "Argument `optimizer` must be TrustRegion(), Descent(...) or an optax "
-            f"transformation, but is {policy!r}."
-        )
-    if isinstance(policy, Descent) and settings.loss:
-        raise ValueError("Argument `loss` needs the optimizer TrustRegion(), but it is a descent.")
-    horizon = settings.horizon
-    if isinstance(policy, Descent) and horizon is not None and horizon.continuity is None:
-        raise ValueError(
-            "Argument `initial_states` must have a `continuity` for a descent, such as "
-            f"Shooting({horizon.length:g}, continuity=1e-3): jumps vanish by TrustRegion() alone."
-        )
     task, at = prepare(subject, recordings, settings)
     params = jax.tree.unflatten(task.problem.layout.structure, task.data.leaves)
     others = named(validation, "validation")
@@ -151,19 +136,17 @@ def fit(
             "Argument `optimizer`: none of the starting points can be simulated; take a smaller "
             "spread."
         )
-    losses = [_final_loss(end, policy) for end in ends] if len(ends) > 1 else [0.0]
+    losses = [_final_loss(end) for end in ends] if len(ends) > 1 else [0.0]
     solved = ends[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))]
     has_kinks = bool(task.problem.system.unilateral)
-    if has_kinks and isinstance(policy, TrustRegion) and not (policy.starts or horizon):
+    if has_kinks and not (policy.starts or settings.horizon):
         solved = across_kinks(solved, policy, is_noise)
     return result_of(solved, others)
 
 
-def _final_loss(solved: Solved, policy: Any) -> float:
+def _final_loss(solved: Solved) -> float:
     """The loss that decides between the fits of several starting points."""
     task, conditions = solved.task, solved.conditions
-    if isinstance(policy, Descent):  # its last loss is that before the last step
-        return residual_rows(task, solved.at, conditions).loss
     if task.loss is not None:
         return -log_likelihood(task, solved.at, conditions)
     if solved.noise is not None:  # the weights differ from fit to fit

@@ -4,10 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import optax
-
 from jaxmech.identify.data.segments import Shooting
-from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.optimize.trust_region import TrustRegion
 from jaxmech.identify.problem.least_squares import Observe
 from jaxmech.identify.problem.noise import AbstractLoss
@@ -20,7 +17,6 @@ from jaxmech.utils.text import setting
 from jaxmech.utils.traces import first_equal
 
 InitialStates = Literal["fixed", "free"] | Shooting
-Optimizer = TrustRegion | Any  # or Descent, or an optax transformation
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +52,7 @@ class Identifiable:
 class Settings:
     """The policies of `fit` in one object: its arguments, and keys of its configuration files."""
 
-    optimizer: Optimizer = setting(TrustRegion(), "optimizer")
+    optimizer: TrustRegion = setting(TrustRegion(), "optimizer")
     initial_states: InitialStates = setting(
         "free", "whether the initial states of the recordings are fitted too"
     )
@@ -69,8 +65,7 @@ class Settings:
     loss: AbstractLoss | None = setting(None, "a robust loss, against outliers")
 
     def __post_init__(self) -> None:
-        if isinstance(self.optimizer, optax.GradientTransformation):
-            object.__setattr__(self, "optimizer", Descent(self.optimizer))
+        require_kind("optimizer", self.optimizer, TrustRegion, "TrustRegion()")
         if self.loss is not None:
             require_kind("loss", self.loss, AbstractLoss, "Huber() or StudentT()")
         if self.initial_states not in ("fixed", "free"):

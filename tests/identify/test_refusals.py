@@ -5,11 +5,10 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from jaxmech import FixedSteps, System
-from jaxmech.identify import Descent, Identifiable, Recording, Shooting, fit
+from jaxmech.identify import Identifiable, Recording, fit
 from tests.identify.swings import (
     BEGIN,
     CARTESIAN,
@@ -95,10 +94,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "`prior` needs recordings with `weights`",
     ),
     "twice": ({"system": Identifiable(SWING, BEGIN)}, "is an Identifiable, which holds `params0`"),
-    "descent of segments": (
-        {"initial_states": Shooting(0.5), "optimizer": Descent(optax.adam(1e-2))},
-        "`initial_states` must have a `continuity` for a descent",
-    ),
     "other validation": (
         {"validation": [replace(FIRST, observed=np.ones((61, 2)) * TIMES[:, None])]},
         "must have the same sensors",

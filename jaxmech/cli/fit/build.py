@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmech.cli.fit.study import INERTIA, Adam, FitStudy
+from jaxmech.cli.fit.study import INERTIA, FitStudy
 from jaxmech.config import SUBJECTS, closed_loop, copies_of, find, load, plain, subject_of
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all, unknown
 from jaxmech.identify import Identifiable, PhysicalInertia, Settings, bodies_of
@@ -48,8 +48,6 @@ def model(study: FitStudy, folder: Path = Path()) -> FitModel:
 def settings(study: FitStudy) -> Settings:
     """The policies with which a study is fitted."""
     policies = {field.name: getattr(study, field.name) for field in fields(Settings)}
-    if isinstance(study.optimizer, Adam):
-        policies["optimizer"] = study.optimizer.descent()
     if study.horizon is not None:
         fixed = "fixed" in (study.initial_states, study.horizon.first)
         policies["initial_states"] = replace(study.horizon, first="fixed" if fixed else "free")

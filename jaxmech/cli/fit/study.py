@@ -9,19 +9,15 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import optax
 
 from jaxmech.config import InFile, OneOf
-from jaxmech.config.errors import Problem, out_of_range, refuse_all
+from jaxmech.config.errors import Problem, refuse_all
 from jaxmech.identify import (
-    Descent,
     Huber,
-    MultiStart,
     Settings,
     Shooting,
     StudentT,
     Table,
-    TrustRegion,
 )
 from jaxmech.laws import UdwadiaKalaba
 from jaxmech.utils.text import doc, setting
@@ -79,28 +75,6 @@ class FreeParameters:
         refuse_all(problems)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Adam:
-    """Adam, for problems that are too large for the trust region."""
-
-    rate: float = setting(1e-2, "learning rate", positive=True)
-    iterations: int = setting(1000, "number of steps")
-    starts: MultiStart | None = setting(
-        None, "random starting points, for problems with several minima"
-    )
-
-    def __post_init__(self) -> None:
-        refuse_all(out_of_range(self))
-        self.descent()
-
-    def descent(self) -> Descent:
-        """The policy of `fit`, which has an optax optimizer in the place of the rate."""
-        return Descent(optax.adam(self.rate), self.iterations, self.starts)
-
-
-Optimizer = Annotated[TrustRegion | Adam, OneOf({"trust-region": TrustRegion, "adam": Adam})]
-
-
 Loss = Annotated[Huber | StudentT, OneOf({"huber": Huber, "student-t": StudentT})]
 
 
@@ -119,7 +93,6 @@ class FitStudy(Settings):
     parameters: FreeParameters = setting(
         FreeParameters(), "parameters to fit, with initial values, bounds and priors"
     )
-    optimizer: Optimizer = setting(TrustRegion(), "optimizer")
     initial_states: Literal["fixed", "free"] = setting(
         "free", "whether the initial states of the recordings are fitted too"
     )

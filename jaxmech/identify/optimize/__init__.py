@@ -1,5 +1,5 @@
-"""Optimization of the free numbers: `trust_region` or `gradient_descent`, step by step.
+"""Optimization of the free numbers: the steps of a `trust_region`.
 
-`condensed_steps` minimizes where segments must join. `loop` runs any of them in rounds, and from
-many starting points.
+`condensed_steps` minimizes where segments must join. `loop` runs both in rounds, and from many
+starting points.
 """

@@ -7,7 +7,6 @@ import numpy as np
 from tqdm import tqdm
 
 from jaxmech.identify.optimize.condensed_steps import minimize_continuous
-from jaxmech.identify.optimize.gradient_descent import Descent, descend
 from jaxmech.identify.optimize.trust_region import End, MultiStart, TrustRegion, minimize
 from jaxmech.identify.problem.least_squares import Conditions, half_squares
 from jaxmech.identify.problem.rows import Point, Task, evaluated
@@ -38,22 +37,19 @@ class Solved(NamedTuple):
     integration_error: float  # relative to the motion
 
 
-def solve(
-    task: Task, at: Point, policy: TrustRegion | Descent, *, progress: bool = False
-) -> Solved:
+def solve(task: Task, at: Point, policy: TrustRegion, *, progress: bool = False) -> Solved:
     """Solve a task from a point, in rounds until the noise of the sensors remains the same.
 
     Where the steps were chosen, and are too coarse for the motion at its end, it goes on with more.
     """
-    is_descent = isinstance(policy, Descent)
-    weighs = task.estimates_noise and not is_descent
+    weighs, minimizer = task.estimates_noise, minimize_continuous if task.hard else minimize
     history: list[float] = []
     evaluations, finer = 0, 0
     with tqdm(disable=not progress, unit=" steps") as bar:
 
         def record(loss: float) -> None:
             # a trust region that goes on begins with its last point
-            if is_descent or history[-1:] != [loss]:
+            if history[-1:] != [loss]:
                 history.append(loss)
             bar.set_postfix_str(f"loss {loss:.6g}")
             bar.update()
@@ -61,11 +57,7 @@ def solve(
         while True:
             conditions, noise = task.conditions, None
             for _ in range(ROUNDS if weighs else 1):
-                if isinstance(policy, Descent):
-                    end = descend(policy, task, at, conditions, record)
-                else:
-                    minimizer = minimize_continuous if task.hard else minimize
-                    end = minimizer(policy, task, at, conditions, record, evaluations)
+                end = minimizer(policy, task, at, conditions, record, evaluations)
                 at, settled = end.at, True
                 evaluations += end.evaluations
                 if weighs:

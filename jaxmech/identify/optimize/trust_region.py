@@ -227,12 +227,6 @@ def promise(
     return gain, tuple((int(k), float(-slope[k] / units[k])) for k in np.flatnonzero(held))
 
 
-def at_rest(task: Task, at: Point, conditions: Conditions) -> bool:
-    """Whether the linear model promises no gain."""
-    rows = residual_rows(task, at, conditions)
-    return rows.finite and _gain(rows)[0] <= negligible(task, rows.loss, at.y.size)
-
-
 def negligible(task: Task, loss: float, unknowns: int) -> float:
     """The gain at `NEAR` standard errors from the minimum."""
     # Twice the gain, in units of the remaining variance, is the squared distance from the minimum

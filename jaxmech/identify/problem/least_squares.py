@@ -173,19 +173,18 @@ def linearized(problem: FitProblem, y: Known, data: Data) -> Linearized:
     return Linearized(run, by_segment, numbers(z), jax.jacfwd(numbers)(z))
 
 
-def half_square(problem: FitProblem, y: Known, data: Data, conditions: Conditions) -> Array:
-    """Half the sum of all squared residuals, differentiable in reverse mode."""
-    found = runs(problem, y, data)
-    jumped = conditions.jump_weight[None] * jumps(found.end, found.begin, data)
-    other = outer_rows(problem, data, conditions, y)
-    residual = conditions.sensor_weight[None, None] * found.residual
-    return 0.5 * ((residual**2).sum() + (jumped**2).sum() + (other**2).sum())
-
-
 @jit_of("problem")
 def half_squares(problem: FitProblem, ys: Known, data: Data, conditions: Conditions) -> Array:
-    """The `half_square` at many points (K, size of y), as one batch."""
-    return jax.vmap(lambda y: half_square(problem, y, data, conditions))(ys)
+    """Half the sum of all squared residuals at many points (K, size of y), as one batch."""
+
+    def half_square(y: Known) -> Array:
+        found = runs(problem, y, data)
+        jumped = conditions.jump_weight[None] * jumps(found.end, found.begin, data)
+        other = outer_rows(problem, data, conditions, y)
+        residual = conditions.sensor_weight[None, None] * found.residual
+        return 0.5 * ((residual**2).sum() + (jumped**2).sum() + (other**2).sum())
+
+    return jax.vmap(half_square)(ys)
 
 
 def jumps(ends: Known, begins: Known, data: Data) -> Float[Array, "S nm"]:
