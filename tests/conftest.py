@@ -8,15 +8,13 @@ from pathlib import Path
 import jax
 import pytest
 
-from jaxmech.utils import announce
 from jaxmech.utils.caller import forget_shown
 
 
 @pytest.fixture(autouse=True)
-def without_traces_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Show warnings again that a process shows once, and say nothing because a machine is slow."""
+def without_traces_of_other_tests() -> None:
+    """Show warnings again that a process shows once."""
     forget_shown()
-    monkeypatch.setattr(announce, "WAIT", 3600.0)
 
 
 MOST_MEMORY = 3e9  # bytes that a test process may hold before it drops its compiled programs

@@ -26,7 +26,6 @@ from cyclopts.validators import Number
 from jaxmech.cli.interrupt import graceful, tell
 from jaxmech.cli.jax_versions import check_jax
 from jaxmech.config.errors import InputError, StoppedError
-from jaxmech.utils import announce
 
 if TYPE_CHECKING:
     from jaxmech.cli.resolve import SystemInState
@@ -84,10 +83,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         gc.freeze()  # garbage collector need not look at it again and again
     words = sys.argv[1:] if argv is None else [*argv]
     try:
-        with announce.command():
-            code = app(words, exit_on_error=False, print_error=False)
-            if {"-h", "--help"} & {*words}:
-                _print_keys(words[0])
+        code = app(words, exit_on_error=False, print_error=False)
+        if {"-h", "--help"} & {*words}:
+            _print_keys(words[0])
         sys.stdout.flush()
         return code or DONE
     except CycloptsError as error:

@@ -22,7 +22,6 @@ from jaxmech.compiler.backends.partitioning import Axes
 from jaxmech.compiler.backends.primitive import Content, batch_primitive, mapped
 from jaxmech.compiler.platforms import NATIVE, finite_arguments, is_on, lowered_for
 from jaxmech.compiler.vectorize import run_alone, run_jaxpr
-from jaxmech.utils.announce import announced
 from jaxmech.utils.jax_internals import (
     ClosedJaxpr,
     LoweringRuleContext,
@@ -304,7 +303,7 @@ def _lower(ctx: LoweringRuleContext, *args: Any, platform: str | None = None, **
     native = platform in NATIVE
     lower = lower_fun(partial(_evaluated, native=native), multiple_results=True)
     finite = finite_arguments(params["op"].takes_finite)
-    with lowered_for(platform), announced(), finite, without_mesh():
+    with lowered_for(platform), finite, without_mesh():
         return lower(ctx.replace(avals_in=plain), *args, **params)
 
 

@@ -29,7 +29,7 @@ from jaxmech.control.branch import (
     rates,
     settled,
 )
-from jaxmech.control.kinematics_result import Kinematics, KinematicStatus, require_reached
+from jaxmech.control.kinematics_result import Kinematics, KinematicStatus
 from jaxmech.control.servo import require_ideal
 from jaxmech.system import (
     Holonomic,
@@ -101,15 +101,14 @@ def kinematics(
             the driven quantities, () or (k,), such as the lengths of legs. As many are needed as
             there are degrees of freedom.
         values: values of the driver in the order of the motion, shape (K,), or (K, k) for k
-            drivers; or a function `values(t, params)`, twice differentiable, with the times `t`.
+            drivers.
         start: a pose near the branch, shape (n,), anywhere in the range of the driver. It is moved
             onto the constraints, if possible with its value of the driver.
         params: the parameters that the functions of the system expect.
         t: times [s], () or (K,), at which constraints and forces are evaluated.
         rate: rate of the driver, for which `v` and the forces are computed, broadcast to the
             shape of `values`. With the default v is the derivative with respect to the driver.
-        acceleration: acceleration of the driver, likewise. With a function of time, `rate` and
-            `acceleration` are its derivatives.
+        acceleration: acceleration of the driver, likewise.
         throw: whether to raise if a value was not reached; never under `jit` and `vmap`, where
             `status` tells.
 
@@ -137,7 +136,11 @@ def kinematics(
     driven = _driven(system, driver)
     at_rest = jnp.zeros_like(jnp.asarray(start))
     q, _, _, params = system.arguments(start, at_rest, 0.0, params, ("start", "start"))
-    s, ds, dds, ts = _motion(values, rate, acceleration, t, params, q.dtype)
+    s = jnp.asarray(values, q.dtype)
+    if s.ndim not in (1, 2) or not s.shape[0]:
+        raise ValueError(f"Argument `values` must have shape (K,) or (K, k), but has {s.shape}.")
+    ds, dds = (jnp.broadcast_to(jnp.asarray(x, q.dtype), s.shape) for x in (rate, acceleration))
+    ts = jnp.broadcast_to(jnp.asarray(t, q.dtype), s.shape[:1])
     count = jax.eval_shape(driven, q, params).size
     _require_shape(s.shape, count)
     require_finite(values=(s, ds, dds), start=q, t=ts, params=params)
@@ -148,8 +151,23 @@ def kinematics(
         (s, found.drive.reshape(s.shape), found.end.reshape(s.shape[1:])),
     )  # fmt: skip
     if throw and is_known(found):
-        require_reached(DrivenLevel(system, driven), found, params)
+        _require_reached(found)
     return found
+
+
+def _require_reached(found: Kinematics) -> None:
+    """Raise a ValueError that says where the motion of known numbers ends, and why."""
+    failed = np.flatnonzero(np.asarray(found.status))
+    if not failed.size:
+        return
+    k = int(failed[0])
+    status = KinematicStatus(int(found.status[k]))
+    value, end = (np.array2string(np.asarray(x), precision=6) for x in (found.values[k], found.end))
+    argument = "start" if status.is_of_start else "values"
+    raise ValueError(
+        f"Argument `{argument}` must lead to values[{k}] = {value} of {', '.join(found.drivers)}, "
+        f"but the way ends at {end}: {status.message}; or pass throw=False."
+    )
 
 
 @jit_of("system", "driven", "names", is_frame=True)
@@ -248,31 +266,3 @@ def _require_positions(system: System) -> None:
                 f"Argument `system` must have constraints on positions alone, but {c.name!r} is a "
                 f"{type(c).__name__}: the pose depends on the way there; use `simulate`."
             )
-
-
-def _motion(
-    values: Any, rate: Any, acceleration: Any, t: Any, params: Params, dtype: Any
-) -> tuple[Array, Array, Array, Array]:
-    """Values, rates and accelerations of the driver in one shape, and times (K,)."""
-    if callable(values):
-        ts = jnp.asarray(t, dtype)
-        if ts.ndim != 1:
-            raise ValueError(
-                f"Argument `t` must have shape (K,) where `values` is a function of time, but has "
-                f"shape {ts.shape}."
-            )
-
-        def value(t: Array) -> Array:
-            return jnp.asarray(values(t, params), dtype)
-
-        def slope(fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
-            return lambda t: jax.jvp(fn, (t,), (jnp.ones_like(t),))[1]
-
-        functions = value, slope(value), slope(slope(value))
-        s, ds, dds = (jax.vmap(fn)(ts) for fn in functions)
-    else:
-        s = jnp.asarray(values, dtype)
-        ds, dds = (jnp.broadcast_to(jnp.asarray(x, dtype), s.shape) for x in (rate, acceleration))
-    if s.ndim not in (1, 2) or not s.shape[0]:
-        raise ValueError(f"Argument `values` must have shape (K,) or (K, k), but has {s.shape}.")
-    return s, ds, dds, jnp.broadcast_to(jnp.asarray(t, dtype), s.shape[:1])

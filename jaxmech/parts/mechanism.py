@@ -30,7 +30,6 @@ from jaxmech.parts.visuals import Visual
 from jaxmech.system import AbstractConstraint, System, function_values
 from jaxmech.utils.checks import require_kind
 from jaxmech.utils.drawings import DRAWINGS
-from jaxmech.utils.parameters import warn_of_slips
 from jaxmech.utils.trees import as_dtype
 
 _LAST, _BRANCH, _STEM, _BLANK = "└─ ", "├─ ", "│  ", "   "
@@ -237,7 +236,7 @@ class Mechanism(BodyMotions):
 
 
 def _require_readable(mechanism: Mechanism) -> None:
-    """Raise if a value of a part is missing in the default parameters; warn of misspelt names."""
+    """Raise if a value of a part is missing in the default parameters."""
     parts = *mechanism.bodies, *mechanism.joints, *mechanism.forces
     if not mechanism.params and not any(map(reads_parameters, parts)):
         return  # tracing would take long for many bodies
@@ -258,4 +257,3 @@ def _require_readable(mechanism: Mechanism) -> None:
     # Of the types that they have in a run, where the functions are then not traced again.
     params = as_dtype(dict(mechanism.params), jnp.result_type(float))
     jax.eval_shape(everything, params)
-    warn_of_slips(params, everything)

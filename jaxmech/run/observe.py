@@ -1,11 +1,9 @@
 """`observe`: accelerations, multipliers, reactions and residuals along a trajectory."""
 
-from collections.abc import Callable
 from contextlib import nullcontext
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure, unoptimized
@@ -17,13 +15,12 @@ from jaxmech.laws import (
     observed_at,
 )
 from jaxmech.run.solution import Solution
-from jaxmech.system import Acceleration, Params, Subject, System, violations, with_params
+from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known, require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.parameters import ParameterWarning, differing, digests_of, unread
 
-_MORE = 100.0  # ratio to the residuals of the simulation that round-off does not make
 _BRIEF = 100_000  # times at which optimizing the code takes longer than it saves
 
 
@@ -46,8 +43,8 @@ def observe(
     Args:
         system: the simulated system.
         solution: the result of `simulate`.
-        params: the parameters of the simulation. If all values are known, different parameters, or
-            a motion that violates the constraints, cause a `ParameterWarning`.
+        params: the parameters of the simulation. If all values are known, different ones cause a
+            `ParameterWarning`.
         formulation: the law of motion.
         other_params: whether the parameters are meant to differ, so that there is no warning.
 
@@ -97,7 +94,7 @@ def observe(
             params,
         )  # fmt: skip
     if not other_params and is_known((solution, params, observation)):
-        _warn_of_other_params(system, formulation, solution, switches, params, observation)
+        _warn_of_other_params(system, formulation, solution, switches, params)
     return gaps.joined(observation)
 
 
@@ -120,59 +117,25 @@ def _observe(
 
 def _warn_of_other_params(
     system: System, formulation: AbstractFormulation, solution: Solution, active: Array | None,
-    params: Params, observation: Observation,
+    params: Params,
 ) -> None:  # fmt: skip
-    """Warn if the parameters are not those of the simulation, or cannot be."""
-    start, memory = (solution.q[0], solution.v[0], solution.ts[0]), solution.memory
+    """Warn if parameters on which the observation depends are not those of the simulation."""
+    start = solution.q[0], solution.v[0], solution.ts[0]
     q, v, t, params = system.arguments(*start, params)
-
-    def switched(k: int, params: Params) -> Params:
-        params = system.with_outputs(params, memory[k])
-        return params if active is None else Switched(params, active[k])
-
     names = differing(solution.digests or {}, digests_of(params))
-    if names:
-        # Events and functions of the user may read others.
-        idle = unread(lambda p: observed_at(system, formulation, q, v, t, switched(0, p)), params)
-        names = tuple(name for name in names if name not in idle)
-    violation = _violation(system, solution, switched, params, observation)
-    if not names and not violation:
-        return
-    why = f"must be those of the simulation, but differ in {', '.join(names)}"
     if not names:
-        why = "must be those of the simulation, which satisfied the constraints"
-    violated = f"; with them the motion violates constraint {violation}" if violation else ""
-    warn_caller(
-        f"Argument `params` {why}{violated}. Reactions and energies are not those of the simulated "
-        "motion; pass `other_params=True` if that is what you want.",
-        ParameterWarning,
-    )
+        return
 
+    def observed(params: Params) -> Observation:
+        params = system.with_outputs(params, solution.memory[0])
+        params = params if active is None else Switched(params, active[0])
+        return observed_at(system, formulation, q, v, t, params)
 
-def _violation(
-    system: System, solution: Solution, switched: Callable[[int, Params], Params], params: Params,
-    observation: Observation,
-) -> str:  # fmt: skip
-    """The constraint that is violated where the simulation did not, and by how much, if any."""
-    rows = [
-        np.abs(np.asarray(observation.residuals[c.name])).max(1, initial=0.0)
-        for c in system.constraints
-        if not isinstance(c, Acceleration)
-    ]
-    if not rows:
-        return ""
-    worst = np.max(rows, axis=0)
-    if solution.events is not None:  # at rest after a terminal event, also where constraints move
-        ts = np.asarray(solution.ts)
-        remaining = (float(solution.events.t_end) - ts) * np.sign(ts[-1] - ts[0])
-        worst = np.where(remaining >= 0, worst, 0.0)
-    worst = np.nan_to_num(worst)
-    audit = np.stack([solution.position_residual, solution.velocity_residual])
-    k = int(worst.argmax())
-    if worst[k] <= _MORE * np.nan_to_num(audit).max():
-        return ""
-    state = system.arguments(solution.q[k], solution.v[k], solution.ts[k], switched(k, params))
-    return ", ".join(
-        f"{violation.name!r} by {violation.size:.3g}"
-        for violation in violations(system, *state)[:1]
-    )
+    idle = unread(observed, params)  # events and functions of the user may read others
+    if names := tuple(name for name in names if name not in idle):
+        warn_caller(
+            f"Argument `params` must be those of the simulation, but differ in {', '.join(names)}. "
+            "Reactions and energies are not those of the simulated motion; pass "
+            "`other_params=True` if that is what you want.",
+            ParameterWarning,
+        )

@@ -71,9 +71,9 @@ from jaxmech.system import (
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.utils.parameters import digests_of, warn_of_slips
+from jaxmech.utils.parameters import digests_of, warn_of_unread
 from jaxmech.utils.precision import USE_FLOAT64, PrecisionWarning
-from jaxmech.utils.tracers import actual, require_known_mesh
+from jaxmech.utils.tracers import actual
 
 # failures that round-off can cause
 _OF_PRECISION = (
@@ -181,7 +181,6 @@ def simulate(
     stated, ts = ts, as_times(ts, q0.dtype)
     saves = np.asarray(stated, ts.dtype) if is_known(stated) else ts  # known also under `jit`
     event_set = with_gaps(event_set_of(system, events, inactive), system, q0, ts, params)
-    require_known_mesh((q0, v0, ts, params))
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
     if event_set:
         _require_forwards(event_set, ts)
@@ -194,8 +193,9 @@ def simulate(
     memory = system.memory_at(ts, params, memory)
     steps = steps.without_times()
     switched, switched_params = _with_switches(system, event_set, params)
-    declared = () if events else system.declared  # events may read parameters of their own
-    warn_of_slips(params, lambda params: function_values(system, q0, v0, ts[0], params), declared)
+    if system.declared and not events:  # these may read parameters of their own
+        read = partial(function_values, system, q0, v0, ts[0])
+        warn_of_unread(params, read, system.declared)
     of_trials = replace(scheme, system=switched, steps=steps)
     is_chosen = isinstance(steps, FixedSteps) and steps.per_save is None
     steps, tolerance = _chosen(of_trials, q0, v0, ts, switched_params, times, event_set)

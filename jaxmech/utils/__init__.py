@@ -6,6 +6,5 @@ differ, `probing` of functions for their structure, values behind `tracers`, `tr
 `jit_cache`: `jax.jit` for functions of a system, without the programs of systems that are no longer
 used, `captures`: what functions read besides their arguments, and `traces`: functions that are
 traced once or late. `caller`: warnings at the user's line, `precision`: that of floating-point
-numbers, `announce`: a message where compiling takes long. `jax_internals`: what is used of JAX
-beyond its documented API.
+numbers. `jax_internals`: what is used of JAX beyond its documented API.
 """

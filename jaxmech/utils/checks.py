@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.utils.jax_internals import Tracer
-from jaxmech.utils.text import capital, nearest_name
+from jaxmech.utils.text import capital, close_name
 from jaxmech.utils.units import Names, UnknownNameError
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
@@ -189,9 +189,10 @@ class MissingParameterError(ValueError):
     """
 
     def __init__(self, name: Any, read_by: str, params: Iterable[Any]) -> None:
-        similar = nearest_name(name, params)
+        params = [str(x) for x in params]
+        similar = close_name(str(name), params)
         hint = f" Correct the name {similar!r} if it is meant." if similar else ""
-        holds = ", ".join(map(str, params)) or "nothing"
+        holds = ", ".join(params) or "nothing"
         super().__init__(
             f"Argument `params` must hold {name!r}, which {read_by} reads, but holds {holds}.{hint}"
         )

@@ -47,8 +47,6 @@ __all__ = [
     "as_closed",
     "composite_content",
     "eval_context",
-    "has_reverse_derivative",
-    "is_outside_its_mesh",
     "is_undefined_primal",
     "jaxpr_as_fun",
     "lower_fun",
@@ -186,22 +184,6 @@ def unsharded(x: Array) -> Array:
         return x
     whole = jax.sharding.PartitionSpec(*[None] * x.ndim)
     return jax.sharding.reshard(x, sharding.update(spec=whole))
-
-
-def has_reverse_derivative(x: Any) -> bool:
-    """Whether a value is differentiated by `jax.grad` or `jax.vjp`, within `jax.vmap` or around."""
-    while isinstance(x, Tracer):
-        if getattr(x._trace, "is_vjp", False):  # noqa: SLF001 nothing public tells
-            return True
-        x = getattr(x, "val", getattr(x, "primal", None))
-    return False
-
-
-def is_outside_its_mesh(x: Any) -> bool:
-    """Whether a value lies on explicit axes of several devices that `jax.set_mesh` has not set."""
-    mesh = jax.typeof(x).sharding.mesh
-    is_explicit = jax.sharding.AxisType.Explicit in mesh.axis_types and mesh.size > 1
-    return is_explicit and jax.sharding.get_abstract_mesh().empty
 
 
 def without_mesh() -> AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""Which parameters a function reads, which differ from those of a run, and misspelt names."""
+"""Which parameters a function reads, and which differ from those of a run."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.jax_internals import used_arguments
-from jaxmech.utils.text import is_slip
+from jaxmech.utils.text import close_name
 from jaxmech.utils.trees import leaf_names, named_leaves
 
 Digests = dict[str, Any]  # uint32, by the name of the parameter
@@ -64,37 +64,18 @@ def differing(run: Digests, reference: Digests) -> tuple[str, ...]:
     return tuple(n for n in common if (np.ravel(run[n]) != np.ravel(reference[n])).any())
 
 
-def warn_of_slips(params: Any, read: Callable[[Any], Any], declared: Collection[str] = ()) -> None:
-    """Warn of parameters that read(params) does not read, although a similar name is read.
-
-    If names are `declared`, any other that is not read is a mistake.
-
-    Names differ on purpose in digits, in their first or last letters and in short parts (`mass_a`),
-    and unread parameters are common: one dictionary may serve several systems and events. So only
-    a letter that is missing, doubled, wrong or exchanged within a word counts as a slip.
-    """
+def warn_of_unread(params: Any, read: Callable[[Any], Any], declared: Collection[str]) -> None:
+    """Warn of parameters of which read(params) reads nothing, and that are not declared."""
     if not isinstance(params, Mapping):
         return
-    names = [name for name in params if isinstance(name, str)]
-    pairs = {a: b for a in names for b in names if is_slip(a, b)}
-    undeclared = [name for name in names if declared and name not in declared]
-    if not pairs and not undeclared:
-        return
-    idle = unread(read, params)
-    missed = {name for name in names if all(leaf in idle for leaf in _leaves(name, params))}
-    for name in dict.fromkeys([*pairs, *undeclared]):
-        similar = pairs.get(name)
-        if name not in missed or similar in missed:
-            continue
-        if similar:
-            remedy = f"correct the name if {similar!r} is meant, or leave it out"
-        else:
-            remedy = f"the mechanism has {', '.join(declared)}; correct the name, or leave it out"
-        warn_caller(
-            f"Argument `params` holds {name!r}, which nothing reads; {remedy}.",
-            ParameterWarning,
-        )
-
-
-def _leaves(name: str, params: Mapping[Any, Any]) -> list[str]:
-    return leaf_names({name: params[name]})
+    undeclared = [name for name in params if name not in declared]
+    idle = unread(read, params) if undeclared else ()
+    for name in undeclared:
+        if all(leaf in idle for leaf in leaf_names({name: params[name]})):
+            near = close_name(str(name), declared)
+            remedy = f"if {near!r} is meant, correct the name" if near else "leave it out"
+            warn_caller(
+                f"Argument `params` holds {name!r}, which nothing reads; {remedy}. The parameters "
+                f"are {', '.join(declared)}.",
+                ParameterWarning,
+            )

@@ -110,33 +110,3 @@ def not_one_of(name: str, valid: Iterable[str], category: str) -> str:
     near = close_name(name, names)
     hint = f" did you mean `{near}`?" if near else ""
     return f"is not {category};{hint} Known: {', '.join(names) or 'none'}"
-
-
-def nearest_name(name: Any, names: Iterable[Any]) -> str | None:
-    """The name that is probably meant by a misspelt one, if any."""
-    return next((x for x in names if isinstance(x, str) and is_slip(x, str(name))), None)
-
-
-def is_slip(a: str, b: str) -> bool:
-    """Whether two names differ by one slip of the pen."""
-    first, second = a.split("_"), b.split("_")
-    if len(first) != len(second):
-        return False
-    words = [pair for pair in zip(first, second, strict=True) if pair[0] != pair[1]]
-    return len(words) == 1 and _is_slip_of_word(*words[0])
-
-
-def _is_slip_of_word(a: str, b: str) -> bool:
-    long, short = (a, b) if len(a) >= len(b) else (b, a)
-    if not (a + b).isalpha() or len(long) > len(short) + 1:
-        return False
-    k = next((k for k in range(len(short)) if long[k] != short[k]), len(short))
-    if len(long) > len(short):
-        doubled = k > 0 and long[k] == long[k - 1]  # also of a short word, such as l and ll
-        inside = 0 < k < len(short) and len(short) > 3
-        return long[:k] + long[k + 1 :] == short and (doubled or inside)
-    if len(short) < 4 or k in (0, len(short)):
-        return False
-    exchanged = long[:k] + long[k + 1 : k + 2] + long[k] + long[k + 2 :]
-    inside = k < len(short) - 1
-    return exchanged == short or (inside and long[k + 1 :] == short[k + 1 :])

@@ -9,13 +9,7 @@ from jax.custom_batching import custom_vmap
 
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.digests import is_key
-from jaxmech.utils.jax_internals import (
-    Tracer,
-    has_reverse_derivative,
-    is_outside_its_mesh,
-    unsharded,
-)
-from jaxmech.utils.jit_cache import is_inside_a_program
+from jaxmech.utils.jax_internals import Tracer, unsharded
 
 
 def actual(tree: Any, limit: int) -> Any:
@@ -28,22 +22,6 @@ def actual(tree: Any, limit: int) -> Any:
     leaves, structure = jax.tree.flatten(tree)
     values = _actual([_one(leaf) for leaf in leaves], limit)
     return None if values is None else jax.tree.unflatten(structure, values)
-
-
-def require_known_mesh(tree: Any) -> None:
-    """Raise a ValueError for what `jax.grad` will fail on once all work is done.
-
-    Outside of `jit`, JAX creates the cotangent of a result on the mesh of the result only if
-    `jax.set_mesh` has set it.
-    """
-    leaves = [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
-    outside = any(map(is_outside_its_mesh, leaves)) and any(map(has_reverse_derivative, leaves))
-    if outside and not is_inside_a_program():
-        raise ValueError(
-            "Arguments on explicit axes of a mesh must be differentiated where JAX knows the mesh, "
-            "but `jax.set_mesh` has not set one; call within `with jax.set_mesh(mesh):`, or "
-            "differentiate under `jax.jit`."
-        )
 
 
 def _one(leaf: Any) -> Any:

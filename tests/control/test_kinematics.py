@@ -50,12 +50,6 @@ def test_a_slider_crank_has_the_motion_and_the_torque_of_the_closed_form() -> No
     assert not found.status.any()
     assert "7 of 7 values of crank reached" in repr(found)
 
-    def motion(t: Any, p: Any) -> Any:
-        return 0.3 + w * t + dw * t**2 / 2
-
-    timed = kinematics(SLIDER_CRANK, "crank", motion, start, SLIDER, t=np.array([0.0] * 7))
-    np.testing.assert_allclose(timed.drive, found.drive[0], atol=1e-12)
-
 
 LENGTHS = {"a": 1.0, "b": 1.2, "c": 1.0, "d": 1.5}
 
@@ -115,7 +109,7 @@ def test_a_four_bar_and_its_dead_point() -> None:
     torques = jax.jit(jax.vmap(torque_of, (0, None, None, None)))(angles[:4], 1.3, 0.4, LENGTHS)
     np.testing.assert_allclose(motion.drive[:4], torques, rtol=1e-9)
     with pytest.raises(
-        ValueError, match=r"values\[4\] = 2.5 .* at crank = 2.1294 coupler and rock"
+        ValueError, match=r"values\[4\] = 2.5 of crank, .* ends at 2.129397: this is a dead"
     ):
         kinematics(FOUR_BAR, "crank", angles, START, LENGTHS)
     # The rocker drives it through that point.
@@ -189,5 +183,5 @@ def test_a_platform_is_driven_by_its_legs() -> None:
     force = (np.asarray(motion.drive)[..., None] * along).sum(1)
     np.testing.assert_allclose(force, np.tile([0.0, 0.0, 2 * G], (3, 1)), atol=1e-11)
     assert motion.drivers == ("_legs[0]", "_legs[1]", "_legs[2]")
-    with pytest.raises(ValueError, match="dead point, but values"):  # too long for two of them
+    with pytest.raises(ValueError, match="dead point"):  # too long for two of them
         kinematics(platform, _legs, lengths * [[1.0, 1.0, 4.0]], [*places[0], 0.0], p)

@@ -152,26 +152,6 @@ def test_the_gradient_of_a_delay_of_whole_samples_is_that_of_a_longer_one() -> N
     np.testing.assert_allclose(slopes[::2], slopes[1::2], rtol=1e-4)
 
 
-@pytest.mark.slow
-def test_a_period_is_a_parameter_with_a_gradient() -> None:
-    controller = Controller(torque, "T", delay=0.006, shortest_period=0.02)
-    loop = controlled(PENDULUM, controller)
-
-    def theta(period: Any) -> Any:
-        steps = FixedSteps(8)
-        return simulate(loop, [0.3], [0.0], [0.0, 0.5], {"T": period}, steps=steps).q[-1, 0]
-
-    for period in (0.0213, 0.04):
-        value, slope = jax.value_and_grad(theta)(period)
-        e = 1e-5
-        both = [pendulum_by_scipy(period + x, 0.006)[0] for x in (-e, 0.0, e)]
-        np.testing.assert_allclose(value, both[1], atol=1e-9)
-        np.testing.assert_allclose(theta(period), both[1], atol=1e-9)
-        np.testing.assert_allclose(slope, (both[2] - both[0]) / (2 * e), rtol=1e-4)
-    periods = jnp.array([0.02, 0.03, 0.05])
-    np.testing.assert_allclose(jax.vmap(theta)(periods), [*map(theta, periods)], atol=1e-12)
-
-
 def test_batches_and_gradients_of_gains() -> None:
     def end(B: Any, **ways: Any) -> Any:
         ways = {"steps": HELD} | ways

@@ -1,6 +1,5 @@
-"""Which parameters are read, which differ from those of a run, and misspelt names."""
+"""Which parameters are read, and which differ from those of a run."""
 
-import warnings
 from typing import Any
 
 import jax
@@ -10,7 +9,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from jaxmech.utils.parameters import differing, digests_of, unread, warn_of_slips
+from jaxmech.utils.parameters import differing, digests_of, unread
 from tests.small import PENDULUM
 
 TS = np.linspace(0.0, 0.2, 3)
@@ -37,22 +36,9 @@ def test_digests_are_the_same_traced_or_not() -> None:
     assert differing(batch, {"l": known["l"]}) == ("l",)
 
 
-def test_a_misspelt_override_is_named_and_others_are_not() -> None:
-    params = {"torque": 1.0, "mass": np.ones(2)}
-
-    def read(p: Any) -> Any:
-        return p["torque"] * p["mass"].sum()
-
-    assert unread(read, {**params, "torqe": 2.0, "colour": 1.0}) == ("colour", "torqe")
-    with pytest.warns(
-        jm.errors.ParameterWarning, match="'torqe', which nothing reads.*'torque' is meant"
-    ):
-        warn_of_slips({**params, "torqe": 2.0}, read)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warn_of_slips({**params, "mass_b": 1.0, "m": 2.0, "drag": {"torque": 1.0}}, read)
-        warn_of_slips(None, lambda p: 0.0)
-        warn_of_slips({**params, "masss": 2.0}, lambda p: read(p) * p["masss"])
+def test_what_a_function_does_not_read() -> None:
+    params = {"torque": 1.0, "mass": np.ones(2), "colour": 1.0, "drag": {"torque": 1.0}}
+    assert unread(lambda p: p["torque"] * p["mass"].sum(), params) == ("colour", "drag.torque")
 
 
 @pytest.mark.slow
@@ -62,17 +48,11 @@ def test_a_mechanism_knows_its_parameters() -> None:
         hinge = jp.revolute("hinge", jp.ground, (0, 0), body, (-1, 0))
         return jp.Mechanism([body], [hinge], [jp.gravity()], params)
 
-    with pytest.warns(jm.errors.ParameterWarning, match="'masss', which nothing reads"):
-        bar({"mass": 1.0, "masss": 2.0})
-    with pytest.raises(ValueError, match=r"'mass'.*but holds maas\. Correct the name 'maas'"):
-        bar({"maas": 1.0})
     mechanism = bar({"mass": 1.0, "limit": 3.0})
     state = [0.1], [0.0]
     how = {"steps": jm.FixedSteps(1)}
-    with pytest.warns(
-        jm.errors.ParameterWarning, match="'lenght', which nothing reads; the mechanism has"
-    ):
-        jm.simulate(mechanism.system, *state, TS, {**mechanism.params, "lenght": 3.0}, **how)
+    with pytest.warns(jm.errors.ParameterWarning, match="'masss', which nothing reads; if 'mass'"):
+        jm.simulate(mechanism.system, *state, TS, {**mechanism.params, "masss": 3.0}, **how)
     level = jm.Event(lambda q, v, t, p: q[0] + p["depth"])
     read = {**mechanism.params, "depth": 3.0}
     assert jm.simulate(mechanism.system, *state, TS, read, events=level, **how).ok
@@ -82,19 +62,12 @@ def test_a_mechanism_knows_its_parameters() -> None:
 def test_observing_with_other_parameters_warns() -> None:
     sol = run(PENDULUM.params)
     wrong = {**PENDULUM.params, "l": 1.0}
-    match = r"differ in l; with them the motion violates constraint 'rod' by 1\.5"
-    with pytest.warns(jm.errors.ParameterWarning, match=match):
+    with pytest.warns(jm.errors.ParameterWarning, match="differ in l"):
         jm.observe(PENDULUM.system, sol, wrong)
     seen = jm.observe(PENDULUM.system, sol, wrong, other_params=True)
     assert seen.residuals["rod"].max() == pytest.approx(1.5)
     # What the system does not read may change; so may the form of a number.
     jm.observe(PENDULUM.system, sol, {**PENDULUM.params, "colour": 1.0, "l": np.float64(2)})
-    bare = jax.tree.map(jnp.asarray, sol)
-    bare = jm.Solution(**{**vars(bare), "digests": None})
-    with pytest.warns(
-        jm.errors.ParameterWarning, match="which satisfied the constraints; with them"
-    ):
-        jm.observe(PENDULUM.system, bare, wrong)
 
 
 def test_a_batch_holds_the_digests_of_its_members() -> None:

@@ -127,13 +127,12 @@ class ControllerSet:
         return np.array(numbers)
 
     def of_run(self, params: Any) -> "ControllerSet":
-        """The controllers for these parameters, of which delays and periods may be differentiated.
+        """The controllers for these parameters, of which delays may be differentiated.
 
         An output that begins to hold at the time of a sample then does so right after it, in a step
-        of its own, the size of which has a derivative by the delay; and so does a sample at the
-        time of a save.
+        of its own, the size of which has a derivative by the delay.
         """
-        names = [x for c in self.controllers for x in (c.delay, c.period) if isinstance(x, str)]
+        names = [c.delay for c in self.controllers if isinstance(c.delay, str)]
         values = [params.get(name) for name in names] if isinstance(params, Mapping) else []
         return self if is_known(values) else replace(self, is_late=True)
 
@@ -141,9 +140,8 @@ class ControllerSet:
         self, ts: Float[AnyArray, " T"], params: Any, memory: Any = None
     ) -> Float[Array, " c"]:
         """The memory with which a run begins, or continues, when a sample may be due."""
-        periods = [_time(c, "period", params) for c in self.controllers]
         memory = self.before if memory is None else memory
-        is_given = is_known((ts, memory, periods))  # then JAX need not dispatch an operation
+        is_given = is_known((ts, memory))  # then JAX need not dispatch an operation
         xp: Any = np if is_given else jnp
         ts, memory = xp.asarray(ts), xp.array(memory, ts.dtype)
         if memory.shape != (self.ends[-1],):
@@ -151,9 +149,9 @@ class ControllerSet:
                 f"Argument `memory` must have shape ({self.ends[-1]},), one number for each of "
                 f"{', '.join(self.names)}, but has shape {memory.shape}."
             )
-        for c, period, end in zip(self.controllers, periods, self.ends[1:], strict=True):
+        for c, end in zip(self.controllers, self.ends[1:], strict=True):
             column = end - 1 - c.outputs.size * c.pending
-            last = xp.ceil((ts[0] - _apart(ts, ts.dtype) - c.phase) / period) - 1
+            last = xp.ceil((ts[0] - _apart(ts, ts.dtype) - c.phase) / c.period) - 1
             number = xp.where(memory[column] <= _NEVER, last.astype(ts.dtype), memory[column])
             if is_given:
                 memory[column] = number
@@ -186,31 +184,28 @@ class ControllerSet:
         those that coincide are one, and equal to a save time where they coincide with one.
         """
         duration = self._duration(ts, dtype)
-        pairs = tuple(
-            (_time(c, "delay", params), _time(c, "period", params)) for c in self.controllers
-        )
-        if not is_known((ts, pairs)):
+        delays = tuple(_delay(c, params) for c in self.controllers)
+        if not is_known((ts, delays)):
             saves = jax.lax.stop_gradient(ts)
             return jnp.concatenate(
-                [jnp.asarray(x, dtype) for x in self.samples(saves, pairs, duration, dtype)]
+                [jnp.asarray(x, dtype) for x in self.samples(saves, delays, duration, dtype)]
             )
-        numbers = tuple((float(delay), float(period)) for delay, period in pairs)
+        numbers = tuple(map(float, delays))
         return _known_times(self, np.asarray(ts, float).tobytes(), numbers, duration, dtype)
 
-    def samples(self, saves: Any, pairs: Any, duration: float, dtype: Any) -> list[Any]:
+    def samples(self, saves: Any, delays: Any, duration: float, dtype: Any) -> list[Any]:
         """The times of the samples of each controller, and those at which its outputs change."""
         late = _LATE * _apart(saves, dtype) if self.is_late else 0.0
         times: list[Any] = []
-        for c, (delay, period) in zip(self.controllers, pairs, strict=True):
-            is_named = isinstance(c.period, str)
-            xp: Any = np if is_known((saves, period)) else jnp
-            count = math.floor(duration / c.least_period * (1 + 1e-6)) + 2
-            first = xp.ceil((saves[0] - c.phase) / period - 1e-6)
+        xp: Any = np if is_known(saves) else jnp
+        for c, delay in zip(self.controllers, delays, strict=True):
+            count = math.floor(duration / c.period * (1 + 1e-6)) + 2
+            first = xp.ceil((saves[0] - c.phase) / c.period - 1e-6)
             # By a product and not by a sum of periods, so that no error adds up.
-            samples = c.phase + period * (first + np.arange(-c.pending, count))
-            times.append(samples[c.pending :] + late * is_named)
+            samples = c.phase + c.period * (first + np.arange(-c.pending, count))
+            times.append(samples[c.pending :])
             if c.pending:
-                times.append(samples + delay + late * (1 + is_named))
+                times.append(samples + delay + late)
         return times
 
     def _duration(self, ts: Any, dtype: Any) -> float:
@@ -226,7 +221,7 @@ class ControllerSet:
                 "controllers, since their samples follow from them; where it is traced, give "
                 "`controlled` the argument `longest_run`."
             )
-        least = min(c.least_period for c in self.controllers)
+        least = min(c.period for c in self.controllers)
         if rounding * 4 * _APART > least or duration / least > _MOST_SAMPLES:
             raise ValueError(
                 f"Argument `ts` must be so near zero that {np.dtype(dtype)} tells samples of a "
@@ -243,23 +238,21 @@ class ControllerSet:
 
         The time is that of a step that begins, moved by `apart` into the step.
         """
-        # Samples and ends of delays that are late begin so many distances into their steps.
-        late = [0.0, 2 * apart, 5 * apart] if self.is_late else [0.0, 0.0, 0.0]
+        # Ends of delays that are late begin so many distances into their steps.
+        late = 2 * apart if self.is_late else 0.0
         for c, begin, end in zip(self.controllers, self.ends, self.ends[1:], strict=False):
             sizes = np.cumsum([c.outputs.size, c.memories.size, 1])
             output, own, last, pending = jnp.split(memory[begin:end], sizes.tolist())
-            period, is_named = _time(c, "period", params), isinstance(c.period, str)
-            number = jnp.floor((t - late[is_named] - c.phase) / period)
-            number = jax.lax.stop_gradient(number)
-            time = c.phase + number * period
+            number = jax.lax.stop_gradient(jnp.floor((t - c.phase) / c.period))
+            time = c.phase + number * c.period
             following, new_own = c.computed(q, v, own, time, self.with_outputs(params, memory))
             queue = jnp.concatenate([following, pending])
             is_due = number > last
             own = jnp.where(is_due, new_own, own)
             if c.pending:
                 pending = jnp.where(is_due, queue[: pending.size], pending)
-                delay = jax.lax.stop_gradient(_time(c, "delay", params))
-                age = jnp.floor((t - late[1 + is_named] - delay - c.phase) / period)
+                delay = jax.lax.stop_gradient(_delay(c, params))
+                age = jnp.floor((t - late - delay - c.phase) / c.period)
                 output = _held(output, pending, number - jax.lax.stop_gradient(age))
             else:
                 output = jnp.where(is_due, following, output)
@@ -268,23 +261,20 @@ class ControllerSet:
         return memory
 
 
-def _time(controller: Controller, kind: str, params: Any) -> Any:
-    """The period or the delay of a controller, a number."""
-    name = getattr(controller, kind)
+def _delay(controller: Controller, params: Any) -> Any:
+    """The delay of a controller, a number."""
+    name, most = controller.delay, controller.most_delay
     if not isinstance(name, str):
         return name
-    what = f"Argument `params` must hold {name!r}, the {kind} of controller {controller.name!r}"
+    what = f"Argument `params` must hold {name!r}, the delay of controller {controller.name!r}"
     if not isinstance(params, Mapping) or name not in params or np.shape(params[name]):
         raise ValueError(f"{what}, one number; for several of them use `jax.vmap`.")
-    of_delay = 0.0, controller.most_delay, "a larger `longest_delay`"
-    of_period = controller.least_period, math.inf, "a smaller `shortest_period`"
-    low, high, remedy = of_delay if kind == "delay" else of_period
     values = actual(params[name], _MEMBERS)
     for time in [] if values is None else values.tolist():
-        if not low * (1 - 1e-6) <= time <= high * (1 + 1e-6):
+        if not 0.0 <= time <= most * (1 + 1e-6):
             raise ValueError(
-                f"{what}, from {low:g} to {high:g} s, but it is {time:g} s; give the controller "
-                f"{remedy}."
+                f"{what}, from 0 to {most:g} s, but it is {time:g} s; give the controller a larger "
+                "`longest_delay`."
             )
     return params[name]
 
@@ -310,14 +300,14 @@ def _apart(ts: Any, dtype: Any) -> Any:
 
 @lru_cache(maxsize=_KEPT)
 def _known_times(
-    controllers: ControllerSet, saves: bytes, pairs: tuple[tuple[float, float], ...],
+    controllers: ControllerSet, saves: bytes, delays: tuple[float, ...],
     duration: float, dtype: Any,
 ) -> np.ndarray:  # fmt: skip
     """The times of a run in their order, without those that differ by round-off."""
     known = np.frombuffer(saves)
     ts = known.astype(dtype)
     apart = _apart(ts, ts.dtype)
-    times = np.concatenate(controllers.samples(known, pairs, duration, dtype)).astype(dtype)
+    times = np.concatenate(controllers.samples(known, delays, duration, dtype)).astype(dtype)
     times = np.sort(times[(times >= ts[0] - apart) & (times <= ts[-1] + apart)])
     if times.size:
         nearest = np.clip(np.searchsorted(ts, times), 1, len(ts) - 1)

@@ -95,8 +95,7 @@ class Controller:
         update: `update(measured, memory, t, params)`, which returns the next output and the next
             memory. `params` also holds the present outputs of all controllers; of several that
             compute at the same time, each one reads the new outputs of those listed before it.
-        period: time from one sample to the next [s]; or the name of a parameter that holds it,
-            which may then be differentiated, fitted and drawn.
+        period: time from one sample to the next [s].
         memory: what the first `update` is given, any pytree of numbers, such as an integral or the
             last measurement; None for a controller without memory.
         output: the output before the first one: a number, a vector, or any pytree of them; all
@@ -110,13 +109,12 @@ class Controller:
             v. v are the velocities of a `Solution`.
         phase: one of the sample times [s].
         longest_delay: the longest delay [s] where it is a parameter; by default one period.
-        shortest_period: the shortest period [s] where it is a parameter, for which a run has room.
         name: name of the output; by default that of `update`.
 
     Raises:
         TypeError: if a function is not callable.
         ValueError: if a time is not finite, the period or the quantum is not positive, the delay is
-            negative, there is no shortest period, or a number is not finite.
+            negative, or a number is not finite.
 
     Example:
         >>> def torque(measured, memory, t, params):
@@ -127,7 +125,7 @@ class Controller:
     """
 
     update: Callable[..., tuple[Any, Any]]
-    period: float | str
+    period: float
     memory: Any = None
     output: Any = 0.0
     delay: float | str = 0.0
@@ -135,7 +133,6 @@ class Controller:
     measure: Callable[..., Any] | None = None
     phase: float = 0.0
     longest_delay: float | None = None
-    shortest_period: float | None = None
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -149,16 +146,11 @@ class Controller:
                 f"{self.name!r}; `update` has none of its own."
             )
         object.__setattr__(self, "name", name)
-        if isinstance(self.period, str) != (self.shortest_period is not None):
-            raise ValueError(
-                "Argument `shortest_period` must go with the name of a parameter as `period`, and "
-                "with none other: samples need room."
-            )
         if self.longest_delay is not None and not isinstance(self.delay, str):
             raise ValueError("Argument `longest_delay` must be left out where `delay` is a number.")
-        for argument in ("period", "shortest_period", "quantum", "phase", "delay", "longest_delay"):
+        for argument in ("period", "quantum", "phase", "delay", "longest_delay"):
             value = getattr(self, argument)
-            if value is not None and not (isinstance(value, str) and argument in _NAMED):
+            if value is not None and not (isinstance(value, str) and argument == "delay"):
                 object.__setattr__(self, argument, _number(argument, value))
         if isinstance(self.output, list | tuple):
             object.__setattr__(self, "output", np.asarray(self.output))
@@ -168,15 +160,7 @@ class Controller:
 
     def __repr__(self) -> str:
         late = f", delay={self.delay!r}" if self.delay else ""
-        period = repr(self.period) if isinstance(self.period, str) else f"{self.period:g}"
-        return f"Controller({self.name!r}, period={period}{late})"
-
-    @property
-    def least_period(self) -> float:
-        """The shortest time from one sample to the next [s]."""
-        least = self.period if self.shortest_period is None else self.shortest_period
-        assert not isinstance(least, str)
-        return least
+        return f"Controller({self.name!r}, period={self.period:g}{late})"
 
     @cached_property
     def outputs(self) -> Numbers:
@@ -193,14 +177,14 @@ class Controller:
         """The longest delay [s]."""
         if not isinstance(self.delay, str):
             return self.delay
-        return self.least_period if self.longest_delay is None else self.longest_delay
+        return self.period if self.longest_delay is None else self.longest_delay
 
     @property
     def pending(self) -> int:
         """How many of the last outputs are kept until they hold."""
         if self.delay == 0:
             return 0
-        return math.floor(self.most_delay / self.least_period * (1 + 1e-9)) + 1
+        return math.floor(self.most_delay / self.period * (1 + 1e-9)) + 1
 
     @property
     def memory_names(self) -> list[str]:
@@ -231,18 +215,14 @@ class Controller:
         return output, following
 
 
-_NAMED = ("period", "delay")  # which may be names of parameters
-
-
 def _number(argument: str, value: Any) -> float:
     """A known and finite number: of any sign for a phase, not negative for a delay, positive."""
     try:
         number = float(value)
     except (TypeError, ValueError, jax.errors.ConcretizationTypeError) as error:
-        hint = f"; a traced {argument} is given by the name of a parameter"
+        hint = "; a traced delay is given by the name of a parameter" * (argument == "delay")
         raise TypeError(
-            f"Argument `{argument}` must be a known number, but is {value!r}"
-            f"{hint if argument in _NAMED else ''}."
+            f"Argument `{argument}` must be a known number, but is {value!r}{hint}."
         ) from error
     is_allowed = {"phase": True, "delay": number >= 0}.get(argument, number > 0)
     if not (math.isfinite(number) and is_allowed):
