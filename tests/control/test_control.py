@@ -57,26 +57,6 @@ def test_from_an_inconsistent_state_the_error_decays_at_the_given_rates() -> Non
     np.testing.assert_allclose(error, off * ((1 + 4 * ts) * np.exp(-4 * ts))[:, None], atol=1e-8)
 
 
-def test_thrust_of_a_satellite_on_a_circle_at_a_given_rate() -> None:
-    """On a circle r = R at the rate w the thrust is m (mu / R^2 - w^2 R), along the radius."""
-    m, mu, R, w = 2.0, 3.0, 1.5, 0.4
-
-    def orbit(q: Any, v: Any, t: Any, p: Any) -> Any:
-        return 0.5 * m * v @ v + m * mu / jnp.sqrt(q @ q)
-
-    def circle(t: Any, p: Any) -> Any:
-        return R * jnp.stack([jnp.cos(w * t), jnp.sin(w * t)])
-
-    system = System(orbit, [given_motion(position, circle)], coordinates=("x", "y"))
-    many = jax.jit(lambda q, v, t: acceleration(system, q, v, t))
-    for t in (0.0, 1.3):
-        along_radius = np.array([np.cos(w * t), np.sin(w * t)])
-        across = np.array([-np.sin(w * t), np.cos(w * t)])
-        motion = many(R * along_radius, R * w * across, t)
-        thrust = m * (mu / R**2 - w**2 * R) * along_radius
-        np.testing.assert_allclose(motion.constraint_force, thrust, atol=1e-13)
-
-
 def tip(q: Any, p: Any) -> Any:
     return q[1]
 
@@ -107,24 +87,6 @@ def test_a_servo_pushes_along_its_actuators_and_an_ideal_constraint_along_its_gr
     np.testing.assert_allclose(driven.rank, 0)
     still = simulate(ideal, *start, ts, CART_PARAMS, steps=FixedSteps(20))
     np.testing.assert_allclose(still.q, np.tile(start[0], (5, 1)), atol=1e-12)
-
-
-@pytest.mark.slow
-def test_a_servo_whose_actuator_is_the_gradient_is_an_ideal_constraint() -> None:
-    def to_and_fro(t: Any, p: Any) -> Any:
-        return 0.3 * jnp.sin(5 * t)
-
-    def cart(q: Any, p: Any) -> Any:
-        return q[0]
-
-    q, v = np.array([0.1, 0.7]), np.array([1.2, -0.4])
-    program = given_motion(cart, to_and_fro, approach=Baumgarte(3.0, 4.0))
-    servo = Servo(CART, program, ["x"])
-    ideal = System(CART.lagrangian, [program], coordinates=CART.coordinates)
-    motion = moved(ideal, q, v, 0.2, CART_PARAMS)
-    driven = moved(servo.system, q, v, 0.2, CART_PARAMS)
-    np.testing.assert_allclose(driven.qdd, motion.qdd, rtol=1e-11)
-    np.testing.assert_allclose(servo.inputs(q, v, 0.2, CART_PARAMS), motion.multipliers, rtol=1e-11)
 
 
 def test_a_servo_with_a_constraint_and_a_force() -> None:
@@ -186,11 +148,3 @@ def test_the_machine_of_appell_and_hamel(up: float) -> None:
     np.testing.assert_allclose(seen.multipliers["cone"][:, 0], multiplier, rtol=1e-10)
     power = (np.asarray(seen.constraint_force) * np.asarray(sol.v)).sum(1)
     np.testing.assert_allclose(power, 0.0, atol=1e-11)
-
-
-def test_equal_programs_are_equal() -> None:
-    """Equal constraints are compiled once."""
-    rates = Baumgarte(1.0, 1.0)
-    assert given_motion(tip, figure) == given_motion(tip, figure)
-    assert given_motion(tip, figure, approach=rates) == given_motion(tip, figure, approach=rates)
-    assert given_motion(tip, figure) != given_motion(position, figure)

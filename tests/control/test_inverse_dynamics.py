@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import Holonomic, System
+from jaxmech import System
 from jaxmech.control.inverse_dynamics import inverse_dynamics
 from tests.small import PENDULUM, QUATERNION, REDUNDANT
 
@@ -103,22 +103,6 @@ def test_an_infeasible_path_is_refused_with_the_missing_acceleration() -> None:
     np.testing.assert_allclose(found.missing, np.tile(missing, (7, 1)), atol=1e-12)
     np.testing.assert_allclose(found.missed, np.tile([0.0, 2.5], (7, 1)), atol=1e-12)
     np.testing.assert_allclose(found.residual, np.sqrt(missing @ W @ missing), rtol=1e-12)
-
-
-@pytest.mark.slow
-def test_a_force_that_a_constraint_carries_has_no_effect() -> None:
-    """On a rod that holds y, an actuator on y has no effect; one on x provides all of the force."""
-    rail = System(
-        PENDULUM.system.lagrangian,
-        [Holonomic(lambda q, t, p: q[1], "rail")],
-        coordinates=("x", "y"),
-    )
-    found = inverse_dynamics(
-        rail, lambda t, p: jnp.stack([t**2, 0 * t]), TS, PENDULUM.params, actuators=["y", "x"]
-    )
-    m = PENDULUM.params["m"]
-    np.testing.assert_allclose(found.u, np.tile([0.0, 2 * m], (7, 1)), atol=1e-12)
-    np.testing.assert_allclose(found.multipliers, m * G, rtol=1e-12)
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from jaxmech import (
-    RATTLE,
     Adaptive,
     Controller,
     Event,
@@ -202,13 +201,6 @@ def test_an_output_given_by_the_memory_has_a_derivative(ways: Any) -> None:
         return sol.q[-1, 0] + sol["push"][-1]
 
     np.testing.assert_allclose(jax.value_and_grad(end)(0.6), (1.0, 1.5), rtol=1e-9)
-
-
-def test_methods_see_the_coordinates_of_the_system_alone() -> None:
-    sol = simulate(LOOP, [0.1], [0.0], TS, GAINS, steps=HELD, method=RATTLE())
-    assert sol.q.shape == sol.v.shape == (11, 1)
-    assert sol.memory.shape == (11, 2)
-    np.testing.assert_allclose(sol["x"][-1], 0.028568990968, atol=1e-12)
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ import pytest
 import jaxmech as jm
 from jaxmech import Adaptive, FixedSteps, simulate
 from jaxmech.analysis import choose_steps
-from jaxmech.system import Drive, drive_of
 
 # Where no times are named, the drives start within steps on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::jaxmech.errors.TimesWarning")
@@ -129,18 +128,3 @@ def test_a_rope_that_is_reeled_in_while_nothing_else_moves() -> None:
         sol = simulate(system, *start, TS, p, steps=steps)
         assert abs(sol.q[:, 1] + 1.0 - 0.3 * np.maximum(0.0, TS - 1.05)).max() < 1e-9
         assert 0 < sol.integration_error < 1e-3
-
-
-@pytest.mark.slow
-def test_which_systems_are_driven() -> None:
-    def kind(*constraints: Any) -> Drive:
-        system = jm.System(wheels, constraints=constraints, coordinates=("one", "two"))
-        p = {"speed": 1.0, "start": 0.0}
-        return drive_of(system, jnp.zeros(2), jnp.zeros(2), jnp.zeros(()), p)
-
-    given = jm.Holonomic(shaft_drive)
-    still = jm.Holonomic(lambda q, t, p: q[0] - p["start"])
-    speed = jm.Nonholonomic(lambda q, v, t, p: v[1] - jnp.sin(t))
-    assert kind() == kind(still) == Drive.NONE
-    assert kind(given) == kind(still, given) == Drive.POSITIONS
-    assert kind(speed) == kind(given, speed) == Drive.VELOCITIES

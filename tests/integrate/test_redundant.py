@@ -70,21 +70,6 @@ def test_a_coarse_step_is_accurate(solver: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_step_that_is_far_too_coarse_fails() -> None:
-    """The stage is so far off that the projection keeps the dependent row, which adds energy."""
-    sol, _ = errors((1.2, -2.0), 10)
-    assert int(sol.status) == jm.Status.PROJECTION_FAILED
-    assert "per_save" in jm.Status.PROJECTION_FAILED.message
-
-
-@pytest.mark.slow
-def test_another_law_keeps_to_the_rows_of_the_start_too() -> None:
-    sol, error = errors((1.2, -2.0), 20, formulation=jm.laws.Maggi())
-    assert int(sol.status) == jm.Status.OK
-    assert error < 2e-4
-
-
-@pytest.mark.slow
 def test_a_derivative_goes_through_such_a_step() -> None:
     """By the rate at the start, against differences of the run itself."""
 

@@ -17,7 +17,7 @@ from jaxmech import (
     System,
     simulate,
 )
-from jaxmech.integrate.spans import ALL_TIME, NO_TIMES, StepGrid, interval_at, intervals_of
+from jaxmech.integrate.spans import StepGrid, interval_at, intervals_of
 
 TS = np.linspace(0.0, 10.0, 11)
 P = {"at": jnp.asarray(5.4321), "width": jnp.asarray(0.3)}
@@ -179,12 +179,6 @@ def test_the_grid_of_saves_and_times() -> None:
     np.testing.assert_allclose(interval.span.low, [-np.inf, 1.0, 2.0], atol=1e-14)
     np.testing.assert_allclose(interval.span.high, [1.0, 2.0, 3.0], atol=1e-14)
     np.testing.assert_array_equal(interval.turns, [False, True, False])
-
-
-def test_without_times_there_is_one_interval_that_changes_nothing() -> None:
-    interval = interval_at(NO_TIMES, *(jnp.asarray(x) for x in (0.5, 0.0, 3.0)))
-    assert interval is ALL_TIME
-    assert not interval
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from jaxmech import FixedSteps, Holonomic, System, observe, simulate
-from jaxmech.laws import QR, UdwadiaKalaba
 from tests.small import MIXED, PENDULUM, QUATERNION, REDUNDANT
 
 TS = np.linspace(0.0, 0.6, 4)
@@ -57,26 +56,12 @@ def test_names_shapes_and_residuals() -> None:
     np.testing.assert_array_equal(obs.reactions["servo"][:, :3], 0.0)
 
 
-def test_a_state_off_the_constraints_shows_its_residuals() -> None:
-    sol = simulate(PENDULUM.system, *PENDULUM[2:], TS, PENDULUM.params, steps=FixedSteps(1))
-    off = observe(PENDULUM.system, sol, {**PENDULUM.params, "l": 1.0}, other_params=True)
-    np.testing.assert_allclose(off.residuals["rod"], 1.5, atol=1e-12)
-
-
 def test_the_pull_of_a_rod() -> None:
     """T = m (v^2 - g y) / l, towards the pivot: the reaction is -T q / l."""
     sol, obs, _ = seen(PENDULUM)
     p, q, v = PENDULUM.params, np.asarray(sol.q), np.asarray(sol.v)
     tension = p["m"] * (np.sum(v * v, 1) - p["g"] * q[:, 1]) / p["l"]
     np.testing.assert_allclose(obs.reactions["rod"], -tension[:, None] * q / p["l"], rtol=1e-9)
-
-
-def test_the_law_is_a_choice() -> None:
-    _, ldl, _ = seen(REDUNDANT)
-    _, qr, _ = seen(REDUNDANT, formulation=UdwadiaKalaba(QR()))
-    np.testing.assert_allclose(ldl.qdd, qr.qdd, atol=1e-11)
-    for name in ("scaled", "twice"):
-        np.testing.assert_allclose(ldl.multipliers[name], qr.multipliers[name], atol=1e-10)
 
 
 def test_after_a_failure_all_values_are_nan() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from jaxmech import Event, FixedSteps, Holonomic, Projection, System, assemble, simulate
 from jaxmech.laws import LDL, QR, SVD, UdwadiaKalaba
-from tests.small import MASSLESS, MIXED, OSCILLATOR, PENDULUM, QUATERNION, REDUNDANT, SKATE
+from tests.small import MASSLESS, MIXED, OSCILLATOR, PENDULUM, REDUNDANT, SKATE
 
 ROOT = Path(__file__).resolve().parents[1]
 TS = np.linspace(0.0, 1.0, 11)
@@ -85,15 +85,6 @@ def test_a_singular_mass_in_closed_form() -> None:
     x = 1.1 * np.cos(w * TS) - 0.4 / w * np.sin(w * TS)
     np.testing.assert_allclose(sol.q, np.stack([x, (x - p["d"]) / 2], 1), atol=1e-9)
     assert sol.energy_drift < 1e-9
-
-
-def test_a_body_with_a_singular_mass() -> None:
-    """The unit quaternion keeps its length, and the energy is conserved."""
-    sol = simulate(QUATERNION.system, *QUATERNION[2:], TS, QUATERNION.params, steps=FixedSteps(10))
-    assert sol.ok
-    assert sol.rank == 1
-    np.testing.assert_allclose(np.sum(np.asarray(sol.q) ** 2, 1), 1.0, atol=1e-14)
-    assert sol.energy_drift < 1e-8
 
 
 def test_single_precision_stays_single() -> None:

@@ -20,23 +20,6 @@ def run(q: Any, case: Any = PENDULUM, v: Any = None) -> Solution:
     return simulate(case.system, q, v, TS, case.params, steps=FixedSteps(10), throw=False)
 
 
-@pytest.fixture(scope="module")
-def batch() -> Solution:
-    q = np.stack([PENDULUM.q] * 4)
-    q[1], q[3] = np.nan, 0.0
-    return jax.jit(jax.vmap(run))(q)
-
-
-def test_card_of_a_batch(batch: Solution) -> None:
-    lines = repr(batch).splitlines()
-    assert lines[0] == "Solution: 4 trajectories, t = 0 ... 1 s, 6 saved, coordinates x, y"
-    assert lines[1] == "  status             2 OK, 1 NONFINITE, 1 INCONSISTENT"
-    one = jax.tree.map(lambda leaf: leaf[1:2], batch)
-    assert repr(one).splitlines()[0].startswith("Solution: 1 trajectories, t = 0")
-    assert "NONFINITE at t = 0 s" in repr(one)
-    assert batch.ok.tolist() == [True, False, True, False]
-
-
 def test_card_without_values() -> None:
     """A traced, abstract or empty solution can be printed too, since error messages may show it."""
     seen = []

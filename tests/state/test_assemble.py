@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from jaxmech import FixedSteps, Holonomic, Status, System, assemble, models, simulate
-from jaxmech.compiler import explain
+from jaxmech import FixedSteps, Holonomic, Status, System, assemble, simulate
 from tests.small import (
     DOUBLE,
     MIXED,
     PENDULUM,
     QUATERNION,
-    REDUNDANT,
     Case,
 )
 
@@ -122,16 +120,6 @@ def test_every_kind_of_constraint_holds_afterwards(case: Case, width: float) -> 
         np.testing.assert_allclose(alone, (q[k], v[k]), atol=1e-10)
 
 
-@pytest.mark.slow
-def test_redundant_loops_close_as_one() -> None:
-    guess = guesses(PENDULUM, 0.5)
-    np.testing.assert_allclose(many(REDUNDANT)(*guess), on_circle(*guess), atol=1e-12)
-    q = 2.0 * guess[0] / np.linalg.norm(guess[0], axis=1)[:, None]
-    np.testing.assert_allclose(on_circle(*guess)[0], q, atol=1e-12)
-    alone = assemble(REDUNDANT.system, guess[0][0], guess[1][0], 0.3, REDUNDANT.params)
-    np.testing.assert_allclose(alone[0], q[0], atol=1e-12)
-
-
 def test_fixed_coordinates_keep_their_guess() -> None:
     """Positions and velocities bit by bit; the other coordinate stays on its side of the circle."""
     guess = guesses(PENDULUM, 0.3)
@@ -153,23 +141,6 @@ def test_other_velocities_may_be_fixed_than_coordinates() -> None:
     assert np.abs(v[:, 0] - guess[1][:, 0]).min() > 1e-4
 
 
-@pytest.mark.slow
-def test_a_fixed_coordinate_costs_nothing() -> None:
-    """Three of four coordinates take at most three quarters of the operations."""
-    model = models.double_pendulum()
-    q, v = (x[None] for x in model.initial())
-
-    def operations(*fixed: str) -> np.ndarray:
-        def run(q: Any, v: Any) -> Any:
-            return assemble(model.system, q, v, 0.0, model.params, fixed=fixed)
-
-        return np.array([part.operations for part in explain(run, q, v).parts])
-
-    positions, velocities = operations("x1") / operations()
-    assert positions <= 0.75
-    assert velocities <= 0.75
-
-
 def test_a_bad_guess_does_not_affect_others() -> None:
     """The other results are bit-identical whatever their neighbours."""
     good = guesses(PENDULUM, 0.5)
@@ -183,30 +154,6 @@ def test_a_bad_guess_does_not_affect_others() -> None:
     for k in (0, 1, 5):
         np.testing.assert_array_equal([one[0][k], one[1][k]], [other[0][k], other[1][k]])
     np.testing.assert_array_equal(one[0][3], other[0][3])
-
-
-@pytest.mark.parametrize("traced", ["v", "params"])
-def test_any_argument_alone_may_be_traced(traced: str) -> None:
-    """A constraint that cannot be satisfied is then reported by `simulate`."""
-    args = {"q": PENDULUM.q, "v": PENDULUM.v, "t": 0.3, "params": PENDULUM.params["l"]}
-
-    def state(value: Any) -> Any:
-        given = {**args, traced: value}
-        params = {**PENDULUM.params, "l": given.pop("params")}
-        return assemble(PENDULUM.system, given["q"], given["v"], given["t"], params)
-
-    batch = np.stack([np.asarray(args[traced])] * 2)
-    q, v = jax.vmap(state)(batch)
-    np.testing.assert_allclose(q, [PENDULUM.q] * 2, atol=1e-12)
-    np.testing.assert_allclose(v, [PENDULUM.v] * 2, atol=1e-12)
-
-
-def test_far_from_a_loop() -> None:
-    """A rod of 2 m guessed at 2 km and at a micrometre."""
-    far = np.array([[2e3, 1.0], [1e-6, -1e-6], [-3e3, -4e3], [0.0, 1e-9], [5.0, 0.0], [0.1, 9e5]])
-    q, v = on_circle(far, np.ones((6, 2)))
-    np.testing.assert_allclose(q, 2 * far / np.linalg.norm(far, axis=1)[:, None], atol=1e-9)
-    assert np.abs(levels(PENDULUM, q, v)).max() < 1e-12
 
 
 def test_single_precision() -> None:

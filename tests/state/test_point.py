@@ -165,14 +165,6 @@ def test_a_guess_on_a_line_of_symmetry_leaves_the_saddle() -> None:
 
 
 @pytest.mark.slow
-def test_a_center_of_curvature_has_a_nearest_point_without_derivative() -> None:
-    points, slopes = on_ellipse(np.array([[1.5, 0.0], [1.6, 0.0]]))
-    np.testing.assert_allclose(points, [[2.0, 0.0]] * 2, atol=1e-3)
-    assert np.isnan(slopes[0]).all()
-    np.testing.assert_allclose(slopes[1], [2.0, 0.0], atol=1e-9)
-
-
-@pytest.mark.slow
 def test_second_derivatives_are_those_of_the_nearest_point() -> None:
     """The nearest point of a circle is radius times guess over its length."""
 
@@ -183,25 +175,3 @@ def test_second_derivatives_are_those_of_the_nearest_point() -> None:
     x = jnp.array([1.5, 2.0, 0.7])
     exact = second(lambda y, a: a * y / jnp.sqrt(y @ y))(x)
     np.testing.assert_allclose(ours(x), exact, rtol=1e-11, atol=1e-12)
-
-
-@pytest.mark.slow
-def test_dependent_rows_change_no_derivative() -> None:
-    """The circle three times, once turned into another equation, in the metric of METRIC."""
-    circle, M = SURFACES["circle"].level, jnp.diag(METRIC[:2])
-
-    def thrice(y: Any, a: Any) -> Any:
-        once = circle(y, a)
-        return jnp.concatenate([once, 1e3 * once, jnp.expm1(once)])
-
-    @jax.jit
-    @jax.vmap
-    def both(guess: Any) -> Any:
-        def slopes(level: Any) -> Any:
-            return jax.jacrev(lambda y, a: nearest(level, y, M, (a,)), (0, 1))(guess, 1.3)
-
-        return slopes(circle), slopes(thrice)
-
-    once, three = both(np.random.default_rng(0).uniform(-2, 2, (20, 2)))
-    for mine, theirs in zip(once, three, strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9)

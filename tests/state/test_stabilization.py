@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from jaxmech import Baumgarte, Holonomic, Projection, System, compiler
-from jaxmech.state import Free, RowsBefore
+from jaxmech.state import RowsBefore
 from jaxmech.system import extents_at
 from tests.quick import each
 from tests.small import (
     DOUBLE,
     MIXED,
-    OSCILLATOR,
     PENDULUM,
     QUATERNION,
     REDUNDANT,
@@ -134,13 +133,6 @@ def test_a_consistent_state_stays_where_it_is(case: Case) -> None:
     np.testing.assert_allclose(v, case.v, rtol=0, atol=1e-15)
 
 
-def test_redundant_rows_project_as_one() -> None:
-    one = projected(PENDULUM, PENDULUM.q + 1e-3, PENDULUM.v)
-    three = projected(REDUNDANT, PENDULUM.q + 1e-3, PENDULUM.v)
-    np.testing.assert_allclose(three[0], one[0], atol=1e-14)
-    np.testing.assert_allclose(three[1], one[1], atol=1e-14)
-
-
 def test_nonholonomic_constraints_move_the_velocity_alone() -> None:
     q, v, reached, left = projected(SKATE, SKATE.q, SKATE.v + 0.01)
     assert reached
@@ -200,20 +192,6 @@ def test_baumgarte_feedback_by_hand() -> None:
     feedback = jax.jit(lambda q, v: Baumgarte(alpha=3.0, beta=5.0).feedback(system, q, v, T, p))
     expected = [0.0, -6.0 * phi_rate - 25.0 * phi[0], -3.0 * psi[0], -3.0 * psi[1]]
     np.testing.assert_allclose(feedback(q, v), expected, rtol=1e-13)
-
-
-def test_only_baumgarte_feeds_back_and_only_projection_moves() -> None:
-    q, v = jnp.asarray(PENDULUM.q) * 1.1, jnp.asarray(PENDULUM.v)
-    state = (PENDULUM.system, q, v, T, PENDULUM.params)
-    for quiet in (Free(), Projection()):
-        assert np.all(quiet.feedback(*state) == 0.0)
-    for still in (Free(), Baumgarte(alpha=1.0, beta=1.0)):
-        new_q, new_v, reached = still.after_step(*state)
-        assert new_q is q
-        assert new_v is v
-        assert reached
-    none = Baumgarte(alpha=1.0, beta=1.0).feedback(OSCILLATOR.system, q, v, T, OSCILLATOR.params)
-    assert np.all(none == 0.0)
 
 
 def test_a_projection_fails_alike_in_any_unit() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import Holonomic, Nonholonomic, System
-from jaxmech.system import extents_at, near, near_rates, on_constraints, violations
+from jaxmech.system import extents_at, on_constraints, violations
 from tests.small import MIXED
 
 
@@ -98,21 +98,6 @@ def test_a_knife_edge_is_judged_by_its_turn() -> None:
     across = 1e-8 * jnp.array([-jnp.sin(0.3), jnp.cos(0.3), 0.0])
     answers = [bool(on_constraints(sleigh, q, v, t, {})) for v in (along, along + across)]
     assert answers == [True, False]
-
-
-def test_near_has_the_scale_of_its_rows() -> None:
-    A, q, extents = jnp.array([[3.0, 4.0]]), jnp.array([1.0, -2.0]), jnp.array([2.0, 0.5])
-    eps = float(jnp.finfo(float).eps)
-    limit = 1e-6 * (3 * 2 + 4 * 0.5) + 4 * eps * (3 * (1 + 2) + 4 * (2 + 0.5))
-    for scale in (1e-9, 1.0, 1e9):
-        assert near(jnp.array([0.999 * limit * scale]), A * scale, q, extents)
-        assert not near(jnp.array([1.001 * limit * scale]), A * scale, q, extents)
-    ones = jnp.ones(2)
-    assert not near(jnp.array([0.0, jnp.nan]), jnp.zeros((2, 2)), q, ones)
-    assert near(jnp.array([0.0]), jnp.zeros((1, 2)), q, ones)
-    assert not near(jnp.array([1e-300]), jnp.zeros((1, 2)), q, ones)
-    assert near(jnp.zeros(0), jnp.zeros((0, 2)), q, ones)
-    assert not near_rates(jnp.array([1e-5]), jnp.array([[1.0, 0.0]]), 0 * q, q, ones)
 
 
 @pytest.mark.parametrize(("size", "pivot"), [(1e-6, 0.0), (1.0, 1e6)])

@@ -44,33 +44,6 @@ def test_rows_are_the_derivative_along_any_path(name: str) -> None:
         np.testing.assert_allclose(ours, path, rtol=1e-12, atol=1e-12)
 
 
-def test_rows_by_hand() -> None:
-    """phi = x y - sin(w t), psi = x v_y^2 + t, chi = 2 a_x + x a_y - t."""
-    rows = [
-        Holonomic(lambda q, t, w: q[0] * q[1] - jnp.sin(w * t)),
-        Nonholonomic(lambda q, v, t, w: q[0] * v[1] ** 2 + t),
-        Acceleration(lambda q, v, a, t, w: 2 * a[0] + q[0] * a[1] - t),
-    ]
-    system = System(lambda q, v, t, w: 0.5 * v @ v, rows, coordinates=("x", "y"))
-    (x, y), (vx, vy), t, w = (2.0, 3.0), (5.0, 7.0), 0.4, 1.1
-    eom = jax.jit(system.equations)([x, y], [vx, vy], t, w)
-    np.testing.assert_allclose(eom.A, [[y, x], [0.0, 2 * x * vy], [2.0, x]], rtol=1e-15)
-    b = [-2 * vx * vy - w**2 * np.sin(w * t), -(vx * vy**2) - 1, t]
-    np.testing.assert_allclose(eom.b, b, rtol=1e-14)
-
-
-def test_a_scalar_counts_as_one_row_and_a_constant_as_a_number() -> None:
-    scalar = Holonomic(lambda q, t, p: q[0])
-    vector = Holonomic(lambda q, t, p: q[:1])
-    whole = Nonholonomic(lambda q, v, t, p: 0)
-    q = jnp.array([1.0, 2.0])
-    np.testing.assert_array_equal(scalar.value(q, 0.0, None), vector.value(q, 0.0, None))
-    A, b = jax.jit(whole.rows)(q, q, jnp.asarray(0.0), None)
-    assert A.tolist() == [[0.0, 0.0]]
-    assert b.tolist() == [0.0]
-    assert A.dtype == b.dtype == q.dtype
-
-
 def system_with(chi: Any) -> System:
     constraint = Acceleration(chi, name="servo")
     return System(lambda q, v, t, p: 0.5 * v @ v, [constraint], coordinates=("x", "y"))

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech import parts as jp
 from jaxmech.integrate import Scheme
 from jaxmech.integrate.steps.step_size import steps_needed
 
@@ -92,14 +91,6 @@ def test_the_default_step_resolves_a_state() -> None:
     np.testing.assert_allclose(seen.qdd[:, 1], circuit(sol.q.T, sol.v.T, 0.0, P), rtol=1e-12)
 
 
-def test_single_precision_is_enough() -> None:
-    with jax.enable_x64(False) if hasattr(jax, "enable_x64") else jax.experimental.disable_x64():
-        sol = jm.simulate(MOTOR, ZERO, ZERO, TS, P)
-        reached = np.concatenate([sol.q[-1], sol.v[-1]])
-    assert sol.v.dtype == np.float32
-    np.testing.assert_allclose(reached, exact(TS[-1], P), rtol=2e-4)
-
-
 @pytest.mark.slow
 def test_an_event_finds_a_current_and_resets_it() -> None:
     event = jm.Event(lambda q, v, t, p: v[1] - 3.0, direction=1, name="fuse")
@@ -161,35 +152,6 @@ def test_a_constraint_that_contains_a_state() -> None:
     assert not seen.constraint_force[:, 2].any()
 
 
-@pytest.mark.slow
-def test_a_mechanism_with_a_motor_in_both_kinds_of_coordinates() -> None:
-    link = jp.planar_body("link", mass=1.0, inertia=0.1)
-    hinge = jp.revolute("O", jp.ground, (0, 0), link, (-0.5, 0))
-    drag = jp.torque("drag", jp.ground, link, -0.3)
-    starts = {"joints": {"O": jp.Start(0.3)}, "bodies": {"link": jp.Start((0.45, 0.1), 0.3)}}
-    ends = []
-    for kind, start in starts.items():
-        n = 1 if kind == "joints" else 3
-
-        def motor(q: Any, v: Any, t: Any, p: Any, n: int = n) -> Any:
-            return jnp.zeros(n).at[n - 1].set(p["k"] * v[-1])
-
-        def rates(q: Any, v: Any, t: Any, p: Any, n: int = n) -> Any:
-            return (p["u"] - p["R"] * v[n] - p["k"] * v[n - 1]) / p["L"]
-
-        arm = jp.Mechanism(
-            [link], [hinge], [jp.gravity(9.81), drag, motor], P, coordinates=kind,
-            states=("current",), rates=rates,
-        )  # fmt: skip
-        system = arm.system
-        q, v = arm.guess(start)
-        q, v = jm.assemble(system, q, v, 0.0, P, fixed=[system.coordinates[n - 1]])
-        sol = jm.simulate(system, q, v, TS, P, steps=jm.Adaptive(rtol=1e-11))
-        force_on_link, _ = jm.observe(system, sol, P).loads["O"]
-        ends.append([*sol.q[-1, n - 1 :], *sol.v[-1, n - 1 :], *force_on_link[-1]])
-    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-9)
-
-
 def test_a_mass_that_burns() -> None:
     # The Lagrangian takes the mass as a function of time: momentum is conserved, energy is not.
     system = jm.System(
@@ -223,21 +185,6 @@ def test_the_unit_of_a_state_does_not_matter_to_the_steps() -> None:
     sol = jm.simulate(warm, np.array([1.0, 0.0]), rates[0], ts[0], {"T": T}, steps=steps)
     assert abs(int(sol.accepted) - int(run.accepted)) <= 0.15 * int(run.accepted)
     np.testing.assert_allclose(sol.integration_error, run.integration_error, rtol=1.0)
-
-
-def test_steps_end_where_a_rate_jumps() -> None:
-    system = jm.System(
-        kinetic,
-        coordinates=("angle",),
-        states=("T",),
-        rates=lambda q, v, t, p: jnp.where(t < p["off"], 1.0, 0.0) - v[1],
-    )
-    p = {"J": 1.0, "off": 0.123}
-    ts = np.array([0.0, 0.2, 0.3])
-    sol = jm.simulate(system, ZERO, ZERO, ts, p, steps=jm.FixedSteps(8, times=(0.123,)))
-    heat = 1 - np.exp(-0.123)
-    expected = heat * np.exp(-(np.array([0.2, 0.3]) - 0.123))
-    np.testing.assert_allclose(sol.v[1:, 1], expected, rtol=1e-7)
 
 
 def test_a_state_costs_a_batch_its_own_operations_alone() -> None:

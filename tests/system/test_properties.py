@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from jaxmech import Acceleration, Holonomic, Nonholonomic, System, models
-from jaxmech.laws import UdwadiaKalaba
 from jaxmech.system import conserves_energy, singular_mass
 from tests.small import CASES
 
@@ -120,13 +119,6 @@ def test_functions_that_close_over_traced_values_are_not_judged() -> None:
     assert found == [False, False]
 
 
-def test_a_mass_in_other_units_is_not_singular() -> None:
-    """A coordinate in micrometres beside an angle."""
-    small = System(lambda q, v, t, p: 0.5 * (1e-12 * v[0] ** 2 + v[1] ** 2), coordinates=("x", "a"))
-    state = jnp.zeros(2), jnp.zeros(2), jnp.zeros(())
-    assert not singular_mass(small, *state, None)
-
-
 def test_the_rows_that_a_singular_mass_needs() -> None:
     """A quaternion needs its unit length alone, a bead on a rod both rows, which vanish in turn."""
     body, bead = models.free_body(), models.bead_on_rod()
@@ -139,11 +131,3 @@ def test_the_rows_that_a_singular_mass_needs() -> None:
     assert singular_mass(system, *body.initial(), jnp.zeros(()), body.params) in ((1,), (2,))
     at_rest = bead.initial()
     assert singular_mass(bead.system, *at_rest, jnp.zeros(()), bead.params) == (0, 1)
-
-
-def test_explicit_singular_mass_uses_the_detected_rows() -> None:
-    found = (0, 3)
-    assert UdwadiaKalaba().takes_as_singular(found) == found
-    assert UdwadiaKalaba(singular_mass=True).takes_as_singular(found) == found
-    assert UdwadiaKalaba(singular_mass=True).takes_as_singular(False) is True
-    assert UdwadiaKalaba(singular_mass=False).takes_as_singular(found) is False

@@ -276,32 +276,6 @@ def test_equations_of_all_kinds_have_the_same_accelerations() -> None:
 
 
 @pytest.mark.slow
-def test_states_of_first_order_go_with_quasi_velocities() -> None:
-    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
-        return (v[0] ** 2 + v[1] ** 2) / 2 - q[0] * q[1]
-
-    def force(q: Any, v: Any, t: Any, p: Any) -> Any:
-        return jnp.stack([v[2], -0.1 * v[1]])
-
-    def rates(q: Any, v: Any, t: Any, p: Any) -> Any:
-        return -v[2] + v[0]
-
-    common = {"force": force, "coordinates": ("x", "y"), "states": ("z",), "rates": rates}
-    plain = jm.System(lagrangian, **common)
-    turned = lambda q, t, p: jnp.stack([  # noqa: E731
-        jnp.stack([jnp.cos(q[1]), jnp.sin(q[1])]), jnp.stack([-jnp.sin(q[1]), jnp.cos(q[1])])
-    ])  # fmt: skip
-    system = jm.System(lagrangian, **common, velocities=("a", "b"), kinematics=turned)
-    q0, v0, ts = np.array([0.3, 0.4, 0.0]), np.array([0.2, -0.5, 1.0]), np.linspace(0, 1, 5)
-    u0 = np.concatenate([turned(q0, 0.0, None).T @ v0[:2], v0[2:]])
-    assert system.velocity_names == ("a", "b", "z")
-    steps = jm.Adaptive(rtol=1e-10, atol=1e-12)
-    sol, expected = (jm.simulate(s, q0, v, ts, steps=steps) for s, v in ((system, u0), (plain, v0)))
-    np.testing.assert_allclose(sol.q, expected.q, atol=1e-9)
-    np.testing.assert_allclose(sol.v[:, 2], expected.v[:, 2], atol=1e-9)
-
-
-@pytest.mark.slow
 def test_assemble_keeps_invariants_and_closes_loops() -> None:
     holder = jm.Holonomic(lambda q, t, p: axis(q)[0] - 0.3, name="holder")
     system = jm.System(
@@ -328,47 +302,5 @@ def test_assemble_keeps_invariants_and_closes_loops() -> None:
         jm.simulate(TOP, 2**0.5 * E, [0.1, 0.2, 0.3], TS, FREE, steps=jm.FixedSteps(4))
 
 
-def test_single_precision_and_default_steps() -> None:
-    w0 = np.array([0.3, 0.0, 0.9], np.float32)
-    p = {"J": FREE["J"].astype(np.float32), "mgl": np.float32(0.0)}
-    sol = jm.simulate(TOP, E.astype(np.float32), w0, TS.astype(np.float32), p)
-    assert sol.q.dtype == sol.v.dtype == np.float32
-    np.testing.assert_allclose(sol.v, spins(w0, FREE["J"], TS), atol=1e-4)
-
-
-def driven(q: Any, t: Any, p: Any) -> Any:
-    late = jnp.maximum(t - 0.33, 0.0)
-    return q[0] * q[1] + q[0] - 1 - p["a"] * late**2
-
-
 def pushed(q: Any, v: Any, t: Any, p: Any) -> Any:
     return jnp.stack([-0.1 * v[0], jnp.where(t < 0.61, 0.0, 1.0) + 0 * t])
-
-
-@pytest.mark.slow
-def test_drives_and_corners_are_those_of_rates() -> None:
-    steps = jm.FixedSteps(16, times=(0.33, 0.61))
-    plain = jm.System(
-        lambda q, v, t, p: v @ v / 2 - q[1] ** 2,
-        [jm.Holonomic(driven, name="drive")],
-        pushed,
-        coordinates=("x", "y"),
-    )
-    system = sheared(plain)
-    ts, q0, v0 = jnp.linspace(0.0, 1.0, 5), np.array([1.0, 0.0]), np.array([0.5, -0.5])
-    u0 = in_velocities(system, q0, v0)[1]
-
-    def end(system: jm.System, v0: Any, a: Any, ts: Any) -> Any:
-        sol = jm.simulate(system, q0, v0, ts, {"a": a}, steps=steps)
-        return sol.q[-1] @ jnp.array([1.0, 2.0]) + sol.q[2, 0], sol
-
-    ours, expected = (
-        jax.value_and_grad(lambda a, ts, s=s, v=v: end(s, v, a, ts), (0, 1), has_aux=True)(0.8, ts)
-        for s, v in ((system, u0), (plain, v0))
-    )
-    sol, plain_sol = ours[0][1], expected[0][1]
-    np.testing.assert_allclose(sol.q, plain_sol.q, atol=1e-9)
-    np.testing.assert_allclose(ours[1][0], expected[1][0], rtol=1e-8)
-    # not of the first time: equal velocities are other rates there
-    np.testing.assert_allclose(ours[1][1][1:], expected[1][1][1:], atol=1e-7)
-    np.testing.assert_allclose(sol.integration_error, plain_sol.integration_error, rtol=0.5)

@@ -124,16 +124,6 @@ def test_native_code_does_not_grow_with_the_samples() -> None:
     assert [reason for _, reason in operations(1000)] == [""]
 
 
-def test_single_precision() -> None:
-    values = jnp.asarray([0.0, 1.0, 0.5], jnp.float32)
-    signal = jm.Signal(jnp.asarray([0.0, 0.5, 1.0], jnp.float32), values, "hold")
-    rest = jnp.zeros(1, jnp.float32)
-    ts = jnp.linspace(0.0, 1.0, 5, dtype=jnp.float32)
-    sol = jm.simulate(OSCILLATOR, rest, rest, ts, {"u": signal}, steps=jm.FixedSteps(4))
-    assert sol.q.dtype == jnp.float32
-    np.testing.assert_allclose(sol.q[:, 0], exact(signal, np.asarray(ts)), atol=2e-5)
-
-
 @pytest.mark.parametrize("interpolation", ["linear", pytest.param("hold", marks=pytest.mark.slow)])
 def test_adaptive_steps_end_at_many_samples_in_native_code(interpolation: Any) -> None:
     """Without it a `NativeCodeWarning` is an error here."""
@@ -151,13 +141,6 @@ def test_adaptive_steps_end_at_many_samples_in_native_code(interpolation: Any) -
     np.testing.assert_allclose(batch[..., 0], np.outer([1.0, 2.0], expected), atol=1e-8)
     slopes = jax.vmap(jax.grad(lambda scale: motion(scale)[-1, 0]))(jnp.array([1.0, 2.0]))
     np.testing.assert_allclose(slopes, expected[-1], atol=1e-8)
-
-
-def test_thinned() -> None:
-    signal = jm.Signal(np.arange(10.0), np.arange(10.0), "hold")
-    few = thinned({"u": signal, "m": 1.0}, 4)["u"]
-    np.testing.assert_allclose(few.ts, [0.0, 3.0, 6.0, 9.0])
-    np.testing.assert_allclose(few(4.5), 4.5)
 
 
 def several(interpolation: Any, power: int) -> list[jm.Signal]:

@@ -2,7 +2,6 @@
 
 import contextlib
 from pathlib import Path
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,9 +11,7 @@ import jaxmech as jm
 import jaxmech.ensemble as je
 from jaxmech import parts as jp
 from jaxmech.cli.fit.build import model
-from jaxmech.cli.fit.run import run_fit
 from jaxmech.cli.fit.study import FitStudy
-from jaxmech.cli.main import main
 from jaxmech.cli.resolve import load_state
 from jaxmech.config.toml import read
 from jaxmech.errors import StudyError
@@ -59,34 +56,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "m.py").write_text(FILE)
     (tmp_path / "s.toml").write_text(STUDY)
     return tmp_path
-
-
-def test_functions_take_mechanisms_and_models_with_their_parameters() -> None:
-    system, params, model = SWING.system, SWING.params, jm.models.pendulum()
-    state, steps = ([0.3], [0.0]), jm.FixedSteps(8)
-    whole = jm.simulate(system, *state, TS, params, steps=steps)
-    short = jm.simulate(SWING, *state, TS, steps=steps)
-    assert np.array_equal(whole.q, short.q)
-    heavy = jm.simulate(SWING, *state, TS, {"m": 2.0}, steps=steps)
-    assert not np.array_equal(heavy.q, short.q)
-    assert jm.observe(SWING, short).loads.keys() == {"hinge"}
-    assert jm.acceleration(SWING, *state).qdd == pytest.approx(
-        jm.acceleration(system, *state, 0.0, params).qdd
-    )
-    hanging = jm.analysis.equilibrium(SWING, [-1.5])
-    assert hanging.q == pytest.approx([-np.pi / 2])
-    assert jm.analysis.linearize(SWING, hanging.q, [0.0]).positions == 1
-    found = jm.analysis.structure(model, *model.initial())
-    assert found.ranks.position_freedom == 1
-    q, _ = jm.assemble(model, [0.6, -0.9], [0.0, 0.0])
-    assert float(jnp.linalg.norm(q)) == pytest.approx(1.0)
-
-
-def test_a_fit_begins_with_the_parameters_of_a_mechanism() -> None:
-    sol = jm.simulate(SWING, [0.3], [0.0], TS, {"m": 2.0}, steps=jm.FixedSteps(8))
-    recording = jm.Recording(TS, sol.q, [0.3], [0.0])
-    found = jm.fit(SWING, recording, initial_states="fixed", steps=jm.FixedSteps(8))
-    assert float(found.params["m"]) == pytest.approx(2.0, rel=1e-6)
 
 
 XML = """
@@ -170,21 +139,6 @@ def test_a_mechanism_starts_from_the_state_beside_it(folder: Path) -> None:
     assert beside.params == {"m": 3.0}
 
 
-@pytest.mark.parametrize("coordinates", ["joints", "bodies"])
-def test_free_bodies_begin_at_the_origin(coordinates: Any) -> None:
-    ball = jp.spatial_body("ball", mass=1.0, inertia=(1.0, 2.0, 3.0))
-    model = as_model(jp.Mechanism([ball], coordinates=coordinates))
-    q, v = model.initial()
-    assert q == pytest.approx([0, 0, 0, 1, 0, 0, 0])
-    assert not v.any()
-
-
-def test_commands_take_a_mechanism(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    name = f"{folder}/m.py:mech"
-    assert main(["check", name, "--fast"]) == 0
-    assert "1 of position" in capsys.readouterr().out
-
-
 FILES = {"mechanism in a file": "m.py:mech", "system in a file": "m.py:system"}
 
 
@@ -204,16 +158,3 @@ def test_every_kind_of_model_is_the_model_of_a_fit(kind: str, folder: Path) -> N
     if "m" in found.params:
         assert found.params == {"m": 1.0}
         assert found.system.coordinates == ("hinge.angle",)
-
-
-@pytest.mark.slow
-def test_a_mechanism_is_fitted_as_an_object(folder: Path) -> None:
-    sol = jm.simulate(SWING, [0.3], [0.0], TS, {"m": 2.0}, steps=jm.FixedSteps(8))
-    columns = zip(TS.tolist(), sol.q[:, 0].tolist(), sol.v[:, 0].tolist(), strict=True)
-    lines = ["time,hinge.angle,rate", *(",".join(map(repr, row)) for row in columns)]
-    (folder / "x.csv").write_text("\n".join(lines) + "\n")
-    table = Table(file="x.csv", time="time", observed=("hinge.angle",), v0=("rate",))
-    study = FitStudy(model=SWING, data=table, initial_states="fixed", steps=jm.FixedSteps(8))
-    fit = run_fit(study, folder / "out", folder=folder).fit
-    assert fit.values == pytest.approx([2.0], rel=1e-6)
-    assert run_fit(study, folder / "out", folder=folder).fit.values == fit.values

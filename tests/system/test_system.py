@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import Holonomic, System
+from jaxmech import System
 from tests.small import CASES, MIXED, PENDULUM, WIRE
 
 
@@ -90,21 +90,6 @@ def test_arguments_take_the_precision_of_q_and_v() -> None:
         assert q.dtype == v.dtype == t.dtype == np.float64
 
 
-def test_equations_keep_single_precision_whatever_the_functions_return() -> None:
-    """numpy's float64 constants would promote everything else."""
-    g = np.float64(9.81)
-    system = System(
-        lambda q, v, t, p: 0.5 * v @ v - g * q[1] - g,
-        [Holonomic(lambda q, t, p: q @ q - np.float64(1.0))],
-        force=lambda q, v, t, p: -g * v,
-        coordinates=("x", "y"),
-    )
-    q = jnp.ones(2, jnp.float32)
-    shapes = jax.eval_shape(system.equations, q, q)
-    energy = jax.eval_shape(system.dynamics.energy, q, q, jnp.float32(0), None)
-    assert {x.dtype for x in jax.tree.leaves((shapes, energy))} == {np.dtype("float32")}
-
-
 def test_two_systems_of_the_same_functions_are_one() -> None:
     """Equal systems share compiled programs."""
 
@@ -115,16 +100,6 @@ def test_two_systems_of_the_same_functions_are_one() -> None:
     assert hash(made()) == hash(made())
     assert made() != WIRE.system  # which has a force
     assert made() != System(made().lagrangian, made().constraints, coordinates=("x", "z"))
-
-
-def test_a_force_may_be_a_list_of_components() -> None:
-    system = System(
-        lambda q, v, t, p: 0.5 * v @ v,
-        force=lambda q, v, t, p: [-0.1 * v[0], 2.0],
-        coordinates=("x", "y"),
-    )
-    found = jax.jit(lambda v: system.equations(0 * v, v).Q)(jnp.array([3.0, 4.0]))
-    np.testing.assert_allclose(found, [-0.3, 2.0])
 
 
 def test_a_copy_that_states_a_singular_mass_is_not_traced_again() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from jaxmech.utils.traces import first_equal, repeated
+from jaxmech.utils.traces import repeated
 
 
 @repeated
@@ -28,12 +28,6 @@ def test_plain_results_stay_plain_where_only_patterns_matter() -> None:
     value, slope = jax.jit(jax.value_and_grad(total))(2.0)
     assert value == 5.0
     assert slope == 3.0
-
-
-def test_known_numbers_are_computed_at_once() -> None:
-    vector, reverse = scaled(np.array([0.0, 1.0]), np.asarray(3.0), jnp.ones(2))
-    np.testing.assert_array_equal(vector, [0.0, 3.0])
-    np.testing.assert_array_equal(reverse, [0.0, -1.0])
 
 
 def functions(jaxpr: Any, kept: dict[int, Any]) -> dict[int, Any]:
@@ -95,18 +89,6 @@ def test_systems_by_the_same_code_are_equal_up_to_the_variables_that_they_read()
 def test_defaults_are_compared_with_their_types(pair: tuple[Any, Any]) -> None:
     functions = [oscillator(0.1, x).lagrangian for x in pair]
     assert functions[0] is not functions[1]
-
-
-def test_functions_with_attributes_remain_themselves() -> None:
-    def made(rate: float) -> Any:
-        def law(x: Any) -> Any:
-            return x * law.rate
-
-        law.rate = rate
-        return law
-
-    assert first_equal(law := made(2.0)) is law
-    assert first_equal(other := made(3.0)) is other
 
 
 def test_a_fit_with_the_observation_of_before_compiles_nothing() -> None:

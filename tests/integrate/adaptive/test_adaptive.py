@@ -21,11 +21,9 @@ from jaxmech import (
     System,
     simulate,
 )
-from jaxmech.config.errors import StudyError
-from jaxmech.config.validate import plain, structure
 from jaxmech.errors import SimulationError
-from jaxmech.integrate import AbstractMethod, AbstractPair, AbstractSteps, method_and_steps
-from tests.small import DOUBLE, PENDULUM, REDUNDANT, along, rod
+from jaxmech.integrate import AbstractMethod, AbstractPair, AbstractSteps
+from tests.small import DOUBLE, PENDULUM, along, rod
 
 TS = np.array([0.0, 0.1, 0.37, 0.4, 1.0])
 PAIRS = {"5": DormandPrince5(), "8": DormandPrince8()}
@@ -66,17 +64,6 @@ def test_saved_times_do_not_change_the_steps(pair: AbstractPair) -> None:
     np.testing.assert_allclose(few.q[-1], many.q[-1], rtol=1e-14)
 
 
-@pytest.mark.slow
-def test_thousands_of_saves_are_made_by_native_code() -> None:
-    """Without it a `NativeCodeWarning` is an error here."""
-    ts, v = np.linspace(0.0, 1.0, 3001), jnp.outer(jnp.array([1.0, 1.1]), DOUBLE.v)
-    single = run(DormandPrince8(), Adaptive(), DOUBLE, ts)
-    batch = jax.vmap(lambda v: run(DormandPrince8(), Adaptive(), DOUBLE._replace(v=v), ts))(v)
-    few = run(DormandPrince8(), Adaptive(), DOUBLE, ts[::1500])
-    np.testing.assert_allclose(single.q[::1500], few.q, rtol=1e-12)
-    np.testing.assert_allclose(batch.q[0], single.q, rtol=1e-12)
-
-
 def test_saves_within_a_step_are_on_the_constraints_and_as_accurate(exact: Solution) -> None:
     ts = np.linspace(0.0, 1.0, 61)
     reference = run(DormandPrince8(), FixedSteps(per_save=4), DOUBLE, ts)
@@ -103,14 +90,6 @@ def test_backwards_in_time() -> None:
         steps=Adaptive(rtol=1e-10, atol=1e-10),
     )  # fmt: skip
     np.testing.assert_allclose(back.q[::-1], there.q, atol=1e-8)
-
-
-@pytest.mark.slow
-def test_dependent_constraints() -> None:
-    sol = run(DormandPrince8(), Adaptive(rtol=1e-9, atol=1e-9), REDUNDANT)
-    wanted = run(RK4(), FixedSteps(400), REDUNDANT)
-    assert sol.rank == 1
-    np.testing.assert_allclose(sol.q, wanted.q, atol=1e-8)
 
 
 METHOD, STEPS = DormandPrince5(), Adaptive(rtol=1e-7, atol=1e-9)
@@ -193,20 +172,3 @@ def test_steps_at_the_limit_of_stability_are_reported() -> None:
     np.testing.assert_allclose(whole.q[-1], np.sin(1.0), atol=1e-3)
     stopped = run(method=DormandPrince5(), steps=Adaptive(rtol=1e-4, atol=1e-4, max_steps=500))
     assert stopped.status == Status.STIFF
-
-
-def test_defaults_of_the_policies() -> None:
-    assert method_and_steps(None, None) == (RK4(), FixedSteps())
-    assert method_and_steps(None, Adaptive()) == (DormandPrince8(), Adaptive())
-    assert method_and_steps(DormandPrince5(), None) == (DormandPrince5(), FixedSteps())
-
-
-def test_configuration_files() -> None:
-    given = {"name": "Adaptive", "rtol": 1e-5, "max_steps": 10}
-    steps = Adaptive(rtol=1e-5, max_steps=10)
-    assert structure(given, AbstractSteps) == steps
-    assert structure(plain(steps, AbstractSteps), AbstractSteps) == steps
-    assert structure({}, AbstractSteps) == FixedSteps()
-    assert structure({"name": "DormandPrince5"}, AbstractMethod) == DormandPrince5()
-    with pytest.raises(StudyError, match="`rtol` is not a known key"):
-        structure({"rtol": 1e-5}, AbstractSteps)

@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 
 from jaxmech import Adaptive, DormandPrince5, simulate
 from jaxmech.integrate import ForwardMode
-from tests.small import DOUBLE, OSCILLATOR, PENDULUM, QUATERNION
+from tests.small import DOUBLE, PENDULUM, QUATERNION
 
 WEIGHTS = np.random.default_rng(0).normal(size=(4, 8))
 GIVEN = {
@@ -95,21 +95,6 @@ def test_second_derivatives() -> None:
     change = 1e-4 * jnp.eye(2)
     wanted = [(gradient(x + d) - gradient(x - d)) / 2e-4 for d in change]
     np.testing.assert_allclose(found, jnp.stack(wanted), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_the_rate_of_a_derivative_is_that_of_the_motion() -> None:
-    """Second derivatives with respect to a state and a save time: of x cos(2 t)."""
-
-    def end(x: Any, t: Any) -> Any:
-        sol = simulate(
-            OSCILLATOR.system, x * OSCILLATOR.q, 0 * OSCILLATOR.v, jnp.stack([0.0 * t, t]),
-            {"k": 4.0}, method=DormandPrince5(), steps=Adaptive(rtol=1e-9, max_steps=64),
-        )  # fmt: skip
-        return sol.q[-1, 0]
-
-    found = jax.jacfwd(jax.grad(end), 1)(1.0, 0.3)
-    np.testing.assert_allclose(found, -2 * np.sin(0.6), rtol=1e-6)
 
 
 @pytest.mark.slow

@@ -132,32 +132,3 @@ def test_bits_alone_and_in_a_batch(kind: Any) -> None:
     few = jax.jit(jax.vmap(one))(masses[3:])
     np.testing.assert_array_equal(batch.q[3:], few.q)
     np.testing.assert_array_equal(batch.accepted[3:], few.accepted)
-
-
-@pytest.mark.slow
-def test_redundant_and_nonideal_constraints(kind: Any) -> None:
-    """A constraint that is given twice, and Coulomb friction that depends on its multiplier."""
-
-    def friction(q: Any, v: Any, multipliers: Any, t: Any, p: Any) -> Any:
-        # A block on a plane: the normal force is the sum of the multipliers.
-        return -p["mu"] * jnp.abs(multipliers.sum()) * jnp.array([jnp.tanh(v[0] / 1e-4), 0.0])
-
-    def plane(q: Any, t: Any, p: Any) -> Any:
-        return q[1]
-
-    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
-        return 0.5 * v @ v - 9.81 * q[1]
-
-    system = jm.System(
-        lagrangian,
-        [jm.Holonomic(plane, "plane"), jm.Holonomic(plane, "again")],
-        nonideal=friction,
-        coordinates=("x", "y"),
-    )
-    ts = np.array([0.0, 0.1, 1.0])
-    method, steps = kind(), jm.Adaptive(rtol=1e-7, atol=1e-9)
-    sol = jm.simulate(system, [0.0, 0.0], [1.0, 0.0], ts, {"mu": 0.2}, method=method, steps=steps)
-    a = 0.2 * 9.81
-    np.testing.assert_allclose(sol.q[1, 0], 0.1 - a * 0.1**2 / 2, atol=1e-6)
-    np.testing.assert_allclose(sol.q[2, 0], 1 / (2 * a), atol=1e-4)  # it creeps to rest
-    assert sol.rank == 1

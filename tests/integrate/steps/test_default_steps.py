@@ -89,11 +89,6 @@ def test_under_jit_nothing_is_known() -> None:
     assert choose_steps(ANGLE, q, [0.0], TS, P).per_save == per_save(angle(q))
 
 
-def test_a_failing_start_keeps_its_status() -> None:
-    with pytest.raises(jm.errors.SimulationError, match="INCONSISTENT"):
-        simulate(PENDULUM.system, [0.9, 0.0], [0.0, 1.0], TS, PENDULUM.params, steps=CHOSEN)
-
-
 def test_members_that_fail_leave_the_steps_of_the_others() -> None:
     """Their trials go on with ever smaller steps, whose errors are round-off."""
     q, wrong = jnp.array([[2.0], [2.0], [jnp.nan]]), jnp.array(TS).at[-1].set(jnp.nan)
@@ -114,10 +109,6 @@ def test_a_collision_after_the_first_steps_of_a_trial() -> None:
     sol = simulate(kepler, [1.0, 0.0], [0.0, 0.0], [0.0, 1.0, 2.0], events=near)
     exact = (np.sqrt(0.1 * 0.9) + np.arccos(np.sqrt(0.1))) / np.sqrt(2)
     np.testing.assert_allclose(sol.events.t_end, exact, rtol=1e-9)
-
-
-def test_saves_that_are_dense_enough_need_one_step_each() -> None:
-    assert choose_steps(ANGLE, [1.0], [0.0], np.linspace(0, 1, 2001), P) == FixedSteps(1)
 
 
 def test_a_stiff_system_gets_its_small_steps() -> None:
