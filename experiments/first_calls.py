@@ -92,7 +92,7 @@ def measure_chain(name: str) -> None:
     shown("acceleration", lambda: jm.acceleration(system, q, v, 0.0, params))
     solution = shown("simulate", lambda: jm.simulate(system, q, v, ts, params))
     shown("observe", lambda: jm.observe(system, solution, params))
-    shown("energies", lambda: mechanism.energies(q, v))
+    shown("momentum", lambda: mechanism.momentum(q, v))
     shown(
         "simulate, Adaptive()",
         lambda: jm.simulate(system, q, v, ts, params, steps=jm.Adaptive()),

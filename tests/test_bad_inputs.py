@@ -42,6 +42,17 @@ def assemble(q: Any = q, v: Any = v, t: Any = 0.0, p: Any = p, **more: Any) -> A
     return jm.assemble(system, q, v, t, p, **more)
 
 
+def recording(
+    ts: Any = ts, observed: Any = ((1.0, 2.0),) * 3, q: Any = q, v: Any = v, **more: Any
+) -> Any:
+    return jm.Recording(ts, observed, q, v, **more)
+
+
+def fit(recordings: Any = None, p: Any = p, **more: Any) -> Any:
+    good = recording(observed=[q + 0.1 * k for k in range(3)])
+    return jm.fit(system, good if recordings is None else recordings, p, **more)
+
+
 def event(fn: Any, **more: Any) -> Any:
     return simulate(events=jm.Event(fn, **more), steps=jm.FixedSteps(1))
 
@@ -146,6 +157,31 @@ CASES = [
     ("jm.Signal([0.0, 0.0], [1.0, 2.0])", ValueError, "ts"),
     ("jm.Signal([0.0, 1.0], [1.0, nan])", ValueError, "values"),
     ("jm.analysis.sensitivities(system, lambda m: (q, v, p), {'m': 1}, ts)", TypeError, "theta"),
+    # fits
+    ("fit([])", ValueError, "recordings"),
+    ("fit([3])", TypeError, "recordings"),
+    ("fit([recording(), recording(observed=[1.0, 2.0, 3.0])])", ValueError, "recordings"),
+    ("fit(p=None)", ValueError, "params0"),
+    ("fit(free=['L'])", ValueError, "free"),
+    ("fit(free='m')", TypeError, "free"),
+    ("fit(free=[])", ValueError, "free"),
+    ("fit(bounds={'m': (2, 1)})", ValueError, "bounds"),
+    ("fit(bounds={'m': 3})", ValueError, "bounds"),
+    ("fit(bounds={'m': (100.0, None)})", ValueError, "params0"),
+    ("fit(prior={'m': (1.0, 0.0)})", ValueError, "prior"),
+    ("fit(prior={'mass': (1.0, 1.0)})", ValueError, "prior"),
+    ("fit(observe=lambda q, v, t, p: q[0])", ValueError, "observe"),
+    ("fit(optimizer=3)", TypeError, "optimizer"),
+    ("recording(ts=[0.0, 0.2, 0.2])", ValueError, "ts"),
+    ("recording(observed=[[1.0], [2.0]])", ValueError, "observed"),
+    ("recording(observed=[1.0, inf, 2.0])", ValueError, "observed"),
+    ("recording(q=[nan, 0.0])", ValueError, "q0"),
+    ("recording(v=[0.0, 1.0, 2.0])", ValueError, "v0"),
+    ("recording(weights=-1.0)", ValueError, "weights"),
+    ("recording(start_sd=(0.1, 0.0))", ValueError, "start_sd"),
+    ("recording(wraps={2: 1.0})", ValueError, "wraps"),
+    ("recording(inputs={'push': ([0.0, 0.1], [0.0, 1.0])})", ValueError, "push"),
+    ("jm.identify.Table(file='d.csv', observed=())", errors.StudyError, "observed"),
     # events
     ("jm.Event(3)", TypeError, "fn"),
     ("jm.Event(lambda q, v: 0.0)", ValueError, "fn"),

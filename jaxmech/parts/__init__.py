@@ -23,22 +23,18 @@ from jaxmech.parts.equations import EnergyDifference as EnergyDifference
 from jaxmech.parts.forces import applied_force as applied_force
 from jaxmech.parts.forces import bushing as bushing
 from jaxmech.parts.forces import bushing_damper as bushing_damper
-from jaxmech.parts.forces import coordinate_force as coordinate_force
 from jaxmech.parts.forces import damper as damper
 from jaxmech.parts.forces import force_law as force_law
 from jaxmech.parts.forces import friction as friction
 from jaxmech.parts.forces import gravity as gravity
 from jaxmech.parts.forces import joint_force as joint_force
 from jaxmech.parts.forces import joint_spring as joint_spring
-from jaxmech.parts.forces import motor as motor
 from jaxmech.parts.forces import rotor as rotor
 from jaxmech.parts.forces import servo as servo
 from jaxmech.parts.forces import spring as spring
-from jaxmech.parts.forces import tabulated as tabulated
 from jaxmech.parts.forces import torque as torque
 from jaxmech.parts.forces import torsion_damper as torsion_damper
 from jaxmech.parts.forces import torsion_spring as torsion_spring
-from jaxmech.parts.forces import wrench as wrench
 from jaxmech.parts.forces.elements import AbstractTerm as AbstractTerm
 from jaxmech.parts.forces.elements import Coordinates as Coordinates
 from jaxmech.parts.forces.elements import CoordinateSprings as CoordinateSprings
@@ -56,7 +52,6 @@ from jaxmech.parts.gears import gear as gear
 from jaxmech.parts.gears import rack as rack
 from jaxmech.parts.joint_loads import JointLoads as JointLoads
 from jaxmech.parts.joints import Joint as Joint
-from jaxmech.parts.joints import constant_velocity as constant_velocity
 from jaxmech.parts.joints import cylindrical as cylindrical
 from jaxmech.parts.joints import planar as planar
 from jaxmech.parts.joints import prismatic as prismatic
@@ -70,7 +65,6 @@ from jaxmech.parts.kinematics.tree import spanning_tree as spanning_tree
 from jaxmech.parts.mechanism import Mechanism as Mechanism
 from jaxmech.parts.point_joints import distance as distance
 from jaxmech.parts.point_joints import given_angle as given_angle
-from jaxmech.parts.point_joints import given_point as given_point
 from jaxmech.parts.point_joints import given_position as given_position
 from jaxmech.parts.point_joints import point_on_line as point_on_line
 from jaxmech.parts.point_joints import point_on_plane as point_on_plane
@@ -85,7 +79,6 @@ from jaxmech.parts.rolling import rolling_wheel as rolling_wheel
 from jaxmech.parts.solids import slender_rod as slender_rod
 from jaxmech.parts.solids import solid_box as solid_box
 from jaxmech.parts.solids import solid_cylinder as solid_cylinder
-from jaxmech.parts.solids import solid_mesh as solid_mesh
 from jaxmech.parts.solids import solid_sphere as solid_sphere
 from jaxmech.parts.validation import reads_parameters as reads_parameters
 from jaxmech.parts.validation import require_possible as require_possible
@@ -107,9 +100,7 @@ __all__ = [
     "belt",
     "bushing",
     "bushing_damper",
-    "constant_velocity",
     "contact",
-    "coordinate_force",
     "cylindrical",
     "damper",
     "distance",
@@ -117,14 +108,12 @@ __all__ = [
     "friction",
     "gear",
     "given_angle",
-    "given_point",
     "given_position",
     "gravity",
     "ground",
     "joint_force",
     "joint_spring",
     "knife_edge",
-    "motor",
     "planar",
     "planar_body",
     "point_mass",
@@ -145,17 +134,14 @@ __all__ = [
     "slender_rod",
     "solid_box",
     "solid_cylinder",
-    "solid_mesh",
     "solid_sphere",
     "spatial_body",
     "spherical",
     "spring",
     "stop",
-    "tabulated",
     "torque",
     "torsion_damper",
     "torsion_spring",
     "universal",
     "weld",
-    "wrench",
 ]

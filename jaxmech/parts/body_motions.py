@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.parts.body import AbstractBody, Frame, Load
-from jaxmech.parts.equations import energies_of
 from jaxmech.parts.forces.elements import point_with_velocity
 from jaxmech.parts.joint_loads import total_momentum
 from jaxmech.parts.kinematics.base import AbstractKinematics
@@ -201,19 +200,6 @@ class BodyMotions:
             in space, along the axes of the ground.
         """
         return total_momentum(self.kinematics, self._state(q, v, t, params))
-
-    def energies(
-        self, q: Any, v: Any, t: Any = 0.0, params: Any = None
-    ) -> dict[str, Float[Array, ""]]:
-        """The kinetic energies of the bodies, and the potential energies of all forces [J].
-
-        Args:
-            q: all coordinates, shape (n,).
-            v: all velocities, shape (n,) or (k,).
-            t: time [s].
-            params: parameters; by default those of the mechanism.
-        """
-        return energies_of(self.kinematics, self.forces, self._state(q, v, t, params))
 
     def _body(self, name: str) -> AbstractBody:
         for body in self.bodies:

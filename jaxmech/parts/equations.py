@@ -1,6 +1,6 @@
 """The system of a mechanism: its Lagrangian, its forces, its constraints and unit quaternions."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,6 @@ from jaxmech.parts.forces.elements import (
     Coordinates,
     Gravity,
 )
-from jaxmech.parts.forces.in_joints import CoordinateForce
 from jaxmech.parts.gaps import Gap
 from jaxmech.parts.joint_loads import JointLoads
 from jaxmech.parts.joints.base import Joint
@@ -134,7 +133,9 @@ def system_of(
     potentials = tuple(f for f in forces if isinstance(f, AbstractPotential))
     loads = tuple(f for f in forces if isinstance(f, AbstractLoad))
     terms = tuple(f for f in forces if isinstance(f, AbstractTerm))
-    functions = _force_functions(kinematics, forces, states)
+    functions = tuple(
+        f for f in forces if not isinstance(f, AbstractForce | AbstractTerm | Gravity)
+    )
     elements = Elements(kinematics, potentials, terms)
     extra_terms = elements if potentials or terms else None
     recursions = None
@@ -185,46 +186,7 @@ def _add_constraints(
     return gaps, rows
 
 
-def _force_functions(
-    kinematics: AbstractKinematics, forces: Sequence[Any], states: Sequence[str]
-) -> tuple[Callable[..., Any], ...]:
-    """The functions `force(q, v, t, params)` among forces, those by name for these coordinates."""
-    state_names = tuple(states) if isinstance(states, Iterable) else ()  # checked by `System`
-    return tuple(
-        f.on(kinematics.coordinates, state_names) if isinstance(f, CoordinateForce) else f
-        for f in forces
-        if not isinstance(f, AbstractForce | AbstractTerm | Gravity)
-    )
-
-
 def _unit(coordinate: str) -> str:
     """The unit of a coordinate of a joint or a body; those of quaternions have none."""
     letter = coordinate.rpartition(".")[2]
     return "rad" if letter.startswith("angle") else "" if letter.startswith("e") else "m"
-
-
-def energies_of(
-    kinematics: AbstractKinematics, forces: Sequence[Any], state: tuple[Array, Array, Array, Any]
-) -> dict[str, Array]:
-    """The kinetic energy of each body, the weight of all, and the potential of each force."""
-    q, v, t, params = state
-    inertial = list(kinematics.inertial(q, v, t, params))
-    energies = {body.name: jnp.asarray(kinetic) for body, kinetic, _ in inertial}
-    coordinates = Coordinates(kinematics.coordinates, q, v)
-    for force in forces:
-        if isinstance(force, Gravity):
-            read = Reader("gravity", t, params)
-            moments = [b.moment(frame, Reader(b.name, t, params)) for b, _, frame in inertial]
-            weights = jnp.stack([jnp.asarray(force.energy(moment, read)) for moment in moments])
-            energies["gravity"] = energies.get("gravity", jnp.zeros(())) + weights.sum()
-        elif isinstance(force, AbstractPotential):
-            frames = kinematics.frames(force.bodies, q, t, params)
-            energies[force.part] = force.energy(frames, Reader(force.part, t, params))
-        elif isinstance(force, AbstractTerm):
-            # A rotor has kinetic energy, a spring potential energy: at rest the former is zero.
-            term = force.lagrangian(coordinates, Reader(force.part, t, params))
-            at_rest = force.lagrangian(
-                coordinates._replace(v=jnp.zeros_like(v)), Reader(force.part, t, params)
-            )
-            energies[force.part] = term - 2 * at_rest
-    return energies

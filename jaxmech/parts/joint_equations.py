@@ -11,7 +11,6 @@ multiplier is the force [N] or torque [N m] of a on b.
     OnSurface         f(d along the axes of a) = 0 multiplier times grad f is the force
     Parallel          n1 . w = n2 . w = 0          torque along w x n1, w x n2
     Perpendicular     u . w = 0                    torque along w x u
-    EqualSpeeds       2 u . vec(e) = 0             torque along u, times cos(bend / 2)
     RelativeAttitude  angle of b from a; in space  torque, in space along the axes of b
                       2 sin(angle / 2) times the axis
     RelativeAngle     sin(angle of b about u - given angle) = 0     torque along u
@@ -37,7 +36,7 @@ from jaxtyping import Array
 
 from jaxmech.parts.body import Frames, Moving, across, along, pointing, separation, turn_about
 from jaxmech.parts.values import Reader, Value, Vector, require_sign, unit
-from jaxmech.parts.vectors import apply, conjugate, product, quaternion_onto
+from jaxmech.parts.vectors import apply, conjugate, product
 from jaxmech.utils.arrays import AnyArray
 
 
@@ -154,26 +153,6 @@ class Perpendicular(AbstractPosition):
         """The residual u . w."""
         w = pointing(frames[1], self.axis_b, read)
         return along(frames[0], self.axis_a, w, read)[None]
-
-
-@dataclass(frozen=True)
-class EqualSpeeds(AbstractPosition):
-    """The rotation from a straight shaft to a bent one has its axis across the shaft.
-
-    Then b turns about its shaft as fast as a about its own, and both are mirror images in the plane
-    that halves the angle between the shafts.
-    """
-
-    axis_a: Vector
-    axis_b: Vector
-
-    def residual(self, frames: Frames, read: Reader) -> Array:
-        """The residual 2 u . vec(e), with e the turn of b from where the shafts are straight."""
-        u, w = unit(read, self.axis_a, 3), unit(read, self.axis_b, 3)
-        e = product(conjugate(frames[0].attitude), frames[1].attitude)
-        if self.axis_a != self.axis_b:
-            e = product(e, product(quaternion_onto(w), conjugate(quaternion_onto(u))))
-        return (2 * (u @ e[1:]))[None]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from jaxmech.parts.body import AbstractBody, Ground, Start
 from jaxmech.parts.body_motions import BodyMotions
 from jaxmech.parts.equations import system_of
 from jaxmech.parts.forces.elements import AbstractTerm, Gravity
-from jaxmech.parts.forces.in_joints import CoordinateForce
 from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
@@ -89,8 +88,6 @@ def _called(part: Any) -> str:
     """The name of a joint or force, and of the bodies that it connects."""
     if isinstance(part, Gravity):
         return "gravity"
-    if isinstance(part, CoordinateForce):
-        return part.part
     if isinstance(part, AbstractTerm):
         return f"{part.part}: {', '.join(part.coordinates)}"
     if not hasattr(part, "bodies"):

@@ -6,7 +6,6 @@
     point_on_line      1, 2             2, 4             force across the line [N]
     point_on_plane     -, 1             -, 5             force along the normal [N]
     point_on_surface   1, 1             2, 5             times grad f: force
-    given_point        2, 3             1, 3             force [N] along the axes of the ground
     given_angle        1, 1             2, 5             torque [N m] about the axis
     given_position     1, 1             2, 5             force [N] along the axis
 
@@ -21,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Annotated, Any
 
-from jaxmech.parts.body import AbstractBody, ground
+from jaxmech.parts.body import AbstractBody
 from jaxmech.parts.joint_equations import (
     AbstractPosition,
     Across,
@@ -32,7 +31,6 @@ from jaxmech.parts.joint_equations import (
     RelativeAttitude,
 )
 from jaxmech.parts.joints.base import Joint, PairJoint
-from jaxmech.parts.joints.pairs import Revolute, Spherical
 from jaxmech.parts.kinds import (
     Axis,
     Direction,
@@ -40,12 +38,9 @@ from jaxmech.parts.kinds import (
     Number,
     Point,
     check_fields,
-    part_name,
-    partners,
-    point,
     same_as,
 )
-from jaxmech.parts.values import Vector, positive
+from jaxmech.parts.values import positive
 from jaxmech.utils.checks import require_function
 
 
@@ -148,35 +143,6 @@ class PointOnSurface(Joint):
     def positions(self) -> tuple[AbstractPosition, ...]:
         """The point on b is on the surface."""
         return (OnSurface(self.surface, self.at_b),)
-
-
-def given_point(name: str, body: AbstractBody, at: Vector, path: Vector) -> Joint:
-    """A point of a body follows a prescribed path.
-
-    Args:
-        name: name of the drive.
-        body: the body that is moved.
-        at: the point on the body [m].
-        path: position of the point [m], along the axes of the ground: a function of (t, params) of
-            shape (2,) or (3,), or two or three values.
-    """
-    part = part_name("given point", name)
-    (a, b), size = partners(part, (ground, body))
-    goal = point(part, "path", a, path, size)
-    kind = GuidedInPlane if size == 2 else GuidedInSpace
-    return kind(name, a, goal, b, point(part, "at", b, at, size))
-
-
-class GuidedInPlane(Revolute):
-    """A body that turns about a moving point."""
-
-    kind = "given point"
-
-
-class GuidedInSpace(Spherical):
-    """The same in space."""
-
-    kind = "given point"
 
 
 @dataclass(frozen=True)

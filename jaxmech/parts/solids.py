@@ -8,20 +8,16 @@ numbers, names of parameters, or functions of (t, params).
     solid_cylinder  m (3 r^2 + h^2) / 12 across, m r^2 / 2 about its axis z
     solid_sphere    2 m r^2 / 5
     slender_rod     m l^2 / 12 across, 0 about its axis x
-    solid_mesh      the volume within a triangle mesh, by `trimesh`
 """
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array
 
-from jaxmech.meshes import Triangles
 from jaxmech.parts.values import Reader, Value, number
-from jaxmech.parts.visuals import Visual, loaded_mesh, rod
+from jaxmech.parts.visuals import Visual, rod
 
 
 def solid_box(mass: Value, sizes: Sequence[Value]) -> dict[str, Any]:
@@ -89,35 +85,6 @@ def slender_rod(mass: Value, length: Value, *, planar: bool = False) -> dict[str
         return [across] if planar else [0.0 * across, across, across]
 
     return _properties("rod", mass, (length,), moments) | {"visual": rod(length)}
-
-
-def solid_mesh(mass: float, file: str | Path, *, scale: float = 1.0) -> dict[str, Any]:
-    """The volume within a closed triangle mesh.
-
-    Args:
-        mass: mass [kg].
-        file: a file that `trimesh` reads, such as STL or OBJ; its origin is the reference point.
-        scale: length of a unit of the file [m].
-
-    Returns:
-        Mass, inertia matrix about the centre of mass, `center` and `visual`, for
-        `spatial_body`.
-
-    Raises:
-        ImportError: if `trimesh` is not installed.
-        ValueError: if the mesh is not closed.
-    """
-    mesh = loaded_mesh(file)
-    if not mesh.is_watertight:
-        raise ValueError(f"Argument `file` must hold a closed mesh, but {str(file)!r} has holes.")
-    mesh.apply_scale(scale)
-    mesh.density = mass / mesh.volume
-    return {
-        "mass": float(mass),
-        "inertia": tuple(map(tuple, np.asarray(mesh.moment_inertia).tolist())),
-        "center": tuple(np.asarray(mesh.center_mass).tolist()),
-        "visual": Visual.mesh(Triangles(np.asarray(mesh.vertices), np.asarray(mesh.faces))),
-    }
 
 
 def _properties(

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 
 from jaxmech.parts.body import AbstractBody, Ground
 from jaxmech.parts.forces.elements import AbstractForce, AbstractTerm, Gravity
-from jaxmech.parts.forces.in_joints import CoordinateForce
 from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.values import Reader
 from jaxmech.system import AbstractConstraint, DryFriction, Unilateral
@@ -17,7 +16,7 @@ from jaxmech.utils.checks import require_kind
 from jaxmech.utils.text import capital
 
 AnyJoint = Joint | AbstractConstraint | Unilateral | DryFriction
-AnyForce = AbstractForce | AbstractTerm | CoordinateForce | Gravity | Callable[..., Any]
+AnyForce = AbstractForce | AbstractTerm | Gravity | Callable[..., Any]
 
 
 def require_consistent(
@@ -48,7 +47,7 @@ def require_possible(
 
 
 def _require_kinds(bodies: Sequence[Any], joints: Sequence[Any], forces: Sequence[Any]) -> None:
-    any_force: Any = AbstractForce | AbstractTerm | CoordinateForce | Gravity | Callable
+    any_force: Any = AbstractForce | AbstractTerm | Gravity | Callable
     for body in bodies:
         require_kind("bodies", body, AbstractBody, "planar_body(...)")
         if isinstance(body, Ground):

@@ -150,12 +150,6 @@ def read_mesh(file: str | Path) -> Triangles:
         ImportError: if `trimesh` is not installed.
         ValueError: if the file has no triangles.
     """
-    mesh = loaded_mesh(file)
-    return Triangles(np.asarray(mesh.vertices, float), np.asarray(mesh.faces, int))
-
-
-def loaded_mesh(file: str | Path) -> Any:
-    """The mesh of a file, as `trimesh` represents it."""
     try:
         import trimesh
     except ImportError as error:
@@ -165,7 +159,7 @@ def loaded_mesh(file: str | Path) -> Any:
     mesh = trimesh.load_mesh(str(file))
     if not len(getattr(mesh, "faces", ())):
         raise ValueError(f"Argument `file` must hold triangles, but {file} has none.")
-    return mesh
+    return Triangles(np.asarray(mesh.vertices, float), np.asarray(mesh.faces, int))
 
 
 def visuals_of(name: str, visual: Any) -> tuple[Visual, ...]:

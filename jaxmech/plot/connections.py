@@ -201,7 +201,6 @@ _PIECES: dict[str, tuple[Piece, ...]] = {
     "screw": (_SLEEVE,),
     "planar joint": (Piece("", meshes.sphere(), (1.0, 1.0, 1.0)),),
     "spherical joint": (_BALL,),
-    "constant-velocity joint": (_BALL,),
     "universal joint": (
         Piece("", meshes.sphere(), (1.0, 1.0, 1.0), DARK),
         Piece(".arm_a", *_ARM, (0, "axis_a")),
@@ -426,7 +425,6 @@ SHAPES: dict[str, Callable[[Drawing], Shapes]] = {
     "screw": _screw,
     "planar joint": _planar,
     "spherical joint": _held,
-    "constant-velocity joint": _held,
     "universal joint": _held,
     "distance": _stretched(_ROD, 0.45, STEEL),
     "point on line": _guided_bead,
@@ -452,7 +450,7 @@ SHAPES: dict[str, Callable[[Drawing], Shapes]] = {
     "torsion spring": _torsion_spring,
 }
 # The kinds whose points are not on the links that they connect, and the bodies that others draw.
-_UNMARKED = ("planar joint", "point on plane", "given position", "wrench")
+_UNMARKED = ("planar joint", "point on plane", "given position")
 _DRAWN = {"prismatic joint": (1,), "gear": (0, 1), "belt": (0, 1), "rack": (0, 1)}
 
 

@@ -57,7 +57,6 @@ evaluations = 50
 
 [horizon]
 length = 0.5
-continuity = 0.01
 
 [method]
 name = "DormandPrince5"
@@ -273,7 +272,7 @@ def test_a_configuration_with_everything() -> None:
     assert study.parameters.prior == {"arm.l": [2.0, 0.1]}
     made = settings(study)
     assert made.optimizer.evaluations == 50
-    assert made.horizon == Shooting(0.5, 0.01)
+    assert made.horizon == Shooting(0.5)
     assert made.optimizer.starts == MultiStart(8, 0.5, 2, 0)
     assert (made.method, made.steps) == (DormandPrince5(), FixedSteps(2, max_step=0.01))
     assert structure(plain(study), FitStudy) == study

@@ -16,7 +16,6 @@ from jaxmech.config.toml import read
 from jaxmech.errors import StudyError
 from jaxmech.identify import Fit
 from jaxmech.parts import Mechanism, gravity, ground, planar_body, revolute
-from jaxmech.parts.forces import coordinate_force
 from jaxmech.run import sensitivities
 from jaxmech.system import Holonomic, Nonholonomic
 from tests.control.test_sampled import LATE, PENDULUM, torque
@@ -200,7 +199,10 @@ def test_a_mechanism_with_a_motor() -> None:
 
     bar = planar_body("bar", mass="m", inertia=0.2)
     hinge = revolute("hinge", ground, (0, 0), bar, (-0.5, 0))
-    drive = coordinate_force("drive", lambda x, t, p: {"hinge.angle": p["motor"]})
+
+    def drive(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return p["motor"] * jnp.ones(1)
+
     params = {"m": 2.0, "g": 9.81, "gain": 50.0, "motor": 0.0}
     arm = Mechanism([bar], [hinge], [gravity("g"), drive], params)
     angle = Controller(motor, 0.02, measure=lambda q, v, t, p: q[0])

@@ -59,12 +59,8 @@ def test_a_tolerance_gives_the_fit_of_short_fixed_steps(
 
 @pytest.mark.slow
 def test_multiple_shooting(recordings: list[Recording], fixed: Fit) -> None:
-    """With hard continuity the same fit, with soft continuity that of fixed steps."""
     policies = {"method": DormandPrince5(), "steps": Adaptive()}
     assert_same(fitted(recordings, **policies, initial_states=Shooting(0.4)), fixed)
-    soft = Shooting(0.4, continuity=1e-3)
-    expected = fitted(recordings, steps=FixedSteps(4), initial_states=soft)
-    assert_same(fitted(recordings, **policies, initial_states=soft), expected)
 
 
 @pytest.mark.slow

@@ -81,16 +81,11 @@ def test_the_numbers_are_those_of_the_log_cholesky_form() -> None:
         np.testing.assert_allclose(after["d"], before["d"] + z[4:7])
 
 
-@pytest.mark.parametrize("is_central", [True, False])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_whatever_the_free_numbers_are_a_body_has_them(is_central: bool, dtype: Any) -> None:
+def test_whatever_the_free_numbers_are_a_body_has_them(dtype: Any) -> None:
     """J is definite, and the principal moments satisfy the triangle inequalities."""
-    mass, center, inertia = of_points(3)
-    way, point = BodyInertia(3, 3, (3, 3), is_central), center
-    if not is_central:
-        point = mass * center
-        inertia = inertia + mass * (center @ center * np.eye(3) - np.outer(center, center))
-    start = jnp.asarray(packed(mass, point, inertia), dtype)
+    way = BodyInertia(3, 3, (3, 3))
+    start = jnp.asarray(packed(*of_points(3)), dtype)
     assert not way.excludes(np.asarray(start))
     z = jnp.asarray(np.random.default_rng(0).normal(size=(50, 10)), dtype)
     z = z.at[0].set(0.0)
@@ -106,10 +101,7 @@ def test_whatever_the_free_numbers_are_a_body_has_them(is_central: bool, dtype: 
     assert np.isfinite(slope).all()
     np.testing.assert_allclose(values[0], start, rtol=50 * eps, atol=10 * eps)
     for numbers in np.asarray(values, float):
-        m, p, J_C = numbers[0], numbers[1:4], numbers[4:].reshape(3, 3)
-        c = p if is_central else p / m
-        if not is_central:
-            J_C = J_C - m * (c @ c * np.eye(3) - np.outer(c, c))
+        m, c, J_C = numbers[0], numbers[1:4], numbers[4:].reshape(3, 3)
         moments = np.linalg.eigvalsh(J_C)
         slack = 500 * eps * (moments[2] + m * c @ c)
         assert m > 0
@@ -128,11 +120,6 @@ def test_bodies_in_the_plane_and_with_principal_moments() -> None:
     value = moved(BodyInertia(2, 2, ()), z, [2.0, 0.1, 0.2, 0.5])
     np.testing.assert_allclose(value[[0, 3]], [2 * np.exp(0.4), 0.5 * np.exp(1.0)])
     np.testing.assert_allclose(value[1:3], np.array([0.1, 0.2]) + 0.5 * np.array([0.5, -0.5]))
-    # the same about the reference point
-    central = [2.0, 0.2, 0.4, 0.5 + 2 * 0.05]
-    m, *static, inertia = moved(BodyInertia(2, 2, (), False), z, central)
-    c = np.array(static) / m
-    np.testing.assert_allclose([m, *c, inertia - m * c @ c], value)
 
     moments = np.array([1.0, 1.5, 2.0])
     way, start = BodyInertia(3, 0, (3,)), np.concatenate([[2.0], moments])
@@ -165,7 +152,7 @@ def test_bodies_are_named_by_their_numbers() -> None:
     one = planar_body("one", mass="m1", inertia="I1", center=("x", 0.0))
     two = planar_body("two", mass="m2", inertia=lambda t, p: p["m2"])
     three = planar_body("three", mass="m1", inertia="I1")
-    flat = spatial_body("flat", mass="m1", inertia="I3", static_moment="S")
+    flat = spatial_body("flat", mass="m1", inertia="I3", static_moment="S")  # not its centre
     params = {"m1": 1.0, "I1": 0.5, "x": 0.3, "m2": 2.0, "I3": np.ones(3), "S": np.ones(3) / 9}
     bodies = bodies_of(Mechanism([one, two, three], params=params).system)
     bodies |= bodies_of(Mechanism([flat], params=params).system)
@@ -184,20 +171,8 @@ def test_bodies_are_named_by_their_numbers() -> None:
         names("one", "three")
     with pytest.raises(ValueError, match="must not have 'm1', which is fitted with the other"):
         names("one", bounds={"m1": (0, 2)})
-    with pytest.raises(ValueError, match="'flat', whose principal moments are about its reference"):
+    with pytest.raises(ValueError, match="'flat', whose center is no parameter by name"):
         names("flat")
-
-
-def test_priors_of_single_numbers_of_a_body() -> None:
-    body = spatial_body("fore", mass="m", inertia="J", center="c")
-    params = {"m": 1.0, "J": np.eye(3), "c": np.zeros(3)}
-    bodies = bodies_of(Mechanism([body], params=params).system)
-    prior = {"m": (1.1, 0.2), "J": (np.diag([1.0, 2.0, 3.0]), 0.5)}
-    found = parameters(params, free=["fore"], prior=prior, bodies=bodies)
-    assert found.layout.names[:4] == ("m", "c[0]", "c[1]", "c[2]")
-    assert found.layout.names[4:7] == ("J[0,0]", "J[1,0]", "J[1,1]")
-    np.testing.assert_array_equal(found.prior_sd, [0.2, *[np.inf] * 3, *[0.5] * 6])
-    np.testing.assert_array_equal(found.prior_mean, [1.1, 0, 0, 0, 1, 0, 2, 0, 0, 3])
 
 
 ARM = """<mujoco><worldbody>

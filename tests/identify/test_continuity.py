@@ -105,8 +105,7 @@ def test_states_on_constraints(whole: Fit) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("continuity", [None, 1e-6])
-def test_integrals_of_states_join(continuity: float | None) -> None:
+def test_integrals_of_states_join() -> None:
     """A position is held by the integral of a filtered error, which the force reads."""
     system = System(
         lambda q, v, t, p: 0.5 * v[0] ** 2,
@@ -120,9 +119,7 @@ def test_integrals_of_states_join(continuity: float | None) -> None:
     recording = Recording(TS, seen, *start, weights=1e3)
     guess, options = {"k": 1.0, "c": 0.5}, {"steps": FixedSteps(4)}
     whole = fit(system, recording, guess, **options)
-    found = fit(
-        system, recording, guess, initial_states=Shooting(0.6, continuity=continuity), **options
-    )
+    found = fit(system, recording, guess, initial_states=Shooting(0.6), **options)
     assert found.converged
     errors = whole.uncertainty.standard_errors
     np.testing.assert_allclose((found.values - whole.values) / errors, 0.0, atol=1e-2)

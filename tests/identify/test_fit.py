@@ -51,17 +51,6 @@ def test_parameters_are_recovered_without_noise() -> None:
     assert np.all(np.diff(found.optimization.history) <= 0)
 
 
-@pytest.mark.slow
-def test_intervals_contain_the_truth_as_often_as_stated() -> None:
-    motions, rng = swings(), np.random.default_rng(0)
-    fits = [swing_fit([noisy(one, rng) for one in motions]) for _ in range(40)]
-    scores = np.array([(f.values - WANTED) / f.uncertainty.standard_errors for f in fits])
-    np.testing.assert_allclose(scores.std(axis=0), 1.0, atol=0.3)  # of 40: +- 0.11
-    np.testing.assert_allclose(np.mean([f.noise.size for f in fits]), 1.0, atol=0.05)
-    held = np.mean(np.abs(scores) < 1.96, axis=0)
-    assert np.all((held >= 0.85) & (held <= 1.0))
-
-
 def test_without_weights_the_noise_is_estimated(recordings: list[Recording], found: Fit) -> None:
     plain = swing_fit([replace(one, weights=None) for one in recordings])
     np.testing.assert_allclose(plain.values, found.values, rtol=1e-7)

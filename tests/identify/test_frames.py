@@ -1,12 +1,9 @@
 """Recordings from data frames and Parquet files."""
 
-import re
-
 import numpy as np
 import polars as pl
 import pytest
 
-from jaxmech.config.errors import StudyError
 from jaxmech.identify import Recording, Table, TableError, read_table
 
 COLUMNS = {
@@ -52,23 +49,6 @@ def test_nullable_columns() -> None:
     np.testing.assert_array_equal(one.observed[:, 0], [1, np.nan, 3])
 
 
-def test_what_is_wrong_in_a_frame(frame) -> None:
-    with pytest.raises(StudyError, match="did you mean `theta"):
-        Recording.from_frame(frame, **(MEANING | {"observed": ["thta"]}))
-    with pytest.raises(TableError, match=r"the time `t .ms.` must increase, but 50 follows 200"):
-        Recording.from_frame(frame, observed=["u"], time="t")
-    with pytest.raises(TableError, match="frame, row 0: column `run` must hold numbers"):
-        Recording.from_frame(frame, observed=["run"], dt=0.1)
-    with pytest.raises(TypeError, match="stroke"):
-        Recording.from_frame(frame, observed=["u"], stroke=1, dt=0.1)
-    with pytest.raises(TypeError, match=r"must have named columns.* type list"):
-        Recording.from_frame([1, 2], observed=["u"], dt=0.1)
-    with pytest.raises(TableError, match="same number of values"):
-        Recording.from_frame({"t": [0.0, 0.1, 0.2], "x": [1.0, 2.0]}, observed=["x"], time="t")
-    with pytest.raises(TableError, match=r"when were the samples taken.*Columns: run, t"):
-        Recording.from_frame(frame, observed=["u"])
-
-
 def test_a_parquet_file(tmp_path) -> None:
     pl.DataFrame(COLUMNS).write_parquet(tmp_path / "swings.parquet")
     table = Table(
@@ -80,16 +60,6 @@ def test_a_parquet_file(tmp_path) -> None:
     np.testing.assert_allclose(b.ts, [0.05, 0.1])
 
 
-def test_a_parquet_file_that_cannot_be_read(tmp_path) -> None:
-    table = Table(file="swings.parquet", observed=("theta",), dt=0.1)
-    (tmp_path / "swings.parquet").write_text("t,theta")
-    with pytest.raises(TableError, match=r"swings\.parquet: cannot be read"):
-        read_table(table, tmp_path)
-    (tmp_path / "swings.parquet").unlink()
-    with pytest.raises(TableError, match=r"swings\.parquet: cannot be read: No such file"):
-        read_table(table, tmp_path)
-
-
 def test_dates_that_are_no_times() -> None:
     dates = np.array(["2024-05-01", "2024-05-02", "2024-05-04"], "datetime64[ns]")
     frame = {"day": dates, "x": [1.0, 2.0, 3.0]}
@@ -97,23 +67,3 @@ def test_dates_that_are_no_times() -> None:
     np.testing.assert_allclose(one.ts, [0, 86400, 3 * 86400])
     with pytest.raises(TableError, match="row 0: column `day` must hold numbers, but holds '20"):
         Recording.from_frame(frame, observed=["day"], dt=0.1)
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ('"a";1', ""),
-        ('"a;b";1', ""),
-        ('a";1', ": cannot be read"),
-        ('a;b;"1"', ": cannot be read: found more fields"),
-    ],
-)
-def test_quotation_marks_in_a_csv(tmp_path, row: str, message: str) -> None:
-    (tmp_path / "d.csv").write_text(f"run;x\na;0\n{row}\nb;2\nb;3\n", encoding="utf-8")
-    table = Table(file="d.csv", observed=("x",), v0=("x",), dt=0.1)
-    if message:
-        with pytest.raises(TableError, match=re.escape(f"d.csv{message}")):
-            read_table(table, tmp_path)
-    else:
-        (one,), _ = read_table(table, tmp_path)
-        np.testing.assert_array_equal(one.observed[:, 0], [0, 1, 2, 3])

@@ -1,6 +1,5 @@
 """Residuals that are not the stated noise, and recordings that are not measurements."""
 
-import importlib
 import re
 from dataclasses import replace
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmech import FixedSteps
-from jaxmech.identify import Fit, Recording, TrustRegion, fit
+from jaxmech.identify import Fit, Recording, fit
 from jaxmech.identify.inference.misfit import correlation
 from tests.identify.swings import BEGIN, FREE, NOISE, SWING, noisy, swings
 
@@ -112,15 +111,3 @@ def test_correlated_noise_of_any_stated_size(weight: float | None) -> None:
     assert "neighbours in time are correlated" in warnings_of(found)
     assert found.noise.correlated
     assert re.search("by (recording|block) +white noise", repr(found))
-
-
-def test_the_default_budget_grows_with_the_unknowns(
-    given: list[Recording], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    module = importlib.import_module("jaxmech.identify.optimize.trust_region")
-    monkeypatch.setattr(module, "PER_UNKNOWN", 1)
-    found = fitted(given[:1])
-    assert found.optimization.reason == "the 4 evaluations are used up"  # of 4 unknowns
-    assert found.optimization.evaluations == 4
-    assert "Not converged, since the 4 evaluations are used up" in warnings_of(found)
-    assert "the 2 evaluations are used up" in repr(fitted(given[:1], optimizer=TrustRegion(2)))

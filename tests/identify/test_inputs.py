@@ -12,7 +12,6 @@ import jaxmech as jm
 from jaxmech.identify.data.segments import ends_of_steps, merged, segments
 from jaxmech.identify.identifiable import Identifiable, Settings
 from jaxmech.identify.problem.setup import prepare
-from jaxmech.utils.checks import MissingParameterError
 
 TRUTH = {"m": 1.3, "k": 30.0, "c": 0.4}
 GUESS = {"m": 1.0, "k": 25.0, "c": 0.8}
@@ -132,44 +131,6 @@ def test_equal_times_count_once() -> None:
     times, rows = merged(ts, np.array([0.1 + 1e-17, 0.15, 0.3]))
     np.testing.assert_allclose(times, [0.0, 0.1, 0.15, 0.2, 0.3])
     np.testing.assert_array_equal(rows, [0, 1, 3, 4])
-
-
-def test_times_since_1970() -> None:
-    ts = 1.7e9 + np.arange(5) * 0.01
-    recording = jm.Recording(ts, np.arange(5.0), [0.0], [1.0], inputs={"push": (ts, np.ones(5))})
-    np.testing.assert_allclose(recording.inputs["push"].ts, np.arange(5) * 0.01, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (([0.0, 1.0], [0.0, 1.0]), "samples of 'push' from 0 s to 1.9 s"),
-        (([0.0, 2.0, 1.0], [0.0, 1.0, 2.0]), "strictly increasing"),
-        (([0.0, 2.0], [0.0, np.nan]), "finite numbers"),
-        (3.0, r"a pair \(times, values\) or a Signal for 'push'"),
-    ],
-)
-def test_refused_inputs(given: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=f"Argument `inputs` must have .*{message}"):
-        jm.Recording([0.0, 1.0, 1.9], [0.0, 1.0, 2.0], [0.0], [0.0], inputs={"push": given})
-
-
-def test_inputs_that_do_not_fit_together() -> None:
-    first, second = recorded(0, 21, 40), recorded(1, 34, 25)
-    bare = jm.Recording(second.ts, second.observed, [0.1], [0.0])
-    with pytest.raises(ValueError, match="recording 2 has no 'push'"):
-        jm.fit(SLIDER, [first, bare], GUESS)
-    with pytest.raises(MissingParameterError, match="must hold 'push', which `force` reads"):
-        jm.fit(SLIDER, bare, GUESS)
-    linear = recorded(1, 34, 25, "linear")
-    with pytest.raises(ValueError, match="same interpolation"):
-        jm.fit(SLIDER, [first, linear], GUESS)
-    inputs = {**second.inputs, "pull": ([0.0, 2.0], [0.0, 1.0])}
-    both = jm.Recording(second.ts, second.observed, [0.1], [0.0], inputs=inputs)
-    with pytest.raises(ValueError, match="'pull', which no function reads"):
-        jm.fit(SLIDER, both, GUESS)
-    with pytest.raises(TypeError, match="`params0` must be a dictionary"):
-        jm.fit(SLIDER, first, [1.0])
 
 
 def test_columns_of_a_table(tmp_path: Path) -> None:

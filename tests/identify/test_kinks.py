@@ -52,30 +52,3 @@ def test_a_local_minimum_is_named() -> None:
     (text,) = [note for note in found.notes if note.startswith("Misfit")]
     assert "Or this is a local minimum" in text
     assert "starts=MultiStart" in text
-
-
-@pytest.mark.slow
-def test_intervals_of_gaps_and_friction_hold_the_truth() -> None:
-    """A mass that hits a stop and rubs: in 17 of 20 fits at least."""
-    stop = jm.Unilateral(lambda q, t, p: p["d"] - q[0], restitution=lambda p: p["e"], name="stop")
-    rub = jm.DryFriction(lambda q, v, t, p: v[0], static=lambda p: 9.81 * p["mu"], name="rub")
-    system = jm.System(
-        lambda q, v, t, p: 0.5 * v @ v - 0.5 * p["k"] * q @ q, [stop, rub], coordinates={"x": "m"}
-    )
-    truth, ts = {"d": 0.06, "e": 0.7, "k": 60.0, "mu": 0.02}, np.arange(151) / 75
-    bounds = {"d": (0, None), "e": (0, 1), "k": (0, None), "mu": (0, None)}
-    steps = jm.FixedSteps(8)
-    clean = [
-        np.asarray(jm.simulate(system, [x], [0.0], ts, truth, steps=steps).q)
-        for x in (-0.12, -0.09)
-    ]
-    held = np.zeros(4, int)
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        runs = [jm.Recording(ts, x + 5e-4 * rng.normal(size=x.shape), x[0], [0.0]) for x in clean]
-        guess = {name: x * (1 + 0.05 * rng.uniform(-1, 1)) for name, x in truth.items()}
-        found = jm.fit(system, runs, guess, bounds=bounds)
-        low, high = found.uncertainty.reliable_interval().T
-        wanted = np.array([truth[name] for name in found.names])
-        held += (low <= wanted) & (wanted <= high)
-    assert (held >= 17).all(), held

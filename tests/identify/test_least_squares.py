@@ -14,7 +14,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech.identify import Recording
-from jaxmech.identify.problem.least_squares import half_square
+from jaxmech.identify.problem.least_squares import half_squares
 from jaxmech.identify.problem.rows import Task, evaluated, residual_rows, triangles
 from jaxmech.identify.problem.setup import prepare
 
@@ -83,7 +83,7 @@ def gradient(task: Task) -> Any:
     """Losses and reverse gradients of several unknowns at once."""
 
     def loss(y: Any) -> Any:
-        return half_square(task.problem, y, task.data, task.conditions)
+        return half_squares(task.problem, y[None], task.data, task.conditions)[0]
 
     return jax.jit(jax.vmap(jax.value_and_grad(loss)))
 

@@ -93,54 +93,6 @@ def test_every_inertia_is_that_of_a_body() -> None:
     np.testing.assert_allclose(way.value(jnp.zeros(6), start), start, atol=1e-15)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"free": ["arn"]},
-            "must name parameters, but 'arn' is not .*; did you mean `arm`",
-        ),
-        ({"free": ["zzz"]}, "'zzz' is not .* Known: arm, arm.c, arm.l, count, m"),
-        ({"free": "arm"}, r"`free` must be a sequence of names: write \('arm',\)"),
-        ({"free": []}, "`free` must leave at least one number to fit"),
-        (
-            {"free": ["m"], "bounds": {"arm.l": (0, 3)}},
-            "must name parameters, but 'arm.l'",
-        ),
-        ({"prior": {"mass": (1, 1)}}, "must name parameters, but 'mass'"),
-        ({"bounds": {"m": (2, None)}}, r"begin inside the bounds, but m = 1.5 must be .*than 2"),
-        ({"bounds": {"m": (None, 1.5)}}, "but m = 1.5 must be less than 1.5; move the start"),
-        ({"bounds": {"m": (0, 1)}}, "but m = 1.5 must lie between 0 and 1"),
-        ({"bounds": {"arm.c": (0.15, 1)}}, r"but arm.c = \[0.1 0.2\] must lie between"),
-        ({"bounds": {"m": (2, 1)}}, "`bounds` must have low < high for 'm'"),
-        ({"bounds": {"m": 3}}, r"`bounds` must hold \(low, high\) for 'm'"),
-        ({"bounds": {"m": (0, 1, 2)}}, r"`bounds` must hold \(low, high\) for 'm'"),
-        ({"bounds": {"m": (float("nan"), None)}}, "`bounds` must .* for 'm'"),
-        ({"bounds": {"m": PhysicalInertia()}}, "but m = 1.5 must be the inertia of a body"),
-        ({"prior": {"m": 3}}, r"`prior` must hold \(mean, standard deviation\) for 'm'"),
-        ({"prior": {"m": (1, 0)}}, "a positive standard deviation for 'm'"),
-        ({"prior": {"m": (np.inf, 1)}}, "a finite mean and .* for 'm'"),
-        ({"prior": {"m": ([1, 2], 1)}}, r"numbers or arrays of shape \(\)"),
-    ],
-)
-def test_invalid_arguments(options: dict[str, Any], message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
-        parameters(TREE, **options)
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"m": float("nan")}, "`params0.*finite"),
-        ({"n": True}, "write numbers instead of truth values"),
-        ({}, "`params0` must hold the initial values"),
-    ],
-)
-def test_invalid_parameters(params: Any, message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
-        parameters(params)
-
-
 def test_the_first_starting_point_is_the_given_one() -> None:
     draws = MultiStart(count=1000, spread=0.5).draws(2)
     np.testing.assert_array_equal(draws[0], 0.0)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from jaxmech.identify import Recording
-from jaxmech.identify.data.recording import named
 
 NAN = float("nan")
 GIVEN: dict[str, Any] = {
@@ -40,53 +39,6 @@ def test_every_second_sample() -> None:
     assert one.name == "a"
     with pytest.raises(ValueError, match="`stride` must be a positive integer"):
         one.every(0)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"ts": [0.0]}, r"`ts` must have shape \(T,\) with T >= 2, but has shape \(1,\)"),
-        ({"ts": [0.0, 0.2, 0.2]}, "`ts` must have finite and strictly increasing times; sort them"),
-        ({"ts": [0.0, NAN, 0.3]}, "`ts` must have finite and strictly"),
-        ({"ts": [0.0, 0.1, float("inf")]}, "`ts` must have finite"),
-        ({"ts": ["now", "then", "later"]}, "`ts` must hold numbers"),
-        ({"observed": [[1.0], [2.0]]}, r"`observed` must have shape \(T, d\) with T = 3"),
-        ({"observed": np.zeros((3, 0))}, r"`observed` must have shape \(T, d\)"),
-        ({"observed": [1.0, float("inf"), 2.0]}, "no infinite value; write NaN"),
-        ({"observed": [NAN, NAN, NAN]}, "at least one number, but all are missing"),
-        ({"q0": [NAN]}, "`q0` must have finite numbers at the first sample"),
-        ({"q0": [[1.0], [2.0]], "v0": [[1.0], [2.0]]}, r"`q0` must have shape \(k,\), or \(T, k\)"),
-        ({"q0": 1.0}, r"`q0` must have shape \(k,\)"),
-        ({"v0": [0.0, 1.0]}, r"`v0` must have the shape of `q0`, \(1,\), but has shape \(2,\)"),
-        ({"weights": [1.0, 2.0, 3.0]}, r"`weights` must have a number, \(d,\) or \(T, d\)"),
-        ({"weights": -1.0}, "`weights` must have finite numbers from 0 on"),
-        ({"weights": [[1.0, NAN]] * 3}, "`weights` must have finite numbers.* write NaN into"),
-        ({"weights": 0.0}, "`weights` must have .* not all zero"),
-        ({"start_sd": (0.1, [0.1, 0.2])}, r"`start_sd` must have two .* of shape \(1,\)"),
-        ({"start_sd": (0.1, 0.0)}, "`start_sd` must have positive numbers"),
-    ],
-)
-def test_invalid_recordings(wrong: dict[str, Any], message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
-        Recording(**(GIVEN | wrong))
-
-
-def test_a_message_names_the_recording() -> None:
-    with pytest.raises(ValueError, match="`q0` of recording 'run 7' must"):
-        Recording(**(GIVEN | {"q0": [NAN]}), name="run 7")
-
-
-def test_several_recordings_get_names() -> None:
-    one, other = Recording(**GIVEN), Recording(**GIVEN, name="second")
-    assert [r.name for r in named([one, other], "recordings")] == ["recording 1", "second"]
-    assert [r.name for r in named(one, "recordings")] == ["recording 1"]
-    with pytest.raises(TypeError, match="`validation` must hold Recording objects"):
-        named([one, GIVEN], "validation")
-    with pytest.raises(TypeError, match="`recordings` must hold Recording objects, but holds 3"):
-        named(3, "recordings")
-    with pytest.raises(TypeError, match="but holds") as refused:
-        named([(np.arange(500.0), np.zeros((500, 1)))], "recordings")
-    assert len(str(refused.value)) < 200
 
 
 def test_of_seconds_since_1970_the_first_is_subtracted() -> None:

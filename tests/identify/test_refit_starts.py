@@ -9,7 +9,7 @@ import pytest
 
 from jaxmech import FixedSteps
 from jaxmech.identify import Fit, Recording, Table, fit, read_table
-from jaxmech.identify.data.velocity_estimates import rates, without_outliers
+from jaxmech.identify.data.velocity_estimates import rates
 from tests.identify.swings import BEGIN, FREE, SWING, TRUTH, noisy, swings
 
 LOUD = 1e-2  # rad, ten times the noise of the other tests
@@ -94,48 +94,3 @@ def test_rates_are_slopes_of_parabolas() -> None:
     np.testing.assert_allclose(rates(gaps, ts)[:, 1], 8 * ts, atol=1e-8)
     assert rates(clean[:2], ts[:2]).shape == (2, 2)
     np.testing.assert_allclose(rates(clean[:2], ts[:2])[:, 1], 4 * ts[1])
-
-
-def test_outliers_are_moved_and_nothing_else() -> None:
-    rng, ts = np.random.default_rng(1), np.linspace(0.0, 2.0, 201)
-    clean = np.stack([np.sin(3 * ts), np.abs(np.sin(3 * ts))], axis=1)  # with corners too
-    for noise in (0.0, 1e-2):
-        samples = clean + noise * rng.normal(size=clean.shape)
-        unchanged, moved = without_outliers(samples, ts)
-        assert not moved.any()
-        np.testing.assert_array_equal(unchanged, samples)
-        wrong = samples.copy()
-        places = [0, 60, 62, 200]
-        wrong[places, 0] += [0.6, -0.4, 3.0, -0.9]
-        cleaned, moved = without_outliers(wrong, ts)
-        assert np.flatnonzero(moved[:, 0]).tolist() == places
-        assert not moved[:, 1].any()
-        np.testing.assert_allclose(cleaned, clean, atol=5 * noise + 1e-3)
-    gaps = np.where(np.isin(np.arange(201), [5, 6, 90])[:, None], np.nan, samples)
-    assert not without_outliers(gaps, ts)[1].any()
-    assert not without_outliers(samples[:5], ts[:5])[1].any()
-
-
-def test_samples_of_a_slow_sensor_are_the_neighbours_of_each_other() -> None:
-    ts = np.linspace(0.0, 2.0, 401)
-    seen = np.arange(401) % 20 == 0
-    samples = np.where(seen, 1 + 4 * ts**2, np.nan)[:, None]
-    np.testing.assert_allclose(rates(samples, ts)[:, 0], 8 * ts, atol=1e-8)
-    samples[200] += 9.0
-    cleaned, moved = without_outliers(samples, ts)
-    assert np.flatnonzero(moved).tolist() == [200]
-    np.testing.assert_allclose(cleaned[200], 1 + 4 * ts[200] ** 2)
-
-
-def test_a_fit_does_not_begin_at_an_outlier(tmp_path: Any) -> None:
-    ts = np.arange(101) / 50
-    angle = 0.8 * np.cos(3 * ts) + 1e-3 * np.random.default_rng(2).normal(size=101)
-    angle[0] = -2.0
-    rows = np.stack([ts, angle], axis=1)
-    np.savetxt(tmp_path / "a.csv", rows, delimiter=",", header="t,phi", comments="")
-    table = Table(file=str(tmp_path / "a.csv"), observed=("phi",), time="t")
-    (one,) = read_table(table).train
-    np.testing.assert_allclose(one.q0[0], 0.8, atol=0.01)
-    np.testing.assert_allclose(one.v0[0], 0.0, atol=0.5)
-    assert one.observed[0, 0] == -2.0  # to be weighed by the loss
-    assert "the first sample of phi is an outlier, and not the start" in " ".join(one.notes)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmech import FixedSteps, System
-from jaxmech.identify import Identifiable, Recording, fit
+from jaxmech.identify import Recording, fit
 from tests.identify.swings import (
     BEGIN,
     CARTESIAN,
@@ -25,26 +25,6 @@ FIRST = GOOD[0]
 NAN = np.nan
 
 
-def two(q: Any, v: Any, t: Any, p: Any) -> Any:
-    return jnp.concatenate([q, v])
-
-
-def number(q: Any, v: Any, t: Any, p: Any) -> Any:
-    return q[0]
-
-
-def undefined(q: Any, v: Any, t: Any, p: Any) -> Any:
-    return jnp.log(-1 - q**2)
-
-
-def scaled(q: Any, v: Any, t: Any, p: Any) -> Any:
-    return p["gain"] * q
-
-
-def turned(q0: Any, v0: Any, p: Any) -> Any:
-    return q0 + p["zero"], v0
-
-
 def slack(q0: Any, v0: Any, p: Any) -> Any:
     """A state that violates the length of the rod."""
     return 1.1 * p["l"] * jnp.stack([jnp.sin(q0[0]), -jnp.cos(q0[0])]), jnp.zeros(2)
@@ -52,62 +32,6 @@ def slack(q0: Any, v0: Any, p: Any) -> Any:
 
 def still_an_angle(q0: Any, v0: Any, p: Any) -> Any:
     return q0, v0
-
-
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no recordings": ({"recordings": []}, "`recordings` must hold at least one Recording"),
-    "no parameters": ({"params0": None, "free": None}, "`params0` must hold the initial values"),
-    "no recording": ({"recordings": [FIRST.observed]}, "`recordings` must hold Recording objects"),
-    "other sensors": (
-        {"recordings": [FIRST, replace(FIRST, observed=np.ones((61, 2)) * TIMES[:, None])]},
-        "must have the same sensors, but there are recordings with 1 and 2; write NaN",
-    ),
-    "weights of some": (
-        {"recordings": [FIRST, replace(FIRST, weights=None)]},
-        "`recordings` must have `weights` in all of them or in none",
-    ),
-    "constant data": (
-        {"recordings": replace(FIRST, observed=np.full((61, 1), 0.25))},
-        "sensor 0 shows 0.25 throughout; leave it out",
-    ),
-    "too few": (
-        {
-            "recordings": Recording([0.0, 0.1, 0.2], [0.1, NAN, 0.2], [0.1], [0.0]),
-            "free": ["c", "g", "l"],
-        },
-        "at least as many measurements as there are unknowns",
-    ),
-    "coordinates": (
-        {"recordings": replace(FIRST, q0=np.zeros(2), v0=np.zeros(2))},
-        r"`q0` of recording 1 must have shape \(1,\) for the coordinates theta.* `start` of fit",
-    ),
-    "observe of two": ({"observe": two}, r"`observe` must return shape \(1,\).* returns \(2,\)"),
-    "observe a number": ({"observe": number}, r"`observe` must return shape \(1,\)"),
-    "observe NaN": ({"observe": undefined}, "`observe` gives NaN along recording 1"),
-    "missing in observe": ({"observe": scaled}, "must hold 'gain', which `observe` reads"),
-    "missing in start": ({"start": turned}, "must hold 'zero', which `start` reads"),
-    "text": ({"params0": {**BEGIN, "l": "0.4"}}, r"\['l'\]` must hold real numbers, but is '0.4'"),
-    "wrong name": ({"free": ["L"]}, "`free` must name parameters, but 'L' is not a parameter"),
-    "outside": ({"bounds": {"l": (0, 0.3)}}, "inside the bounds, but l = 0.4 must lie between"),
-    "prior of what": (
-        {"recordings": [replace(one, weights=None) for one in GOOD], "prior": {"l": (0.5, 0.1)}},
-        "`prior` needs recordings with `weights`",
-    ),
-    "twice": ({"system": Identifiable(SWING, BEGIN)}, "is an Identifiable, which holds `params0`"),
-    "other validation": (
-        {"validation": [replace(FIRST, observed=np.ones((61, 2)) * TIMES[:, None])]},
-        "must have the same sensors",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_invalid_arguments(case: str) -> None:
-    given, message = REFUSED[case]
-    options: dict[str, Any] = {"system": SWING, "recordings": GOOD, "params0": BEGIN, "free": FREE}
-    options |= given
-    with pytest.raises((TypeError, ValueError), match=message):
-        fit(**options)
 
 
 def off_the_rod(theta: float, length: float, **fields: Any) -> Recording:

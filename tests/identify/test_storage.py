@@ -1,7 +1,6 @@
 """Fits in files: all fields are restored, and other files are refused."""
 
 from dataclasses import fields, replace
-from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -72,18 +71,6 @@ def same(a, b) -> None:
         assert np.asarray(a).dtype == np.asarray(b).dtype
 
 
-def test_the_warning_about_the_horizon_is_kept(tmp_path) -> None:
-    fit = replace(made_up(), notes=("One.",))
-    vars(fit)["of_horizon"] = ("Too long.",)
-    again = Fit.load(fit.save(tmp_path / "fit.npz"))
-    assert again.warnings == ("One.", "Too long.")
-
-
-class Pair(NamedTuple):
-    a: float
-    b: float
-
-
 def test_parameters_keep_their_structure(tmp_path) -> None:
     params = {
         "a": [1, (2.5, None, True)],
@@ -96,13 +83,6 @@ def test_parameters_keep_their_structure(tmp_path) -> None:
     assert type(again["a"][0]) is int
     assert type(again["a"][1]) is tuple
     assert again["a"][1][2] is True
-
-
-@pytest.mark.parametrize("params", [{"k": Pair(1.0, 2.0)}, {"k": max}, {"k": np.array([max])}])
-def test_what_cannot_be_saved(tmp_path, params) -> None:
-    with pytest.raises(ValueError, match=r"a parameter of type \w+ cannot be saved"):
-        replace(made_up(), params=params).save(tmp_path / "fit.npz")
-    assert not list(tmp_path.iterdir())
 
 
 def test_files_of_others_and_damage(tmp_path) -> None:

@@ -54,14 +54,6 @@ def test_other_separators_and_files_as_recordings(tmp_path, separator) -> None:
     )  # of x = 1 + 4 t^2, exactly
 
 
-def test_a_recording_in_two_files_is_refused(tmp_path) -> None:
-    for name in ("first.csv", "second.csv"):
-        written(tmp_path, name=name)
-    table = Table(file="*.csv", observed=("theta",), time="t", recording="swing")
-    with pytest.raises(TableError, match=r"second\.csv:3: 'a' is in .*first\.csv too"):
-        read_table(table, tmp_path)
-
-
 def test_npz_with_filling_and_stride(tmp_path) -> None:
     values = np.arange(24.0).reshape(2, 4, 3)
     values[1, 2:] = np.nan
@@ -110,36 +102,6 @@ def test_what_the_file_does_not_have(tmp_path, change, key, message) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "key"),
-    [
-        ({"observed": ()}, "observed"),
-        ({"v0": ("x", "y")}, "v0"),
-        ({"train": ("a",), "validation": ("a",)}, "validation"),
-        ({"time": "t", "dt": 0.1}, "dt"),
-        ({"dt": 0.0}, "dt"),
-        ({"stride": 0}, "stride"),
-        ({"noise_sd": [1.0, 2.0]}, "noise_sd"),
-        ({"noise_sd": -1.0}, "noise_sd"),
-        ({"noise_sd": float("inf")}, "noise_sd"),
-        ({"start_sd": (1.0,)}, "start_sd"),
-    ],
-)
-def test_invalid_tables(change, key) -> None:
-    with pytest.raises(StudyError) as caught:
-        Table(**{"file": "d.csv", "observed": ("theta",), **change})
-    assert [problem.key for problem in caught.value.problems] == [(key,)]
-
-
-def test_a_noise_may_be_a_number_of_numpy() -> None:
-    assert Table(file="d.csv", observed=("theta",), noise_sd=np.radians(0.1)).noise_sd > 0
-
-
-def test_all_problems_of_a_table_are_reported() -> None:
-    with pytest.raises(StudyError, match=r"(?s)`dt`.*`stride`"):
-        Table(file="d.csv", observed=("x",), dt=-1.0, stride=-1)
-
-
-@pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("0.28,", "0,28,", "csv:4: has 5 cells, but there are 4 columns"),
@@ -159,49 +121,6 @@ def test_what_is_wrong_in_a_csv(tmp_path, old, new, message) -> None:
         read_table(table, tmp_path)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_files_that_cannot_be_read(tmp_path) -> None:
-    for name, content in (("a.csv", b"\xff\xfe\x00"), ("a.npz", b"no zip"), ("e.csv", b"x\n")):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(TableError, match=name):
-            read_table(Table(file=name, observed=("x",), dt=0.1), tmp_path)
-    for name in ("none.csv", "none.npz"):
-        with pytest.raises(TableError, match=f"{name}: cannot be read: No such file"):
-            read_table(Table(file=name, observed=("x",), dt=0.1), tmp_path)
-    with pytest.raises(TableError, match="there is no such file"):
-        read_table(Table(file="none*.csv", observed=("x",), dt=0.1), tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("arrays", "change", "message"),
-    [
-        ({"train": np.ones((2, 3, 1))}, {}, "when were the samples taken"),
-        ({"train": np.ones((2, 3, 1)), "dt": -1.0}, {}, "may be one positive number"),
-        ({"train": np.ones(3)}, {"dt": 0.1}, "must hold numbers of shape"),
-        ({"train": np.array([["a"]])}, {"dt": 0.1}, "must hold numbers of shape"),
-        ({"train": np.array([None])}, {"dt": 0.1}, "is not an .npz file with arrays of numbers"),
-        ({"train": np.ones((1, 3, 1))}, {"dt": 0.1, "columns": ("x", "y")}, "has 1 columns"),
-        ({"train": np.full((1, 3, 1), np.nan)}, {"dt": 0.1}, "segment 0 of the array 'train'"),
-        (
-            {"train": np.ones((1, 3, 1)), "ts": np.ones(4)},
-            {"time": "ts"},
-            "the times 'ts' must have shape (3,) or (1, 3)",
-        ),
-    ],
-)
-def test_what_is_wrong_in_an_npz(tmp_path, arrays, change, message) -> None:
-    np.savez(tmp_path / "d.npz", **arrays)
-    with pytest.raises(TableError) as caught:
-        read_table(Table(**{"file": "d.npz", "observed": (0,), **change}), tmp_path)
-    assert message in str(caught.value)
-
-
-def test_an_array_that_is_not_there(tmp_path) -> None:
-    np.savez(tmp_path / "d.npz", train=np.ones((1, 3, 1)), dt=0.1)
-    for change in ({"train": ("trian",)}, {"validation": ("trian",)}):
-        with pytest.raises(StudyError, match=r"is not an array of .*did you mean `train`"):
-            read_table(Table(file="d.npz", observed=(0,), **change), tmp_path)
 
 
 DEGREES = """\
@@ -251,25 +170,6 @@ def test_units_of_the_table(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("units", "message"),
-    [
-        ({"thta": "deg"}, "must belong to a column of .*Known: t .ms., theta"),
-        ({"theta": "rad"}, r"must agree with the column 'theta \[deg\]', but is 'rad'"),
-        ({"theta": "grd"}, "must be a unit such as deg"),
-    ],
-)
-def test_units_that_cannot_be(tmp_path, units, message) -> None:
-    with pytest.raises(StudyError, match=message):
-        read_table(_degrees(tmp_path, units=units), tmp_path)
-
-
-def test_a_name_of_two_columns(tmp_path) -> None:
-    twice = DEGREES.replace("omega [rpm]", "theta [rad]")
-    with pytest.raises(TableError, match=r"'theta' may be theta \[deg\] or theta \[rad\]"):
-        read_table(_degrees(tmp_path, twice, v0=()), tmp_path)
-
-
-@pytest.mark.parametrize(
     ("unit", "size", "label"),
     [
         ("deg/s", np.pi / 180, "rad/s"), ("\u00b0/s", np.pi / 180, "rad/s"),
@@ -283,8 +183,3 @@ def test_sizes_of_units(unit, size, label) -> None:
     value, name = si_unit(unit)
     assert value == pytest.approx(size, rel=1e-14)
     assert name == label
-
-
-@pytest.mark.parametrize("unit", ["g", "", "counts", "degC", "//", "2"])
-def test_unknown_units(unit) -> None:
-    assert si_unit(unit) is None

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.config.errors import StudyError
 from jaxmech.identify import Table, read_table
 from jaxmech.plot.fit import fit_over_data
 from jaxmech.utils.units import dimension
@@ -50,16 +49,6 @@ def test_starts_and_sizes_too() -> None:
         fitted(recording("x", v0=["v [mm/s]"]), turning)
     with pytest.raises(ValueError, match="'x' of frame is in m, and 'x' in mm"):
         fitted(recording("x [mm]"), jm.System(SLIDE.lagrangian, coordinates={"x": "mm"}))
-
-
-def test_unknown_units_are_refused() -> None:
-    with pytest.raises(
-        StudyError, match=r"units.x. must be a unit .*'furlong', in 'x \[furlong\]'"
-    ):
-        recording("x [furlong]")
-    assert recording("x [furlong]", units={"x": ""}).sensors == ("x",)
-    with pytest.raises(ValueError, match=r"unit of `x` must be a unit such as .* but is 'furlong'"):
-        jm.System(SLIDE.lagrangian, coordinates={"x": "furlong"})
 
 
 def test_dimensions() -> None:

@@ -72,12 +72,6 @@ def test_a_sensor_may_wrap_where_the_prediction_does(angle) -> None:
     assert one.errors[0] < 0.1  # degrees; the noise is 0.057
 
 
-@pytest.mark.parametrize("wraps", [{1: TURN}, {-1: 1.0}, {0: 0.0}, {0: np.inf}])
-def test_invalid_periods(wraps) -> None:
-    with pytest.raises(ValueError, match=r"`wraps` must have (periods by|positive periods)"):
-        Recording([0.0, 1.0], [1.0, 2.0], [0.0], [0.0], wraps=wraps)
-
-
 def test_a_column_of_degrees_that_wraps(angle) -> None:
     degrees = np.degrees(angle) % 360
     degrees[40] = np.nan

@@ -1,12 +1,9 @@
 """What the bodies of MJCF and URDF files look like."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 mujoco = pytest.importorskip("mujoco")
-trimesh = pytest.importorskip("trimesh")
 
 from jaxmech.geometry import Solid  # noqa: E402
 from jaxmech.interop.mujoco import Robot, UnreadableMeshWarning, from_mjcf  # noqa: E402
@@ -23,16 +20,12 @@ MJCF = """<mujoco><worldbody>
   </body></body></worldbody>
 <asset><mesh name="cube" vertex="2 0 0 3 0 0 2 1 0 2 0 1"/></asset></mujoco>"""
 
-URDF = """<robot name="r"><material name="green"><color rgba="0 0.5 0 1"/></material>
-<link name="base"><visual><geometry><box size="1 1 0.1"/></geometry></visual></link>
+URDF = """<robot name="r">
+<link name="base"><collision><geometry><box size="1 1 0.1"/></geometry></collision></link>
 <link name="arm">
   <inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>
-  <visual><origin xyz="0 0 1" rpy="0 0 1.5707963"/><material name="green"/>
-    <geometry><mesh filename="package://robot/box.stl" scale="0.001 0.001 0.001"/></geometry>
-  </visual>
-  <visual><geometry><mesh filename="nowhere.dae"/></geometry></visual>
-  <visual><geometry><mesh filename="broken.stl"/></geometry></visual>
-  <visual><geometry><cylinder radius="0.1" length="2"/></geometry></visual></link>
+  <collision><origin xyz="0 0 1" rpy="0 0 1.5707963"/><geometry><box size="0.2 0.4 0.6"/></geometry>
+  </collision></link>
 <joint name="j" type="revolute"><parent link="base"/><child link="arm"/><axis xyz="0 1 0"/>
   <limit effort="1" velocity="1" lower="-1" upper="1"/></joint></robot>"""
 
@@ -63,22 +56,9 @@ def test_geoms_are_drawn_on_the_bodies_that_carry_them() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:left out of the model")
-def test_visuals_of_urdf_files_are_read_by_trimesh(tmp_path: Path) -> None:
-    folder = tmp_path / "robot" / "urdf"
-    folder.mkdir(parents=True)
-    trimesh.creation.box((200.0, 400.0, 600.0)).export(folder.parent / "box.stl")
-    (folder / "r.urdf").write_text(URDF, "utf-8")
-    (folder / "broken.stl").write_text("no mesh", "utf-8")
-    with pytest.warns(UnreadableMeshWarning) as warned:
-        robot = from_mjcf(folder / "r.urdf")
-    (message,) = (str(x.message) for x in warned if x.category is UnreadableMeshWarning)
-    assert "nowhere.dae (it is not there, seen from" in message
-    assert "broken.stl (" in message
-    (body,) = robot.mechanism.bodies
-    assert [visual.kind for visual in body.visual] == ["mesh", "cylinder"]
-    assert body.visual[0].color == (0.0, 0.5, 0.0)
-    mesh, base = solids(robot, "arm", "ground.0")
-    np.testing.assert_allclose(mesh, [[-0.2, -0.1, 0.7], [0.2, 0.1, 1.3]], atol=1e-5)
+def test_urdf_files_are_drawn_by_their_collisions() -> None:
+    arm, base = solids(from_mjcf(URDF), "arm", "ground.0")
+    np.testing.assert_allclose(arm, [[-0.2, -0.1, 0.7], [0.2, 0.1, 1.3]], atol=1e-5)
     np.testing.assert_allclose(base, [[-0.5, -0.5, -0.05], [0.5, 0.5, 0.05]], atol=1e-6)
 
 

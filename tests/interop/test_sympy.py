@@ -1,4 +1,4 @@
-"""Systems from sympy's LagrangesMethod and KanesMethod, against sympy's own equations."""
+"""Systems from sympy's LagrangesMethod, against sympy's own equations."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ import sympy as sp
 from sympy.physics import mechanics as me
 
 import jaxmech as jm
-from jaxmech.interop.sympy import from_kane, from_lagrange
+from jaxmech.interop.sympy import from_lagrange
 
 T = me.dynamicsymbols._t
 RNG = np.random.default_rng(7)
@@ -95,69 +95,3 @@ def test_lagrange_with_both_kinds_of_constraints() -> None:
     full = numbers(method.mass_matrix_full, rates, at)
     expected = np.linalg.solve(full, numbers(method.forcing_full, rates, at)[:, 0])
     np.testing.assert_allclose(qdd, expected[3:6], rtol=1e-10)
-
-
-def body_in_space() -> tuple[me.KanesMethod, dict[str, float]]:
-    """A body on a pivot, with its angular velocity along its own axes as speeds."""
-    q, u = me.dynamicsymbols("q1:4"), me.dynamicsymbols("u1:4")
-    m, length, g, A, B, C, torque = sp.symbols("m l g A B C torque")
-    N, F = me.ReferenceFrame("N"), me.ReferenceFrame("F")
-    F.orient_body_fixed(N, q, "ZXZ")
-    spin = F.ang_vel_in(N)
-    kinematic = [u[k] - spin.dot(axis) for k, axis in enumerate((F.x, F.y, F.z))]
-    F.set_ang_vel(N, u[0] * F.x + u[1] * F.y + u[2] * F.z)
-    origin = me.Point("O")
-    origin.set_vel(N, 0)
-    center = origin.locatenew("G", length * F.z)
-    center.v2pt_theory(origin, N, F)
-    top = me.RigidBody("top", center, F, m, (me.inertia(F, A, B, C), center))
-    kane = me.KanesMethod(N, list(q), list(u), kinematic)
-    kane.kanes_equations([top], [(center, -m * g * N.z), (F, torque * F.z)])
-    return kane, {"m": 1.1, "l": 0.4, "g": 9.81, "A": 0.3, "B": 0.2, "C": 0.1, "torque": 0.7}
-
-
-def test_kane_with_speeds_that_are_no_derivatives() -> None:
-    kane, params = body_in_space()
-    system = from_kane(kane)
-    q, v, known = values(system, params)
-    q = np.array([0.3, 0.9, -0.4])
-    qdd = jm.acceleration(system, q, v, 0.0, params).qdd
-    np.testing.assert_allclose(qdd, by_sympy(kane, q, v, known), rtol=1e-10)
-
-
-def by_sympy(kane: me.KanesMethod, q: Any, v: Any, known: dict[Any, float]) -> np.ndarray:
-    """The accelerations q'' of a KanesMethod, from its u' and the rates of its q'."""
-    at = {**dict(zip(kane.q, q, strict=True)), **known}
-    rates = kane.kindiffdict()
-    of_u = sp.Matrix([rates[x] for x in kane.q.diff(T)])
-    Y = numbers(of_u.jacobian(kane.u), at)
-    u = np.linalg.solve(Y, v - numbers(of_u.xreplace(dict.fromkeys(kane.u, 0)), at)[:, 0])
-    at |= dict(zip(kane.u, u, strict=True))
-    udot = np.linalg.solve(numbers(kane.mass_matrix, at), numbers(kane.forcing, at)[:, 0])
-    moving = dict(zip([*kane.u.diff(T), *kane.q.diff(T)], [*udot, *v], strict=True))
-    return numbers(of_u.diff(T), moving, at)[:, 0]
-
-
-def test_kane_with_dependent_speeds() -> None:
-    x, y, angle, u1, u2, u3 = me.dynamicsymbols("x y angle u1 u2 u3")
-    m, J, length, push = sp.symbols("m J l push")
-    N, F = me.ReferenceFrame("N"), me.ReferenceFrame("F")
-    F.orient_axis(N, angle, N.z)
-    F.set_ang_vel(N, u3 * N.z)
-    edge = me.Point("E")
-    edge.set_vel(N, u1 * N.x + u2 * N.y)
-    center = edge.locatenew("G", length * F.x)
-    center.v2pt_theory(edge, N, F)
-    sleigh = me.RigidBody("sleigh", center, F, m, (me.inertia(F, 0, 0, J), center))
-    kane = me.KanesMethod(
-        N, [x, y, angle], [u1, u3], [x.diff(T) - u1, y.diff(T) - u2, angle.diff(T) - u3],
-        u_dependent=[u2], velocity_constraints=[-u1 * sp.sin(angle) + u2 * sp.cos(angle)],
-    )  # fmt: skip
-    kane.kanes_equations([sleigh], [(center, push * F.x)])
-    system, params = from_kane(kane), {"m": 1.4, "J": 0.3, "l": 0.5, "push": 2.0}
-    assert [type(c).__name__ for c in system.constraints] == ["Nonholonomic"]
-    v = np.array([1.2 * np.cos(0.4), 1.2 * np.sin(0.4), 0.8])  # along the blade
-    q = np.array([0.1, 0.2, 0.4])
-    known = {sp.Symbol(name): number for name, number in params.items()}
-    qdd = jm.acceleration(system, q, v, 0.0, params).qdd
-    np.testing.assert_allclose(qdd, by_sympy(kane, q, v, known), rtol=1e-10)

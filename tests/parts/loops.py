@@ -60,7 +60,7 @@ class Pose:
             axes = {key: self.along(key.replace("axis_a", a).replace("axis_b", b), u)
                     for key, u in axes.items()}  # fmt: skip
         else:
-            if make in (jp.revolute, jp.cylindrical, jp.planar):
+            if make in (jp.revolute, jp.planar):
                 axes |= {f"{key}_b": self.along(b, u) for key, u in axes.items()}
             axes |= {key: self.along(a, u) for key, u in axes.items() if not key.endswith("_b")}
         if make is jp.prismatic:
@@ -89,45 +89,27 @@ class Pose:
         }
         return jm.assemble(mechanism.system, *mechanism.guess(starts))
 
-    def seen(self, mechanism: jp.Mechanism, q: Any) -> np.ndarray:
-        """The positions and attitudes of all bodies along the axes of the pose, (bodies, 4, 3)."""
-        frames = [(body.name, mechanism.frame(body.name, q)) for body in mechanism.bodies]
-        return np.stack([
-            np.vstack([self.turn.T @ f.origin, (self.turn.T @ f.axes @ self.axes[name].T)])
-            for name, f in frames
-        ])  # fmt: skip
-
 
 def quaternion_of(R: Any) -> np.ndarray:
     return np.roll(Rotation.from_matrix(R).as_quat(), 1)
 
 
-def four_bar(pose: Pose, base: str = "ground", closing: Any = jp.revolute) -> None:
-    """A crank, a coupler and a rocker on a base."""
+def four_bar(pose: Pose) -> None:
+    """A crank, a coupler and a rocker."""
     A, B, C = 0.3 * Y, np.array([0.7422, 0.5985, 0.0]), 0.7 * X
     pose.body("crank", spin=3 * Z)
     pose.body("coupler", A)
     pose.body("rocker", C)
-    pose.join(jp.revolute, "O", base, "crank", ORIGIN, axis=Z)
+    pose.join(jp.revolute, "O", "ground", "crank", ORIGIN, axis=Z)
     pose.join(jp.revolute, "A", "crank", "coupler", A, axis=Z)
-    pose.join(jp.revolute, "C", base, "rocker", C, axis=Z)
-    axes = {} if closing is jp.spherical else {"axis": Z}
-    pose.join(closing, "B", "coupler", "rocker", B, cut=True, **axes)
-
-
-def four_bar_with_sleeve(pose: Pose) -> None:
-    four_bar(pose, closing=jp.cylindrical)
+    pose.join(jp.revolute, "C", "ground", "rocker", C, axis=Z)
+    pose.join(jp.revolute, "B", "coupler", "rocker", B, cut=True, axis=Z)
 
 
 def four_bar_on_table(pose: Pose) -> None:
     """A coupler that also glides on a table, of which the loop implies all equations."""
     four_bar(pose)
     pose.join(jp.planar, "table", "ground", "coupler", 0.3 * X + 0.3 * Y, cut=True, normal=Z)
-
-
-def four_bar_in_flight(pose: Pose) -> None:
-    pose.body("base", spin=np.array([1.0, 2.0, 1.0]))
-    four_bar(pose, "base")
 
 
 def slider_crank(pose: Pose) -> None:
@@ -185,18 +167,6 @@ def bennett(pose: Pose) -> None:
     for k, (at, axis) in enumerate(hinges[:3]):
         pose.join(jp.revolute, f"J{k}", names[k], names[k + 1], at, axis=axis)
     pose.join(jp.revolute, "J3", "ground", "three", hinges[3][0], cut=True, axis=hinges[3][1])
-
-
-def ball_on_rail(pose: Pose) -> None:
-    """A sphere on an axle in a carriage, which rolls on a plane along a rail."""
-    center = 0.2 * Y
-    pose.body("carriage", center, velocity=0.4 * X)
-    pose.body("ball", center, velocity=0.4 * X, spin=-2 * Z)
-    pose.join(jp.prismatic, "rail", "ground", "carriage", center, axis=X)
-    pose.join(jp.revolute, "axle", "carriage", "ball", center, axis=Z)
-    points = pose.point("ground", ORIGIN), pose.bodies["ball"], pose.point("ball", center)
-    normal = pose.along("ground", Y)
-    pose.joints.append(jp.rolling_sphere("floor", jp.ground, *points, normal=normal, radius=0.2))
 
 
 def posed(make: Callable[[Pose], None], seed: int | None, coordinates: Any = "joints") -> Any:

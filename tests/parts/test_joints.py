@@ -75,12 +75,6 @@ def in_plane(f: Any) -> Any:
     return plane_of(f) - 0.2 * np.asarray(U) / np.linalg.norm(U)
 
 
-def across(f: Any) -> Any:
-    """A direction at right angles to U."""
-    first, second = np.cross(U, (0, 0, 1)), np.cross(U, (1, 0, 0))
-    return np.cos(f[0]) * first / np.linalg.norm(first) + np.sin(f[0]) * second
-
-
 def turned_onto(angle: Any) -> Any:
     """An attitude that rotates V onto U, and then about U."""
     return hamilton(turn(U, angle), turn(OUT, ANGLE))
@@ -133,12 +127,6 @@ SPATIAL = {
         3,
         3,
         lambda f: (in_plane(f), turned_onto(f[2])),
-    ),
-    "constant velocity": Case(
-        lambda a, b: jp.constant_velocity("J", a, PA, b, PB, axis=U),
-        4,
-        2,
-        lambda f: (O3, turn(across(f), f[1])),
     ),
     "weld": Case(
         lambda a, b: jp.weld("J", a, PA, b, PB, turn=FIXED), 6, 0, lambda f: (O3, fixed())
@@ -341,17 +329,3 @@ def test_a_fixed_attitude_is_found_from_a_guess_almost_half_a_turn_away(guess: f
     q, _ = jm.assemble(driven.system, *driven.guess({B: jp.Start(O3, turn(U, 0.4 + guess))}))
     e = turn(U, 0.4)
     np.testing.assert_allclose(q[3:] * np.sign(q[3:] @ e), e, atol=1e-14)
-
-
-def test_given_point_follows_its_path() -> None:
-    hand = jp.point_mass("hand", mass=1.0, dimension=3)
-    path = (lambda t, p: p["a"] * jnp.sin(t), 0, "h")
-    drive = jp.given_point("drive", hand, (0, 0, 0), path)
-    system = jp.Mechanism([hand], [drive], params={"a": 2.0, "h": 0.5}).system
-    t, params = jnp.asarray(0.3), {"a": 2.0, "h": 0.5}
-    q = jnp.array([2.0 * np.sin(0.3), 0.0, 0.5])
-    np.testing.assert_allclose(system.dynamics.position_level(q, t, params), 0, atol=1e-15)
-    velocity = jnp.array([2.0 * np.cos(0.3), 0.0, 0.0])
-    np.testing.assert_allclose(
-        system.dynamics.velocity_level(q, velocity, t, params), 0, atol=1e-15
-    )

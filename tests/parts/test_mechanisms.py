@@ -12,7 +12,6 @@ import jaxmech as jm
 from experiments.bicycle import whipple_bicycle
 from jaxmech import parts as jp
 from jaxmech.compiler import explain
-from jaxmech.parts.vectors import rotation, spin_in_space
 from tests.parts.mechanisms import (
     bicycle_from_above,
     built,
@@ -132,68 +131,6 @@ def test_bicycle_with_fixed_steering_runs_in_a_circle() -> None:
     where = radius * np.array([np.sin(turn), 1 - np.cos(turn)])
     np.testing.assert_allclose(sol.q[-1, :3], [*where, turn], atol=1e-9)
     assert sol.energy_drift < 1e-7
-
-
-@pytest.mark.slow
-def test_whipple_bicycle_has_the_published_linear_equations() -> None:
-    """Lean and steer accelerations for a small lean, steer, or rate of one of them."""
-    mechanism, q0, v0, _ = built(whipple_bicycle)
-    system, speed, size = mechanism.system, 5.0, 1e-4
-    frame, fork, rear = slice(7, 14), slice(14, 21), slice(0, 7)
-    side = np.array([-np.cos(np.pi / 10), 0.0, np.sin(np.pi / 10)])  # steering axis x y
-
-    def angles(q: Any) -> Any:
-        """Lean and steer, where they are small."""
-        leaning, steered = (rotation(q[k][3:]) for k in (frame, fork))
-        return jnp.stack([leaning[2, 1], steered[:, 1] @ (leaning @ side)])
-
-    def positions(q: Any) -> Any:
-        return jnp.concatenate([system.dynamics.position_level(q, T0, {}), angles(q)])
-
-    def velocities(v: Any, q: Any) -> Any:
-        """Zero on the constraints; then the rates of lean and steer and the spin of the wheel."""
-        rates = jax.jvp(angles, (q,), (v,))[1]
-        spins = [spin_in_space(q[k][3:], v[k][3:]) for k in (rear, frame)]
-        spin = (spins[0] - spins[1]) @ rotation(q[frame][3:])[:, 1]
-        return jnp.concatenate([system.dynamics.velocity_level(q, v, T0, {}), rates, spin[None]])
-
-    def accelerations(q: Any, v: Any, qdd: Any) -> Any:
-        return jax.jvp(lambda q, v: jax.jvp(angles, (q,), (v,))[1], (q, v), (v, qdd))[1]
-
-    value, slopes = jax.jit(positions), jax.jit(jax.jacfwd(positions))
-    moving = jax.jit(jax.jacfwd(velocities))
-    damping, stiffness = meijaard(speed)
-    for x, rate in size * np.array([[[1, 0], [0, 0]], [[0, 1], [0, 0]], [[0, 0], [1, 0]],
-                                    [[0, 0], [0, 1]]]):  # fmt: skip
-        q = q0
-        for _ in range(4):
-            q = q - np.linalg.pinv(slopes(q)) @ (value(q) - np.array([*np.zeros(21), *x]))
-        A = np.asarray(moving(v0, q))
-        v = jnp.asarray(np.linalg.pinv(A) @ [*np.zeros(25), *rate, -speed / 0.3])
-        qdd, _ = solved(equations_at(system, q, v, 0.0, {}))
-        found = jax.jit(accelerations)(q, v, jnp.asarray(qdd))
-        np.testing.assert_allclose(found, -(damping @ rate + stiffness @ x), atol=1e-6 * size)
-
-
-def meijaard(speed: float) -> tuple[Any, Any]:
-    """Damping and stiffness over mass of the benchmark bicycle, for x = (lean, steer).
-
-    M x'' + v C1 x' + (g K0 + v^2 K2) x = 0, with the matrices that Meijaard, Papadopoulos, Ruina
-    and Schwab, Proc. R. Soc. A 463 (2007), give, and the weave mode of their table 2 at 5 m/s.
-    """
-    M = np.array([[80.81722, 2.31941332208709], [2.31941332208709, 0.29784188199686]])
-    K0 = np.array([[-80.95, -2.59951685249872], [-2.59951685249872, -0.80329488458618]])
-    K2 = np.array([[0, 76.59734589573222], [0, 2.65431523794604]])
-    C1 = np.array([[0, 33.86641391492494], [-0.85035641456978, 1.68540397397560]])
-    damping, stiffness = (
-        np.linalg.solve(M, speed * C1),
-        np.linalg.solve(M, 9.81 * K0 + speed**2 * K2),
-    )
-    if speed == 5.0:
-        free = np.block([[np.zeros((2, 2)), np.eye(2)], [-stiffness, -damping]])
-        weave = max(np.linalg.eigvals(free), key=lambda x: x.imag)
-        np.testing.assert_allclose(weave, -0.775341882195845 + 4.46486771378823j, atol=1e-9)
-    return damping, stiffness
 
 
 def test_lengths_and_masses_can_be_differentiated() -> None:

@@ -1,6 +1,5 @@
 """Mass properties of solids, and the momentum and energies of mechanisms."""
 
-from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -46,26 +45,9 @@ def test_moments_of_thin_slices_add_up() -> None:
     np.testing.assert_allclose([across, slices * one[2]], expected[1:], rtol=1e-12)
 
 
-def test_a_box_by_its_mesh(tmp_path: Path) -> None:
-    trimesh = pytest.importorskip("trimesh")
-    box = trimesh.creation.box((300.0, 500.0, 700.0))
-    box.apply_translation((100.0, 0.0, 0.0))
-    box.export(tmp_path / "box.stl")
-    found = jp.solid_mesh(2.0, tmp_path / "box.stl", scale=1e-3)
-    expected = jp.solid_box(2.0, (0.3, 0.5, 0.7))["inertia"]
-    np.testing.assert_allclose(found["inertia"], np.diag(expected), atol=1e-8)
-    np.testing.assert_allclose(found["center"], (0.1, 0.0, 0.0), atol=1e-8)
-    assert jp.spatial_body("b", **found).properties.mass == 2.0
-
-    box.update_faces(np.arange(len(box.faces)) > 0)
-    box.export(tmp_path / "open.stl")
-    with pytest.raises(ValueError, match="must hold a closed mesh"):
-        jp.solid_mesh(2.0, tmp_path / "open.stl")
-
-
 @pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_free_pair_keeps_its_momentum(size: int) -> None:
-    """Momentum, angular momentum and the sum of all energies of a motion without outer forces."""
+    """Momentum and angular momentum of a motion without outer forces."""
     o = (0.1, -0.2, 0.3)[:size]
     if size == 2:
         a, b = (jp.planar_body(n, **jp.solid_box(2.0, (0.3, 0.5)), center=o) for n in "ab")
@@ -86,9 +68,6 @@ def test_a_free_pair_keeps_its_momentum(size: int) -> None:
     sol = jm.simulate(mechanism.system, q, v, jnp.linspace(0, 1, 3), {}, steps=jm.FixedSteps(200))
     for k in (0, 2):
         p, h = mechanism.momentum(sol.q[k], sol.v[k])
-        energies = mechanism.energies(sol.q[k], sol.v[k])
-        total = mechanism.system.dynamics.energy(sol.q[k], sol.v[k], sol.ts[k], {})
-        np.testing.assert_allclose(sum(energies.values()), total, rtol=1e-12)
         if k == 0:
             first = p, h
     np.testing.assert_allclose(p, first[0], atol=1e-9)

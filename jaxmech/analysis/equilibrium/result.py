@@ -20,27 +20,11 @@ AXIS = 0.45  # power of round-off of a real part that is zero, also when repeate
 class Stability(IntEnum):
     """Stability according to the linear equations; zero eigenvalues are counted apart."""
 
-    UNKNOWN = -1
-    UNSTABLE = 0
-    MARGINAL = 1
-    STABLE = 2
-    ASYMPTOTICALLY_STABLE = 3
-
-    @property
-    def meaning(self) -> str:
-        """The meaning as one sentence."""
-        return _MEANINGS[self]
-
-
-_MEANINGS = {
-    Stability.UNKNOWN: "the linear equations change with time, or are not finite",
-    Stability.UNSTABLE: "an eigenvalue has a positive real part",
-    Stability.MARGINAL: (
-        "all eigenvalues are on the imaginary axis or left of it; nonlinear terms decide"
-    ),
-    Stability.STABLE: "the potential energy has a strict minimum (Lagrange and Dirichlet)",
-    Stability.ASYMPTOTICALLY_STABLE: "all eigenvalues but zeros have negative real parts",
-}
+    UNKNOWN = -1  # the linear equations change with time, or are not finite
+    UNSTABLE = 0  # an eigenvalue has a positive real part
+    MARGINAL = 1  # all are on the imaginary axis or left of it; nonlinear terms decide
+    STABLE = 2  # the potential energy has a strict minimum (Lagrange and Dirichlet)
+    ASYMPTOTICALLY_STABLE = 3  # all eigenvalues but zeros have negative real parts
 
 
 class Assessment(NamedTuple):
@@ -53,7 +37,6 @@ class Assessment(NamedTuple):
         unstable: number of eigenvalues with a positive real part.
         zeros: number of zero eigenvalues.
         growth: the largest real part of an eigenvalue [1/s].
-        free_directions: orthonormal directions in x without stiffness, then zero columns, (k, k).
     """
 
     stability: Any
@@ -61,19 +44,17 @@ class Assessment(NamedTuple):
     unstable: Any
     zeros: Any
     growth: Any
-    free_directions: Any
 
 
 def assess(lin: Linearization) -> Assessment:
     """The assessment of the linearization of one motion; it has no derivative."""
-    full, small, k = lin.full, lin.reduced, lin.reduced.Z.shape[1]
+    full, small = lin.full, lin.reduced
     A = jnp.where(is_negligible(lin.unsteadiness), lin.space.A, jnp.nan)
     # The size relative to which the reduced stiffness counts as zero.
     stiffness = sum(jnp.max(jnp.abs(x), initial=0.0) for x in (full.K, full.geometric))
     matrices = jax.lax.stop_gradient((A, small.M, small.C, small.K, stiffness, lin.rate))
     count, growth = jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((), A.dtype)
-    free = jax.ShapeDtypeStruct((k, k), A.dtype)
-    shapes = Assessment(count, count, count, count, growth, free)
+    shapes = Assessment(count, count, count, count, growth)
     return on_host(_assess, shapes, *matrices, vmap_method="sequential")
 
 
@@ -81,10 +62,9 @@ def _assess(
     A: HostArray, M: HostArray, C: HostArray, K: HostArray, stiffness: HostArray, rate: HostArray
 ) -> Assessment:
     k, negligible = K.shape[1], null(A.dtype)
-    free = np.zeros((k, k), A.dtype)
 
     def assessment(*counts: int, growth: float) -> Assessment:
-        return Assessment(*np.array(counts, np.int32), np.asarray(growth, A.dtype), free)  # type: ignore[call-arg]
+        return Assessment(*np.array(counts, np.int32), np.asarray(growth, A.dtype))  # type: ignore[call-arg]
 
     if not np.isfinite(A).all():
         return assessment(Stability.UNKNOWN, -1, 0, 0, growth=np.nan)
@@ -97,10 +77,9 @@ def _assess(
     growth = float(values.real.max(initial=-np.inf))
     index, definite = -1, False
     if K.shape[0] == k:
-        curvatures, V = np.linalg.eigh((K + K.T) / 2)
+        curvatures = np.linalg.eigvalsh((K + K.T) / 2)
         flat = np.abs(curvatures) <= negligible * stiffness
         index = int(((curvatures < 0) & ~flat).sum())
-        free[:, : flat.sum()] = V[:, flat]
         definite = bool((curvatures[~flat] > 0).all()) and not flat.any()
         # A minimum of the potential energy proves stability only if the other forces are gyroscopic
         # or dissipative: no skew part of K (circulatory forces), and no negative damping.
@@ -192,11 +171,6 @@ class Equilibrium(eqx.Module):
         """
         return self.assessment.index
 
-    @property
-    def free_directions(self) -> Float[Array, "..."]:
-        """Directions dq without stiffness as columns, padded with zero columns, shape (n, k)."""
-        return self.linearization.reduced.Z @ self.assessment.free_directions
-
     def __repr__(self) -> str:
         is_array = isinstance(self.q, jax.Array | np.ndarray)
         if not is_array or not is_known(self.q):
@@ -228,10 +202,6 @@ def _card(equilibrium: Equilibrium) -> list[str]:
     for name, force in equilibrium.reactions.items():
         size = _short(jnp.linalg.norm(force))
         lines.append(f"  {name:<{width}}  {size} (norm of the generalized force)")
-    free = np.asarray(equilibrium.free_directions)
-    for column in free.T[np.abs(free).max(0, initial=0.0) > 0]:
-        largest = equilibrium.coordinates[int(np.argmax(np.abs(column)))]
-        lines.append(f"  no stiffness in a direction largest in {largest}")
     if not bool(equilibrium.converged):
         status = EquilibriumStatus(int(equilibrium.status))
         lines.append(f"  not found: {status.message} (residual {float(equilibrium.residual):.2g})")

@@ -5,11 +5,9 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.analysis.stability.reduction import FullEquations, ReducedEquations
-from jaxmech.utils.checks import is_known
 
 
 class StateSpace(NamedTuple):
@@ -90,45 +88,8 @@ class Linearization(eqx.Module):
         return small.Z @ positions, small.T @ positions + small.Y @ speeds
 
     def __repr__(self) -> str:
-        A = self.space.A
-        is_array = isinstance(A, jax.Array | np.ndarray)
-        if is_array and is_known(A) and A.ndim == 2:
-            return "\n".join(_card(self))
-        batch = f", {A.shape[:-2]} of them" if is_array else ""
-        return f"Linearization(coordinates={self.coordinates}, without values{batch})"
-
-
-def _card(lin: Linearization) -> list[str]:
-    def counted(count: int, word: str, plural: str) -> str:
-        return f"{count} {word}" if count == 1 else f"{count} {plural}"
-
-    names = ", ".join(lin.coordinates[:8]) + (", ..." if len(lin.coordinates) > 8 else "")
-    positions = counted(lin.positions, "position", "positions")
-    sizes = f"{positions} and {counted(lin.velocities, 'velocity', 'velocities')}"
-    lines = [f"Linearization: {len(lin.coordinates)} coordinates {names}; state of {sizes}"]
-    small = lin.reduced
-    if lin.velocities <= 6:
-        for name, matrix in (("M", small.M), ("C", small.C), ("K", small.K)):
-            rows = _rows(np.asarray(matrix))
-            lines += [f"  {name if k == 0 else ' '}  {row}" for k, row in enumerate(rows)]
-    if np.any(np.asarray(lin.W)):
-        lines.append("  seen from a frame that is carried along")
-    for word, channels in (("inputs", lin.inputs), ("outputs", lin.outputs)):
-        lines += [f"  {word}  {', '.join(channels)}"] if channels else []
-    if not bool(lin.regular):
-        lines.append("  not regular: the constraints have another rank here")
-    return lines
-
-
-def _rows(matrix: np.ndarray) -> list[str]:
-    size = np.abs(matrix).max(initial=0.0)
-    clean = np.where(np.abs(matrix) < 1e-12 * size, 0.0, matrix) + 0.0
-    cells = [[f"{x:.6g}" for x in row] for row in clean]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [
-        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        for row in cells
-    ]
+        channels = f"inputs={self.inputs}, outputs={self.outputs}"
+        return f"Linearization(coordinates={self.coordinates}, {channels})"
 
 
 def is_negligible(share: Any) -> Any:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from jaxmech.config import Rows, TableError
 from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
 from jaxmech.identify.data.inputs import checked_inputs
-from jaxmech.identify.data.velocity_estimates import rates, without_outliers
+from jaxmech.identify.data.velocity_estimates import rates
 from jaxmech.system import Interpolation, Signal
 from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.text import doc, setting
@@ -301,19 +301,11 @@ class Columns:
         clock = [] if self.time is None else [rows.required("time", self.time)]
         notes = rows.notes(*clock, *observed, *q_titles, *v_titles, *inputs.values())
 
-        ts, q0, v0 = rows.times(self.time, self.dt), rows.numbers(*q_titles), None
+        ts, q0 = rows.times(self.time, self.dt), rows.numbers(*q_titles)
         for k, title in enumerate(q_titles):
             if title in wraps:
                 q0[:, k] = unwrapped(q0[:, k], 2 * np.pi)
-        if v_titles:
-            v0 = rows.numbers(*v_titles)
-        else:
-            q0, moved = without_outliers(q0, ts)
-            v0 = rates(q0, ts)
-            notes += [
-                f"{rows.name}: the first sample of {q_titles[k]} is an outlier, and not the start"
-                for k in np.flatnonzero(moved[0])
-            ]
+        v0 = rows.numbers(*v_titles) if v_titles else rates(q0, ts)
         for titles, first in ((q_titles, q0[0]), (v_titles or q_titles, v0[0])):
             for k in np.flatnonzero(~np.isfinite(first))[:1]:
                 raise TableError(
@@ -489,7 +481,6 @@ def states_of_samples(one: Recording) -> tuple[np.ndarray, np.ndarray] | None:
         period, column = one.periods[k], unwrapped(samples[:, k], one.periods[k])
         first = column[np.isfinite(column)][0]
         samples[:, k] = column - period * np.round((first - one.q0[k]) / period)
-    q, _ = without_outliers(samples, one.ts)
-    v = rates(q, one.ts)
-    q[0], v[0] = one.q0, one.v0
-    return q, v
+    v = rates(samples, one.ts)
+    samples[0], v[0] = one.q0, one.v0
+    return samples, v

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int
 from jaxmech.identify.data.inputs import Inputs, stacked
 from jaxmech.identify.data.recording import Recording
 from jaxmech.system import Signal
+from jaxmech.utils.checks import require_positive
 from jaxmech.utils.text import doc, setting
 
 _MOST_DOUBLED = 1024  # times up to which their number is a power of two
@@ -25,34 +26,26 @@ class Shooting:
     """Multiple shooting (Bock 1983): cuts each recording into segments with free initial states.
 
     After some seconds the state of a chaotic motion depends too strongly on the parameters to be
-    followed numerically; over short segments it does not. A further condition of the fit is that
-    each segment begins where the previous one ends. The first guesses of the initial states are the
-    samples if the sensors are the coordinates, and otherwise a simulation or the guesses of a
-    `Recording`.
+    followed numerically; over short segments it does not. In the solution each segment begins where
+    the previous one ends (Gauss-Newton steps with the states between segments eliminated). The
+    first guesses of the initial states are the samples if the sensors are the coordinates, and
+    otherwise a simulation or the guesses of a `Recording`.
 
     Args:
         length: length of a segment [s], about the time in which a deviation grows tenfold.
-        continuity: standard deviation of the jump in every coordinate and velocity from one segment
-            to the next, as a soft condition. With None, the default, there are no jumps in the
-            solution (Gauss-Newton steps with the states between segments eliminated, Bock 1987).
         first: "free" fits the initial states of the recordings too, "fixed" keeps those recorded.
 
     Raises:
-        ValueError: if a number is not positive.
+        ValueError: if the length is not positive.
     """
 
     length: float = field(metadata=doc("length of a segment [s]"))
-    continuity: float | None = setting(
-        None, "standard deviation of a jump between segments; none by default"
-    )
     first: Literal["fixed", "free"] = setting(
         "free", "whether the initial states of the recordings are fitted too"
     )
 
     def __post_init__(self) -> None:
-        for name, value in (("length", self.length), ("continuity", self.continuity)):
-            if value is not None and not value > 0:
-                raise ValueError(f"Argument `{name}` must be positive, but is {value}.")
+        require_positive("length", self.length)
 
 
 class Segments(eqx.Module):

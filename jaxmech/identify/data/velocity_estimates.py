@@ -1,10 +1,9 @@
-"""Starts of recorded coordinates without outliers, and their rates, from local parabolas.
+"""Rates of recorded coordinates, from local parabolas.
 
 Differences of neighbouring samples amplify their noise by one over the time between them. A
 parabola over more samples is less noisy, until it no longer follows the motion; the width is chosen
 by leave-one-out cross-validation (Fan and Gijbels 1996, section 4.10). It is a number of samples,
-which may have any number of times without one between them. A fit that begins at an
-outlier may end anywhere, or nowhere: samples that their neighbours contradict do not count.
+which may have any number of times without one between them.
 """
 
 import numpy as np
@@ -14,57 +13,12 @@ from jaxmech.utils.arrays import HostArray
 
 _WIDTHS = (5, 9, 17, 33, 65)  # samples under a parabola
 _JUDGED = 100  # samples at which the widths are compared
-_NEAR = 9  # samples under a parabola that judges the one in its middle
-_FAR = 10.0  # distance from it that noise does not explain, in its standard deviations
-_JUMP = 3.0  # the same in the largest step of the others, for recordings without noise
-_ROUNDS = 20  # of outliers in the neighbourhood of a larger one
 _AT_ONCE = 4096  # samples whose parabolas are fitted in one batch, to bound the memory
 
 
 def rates(values: HostArray, ts: HostArray) -> HostArray:
     """Time derivatives (T, k) of samples (T, k) at times (T,); NaN where one is unknown."""
     return np.stack([_rates(column, ts) for column in values.T], axis=1)
-
-
-def without_outliers(values: HostArray, ts: HostArray) -> tuple[HostArray, NDArray[np.bool_]]:
-    """Samples (T, k) with the outliers moved to where their neighbours are, and which these are."""
-    moved = np.zeros(values.shape, bool)
-    clean = values.copy()
-    for k in range(values.shape[1]):
-        seen = np.flatnonzero(np.isfinite(values[:, k]))
-        column, times = values[seen, k], ts[seen]
-        for _ in range(_ROUNDS if len(seen) >= _NEAR else 0):
-            outliers = _outliers(column, times)
-            if not outliers.any():
-                break
-            column[outliers] = np.nan
-            moved[seen[outliers], k] = True
-        indices = np.flatnonzero(np.isnan(column))
-        if indices.size:
-            clean[seen[indices], k] = _parabolas(column, times, _NEAR, times[indices])[0]
-    return clean, moved
-
-
-def _outliers(values: HostArray, ts: HostArray) -> NDArray[np.bool_]:
-    """The samples far from the parabola through their neighbours, and further than those are."""
-    parts = np.array_split(np.arange(len(ts)), -(-len(ts) // _AT_ONCE))
-    value, leverage = (
-        np.concatenate(columns)
-        for columns in zip(*(_parabolas(values, ts, _NEAR, ts[x])[::2] for x in parts), strict=True)
-    )
-    with np.errstate(invalid="ignore", divide="ignore"):
-        away = np.abs(values - value) / np.sqrt(1 - leverage)  # all of one variance
-        missed = away / np.sqrt(1 - leverage)  # by the parabola through the others
-    away, missed = (np.where(np.isfinite(x), x, 0.0) for x in (away, missed))
-    noise = 1.4826 * np.median(away)
-    first = np.clip(np.arange(len(ts)) - _NEAR // 2, 0, len(ts) - _NEAR)
-    near = first[:, None] + np.arange(_NEAR)
-    others = np.where(near == np.arange(len(ts))[:, None], np.nan, values[near])
-    steps = np.nan_to_num(np.abs(np.diff(others, axis=1)), nan=0.0).max(axis=1)
-    far: NDArray[np.bool_] = (
-        (away > _FAR * noise) & (missed > _JUMP * steps) & (away >= away[near].max(axis=1))
-    )
-    return far
 
 
 def _rates(values: HostArray, ts: HostArray) -> HostArray:

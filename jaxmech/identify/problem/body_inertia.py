@@ -42,19 +42,17 @@ _FLAT = 64  # units of round-off, relative to the largest moment, up to which a 
 
 @dataclass(frozen=True)
 class BodyInertia(AbstractTransform):
-    """All numbers of a body behind each other: mass, centre or static moment, inertia.
+    """All numbers of a body behind each other: mass, centre, inertia about it.
 
     Attributes:
         dimension: 2 in the plane, 3 in space.
-        points: how many numbers of the centre or the static moment there are; others are constant.
+        points: how many numbers of the centre there are; others are constant.
         moments: the shape of the inertia, (), (3,) or (3, 3).
-        is_central: whether it is about the centre of mass, not the reference point.
     """
 
     dimension: int
     points: int
     moments: tuple[int, ...]
-    is_central: bool = True
 
     def entries(self, shape: tuple[int, ...]) -> tuple[Entry, ...]:
         """All numbers, but the lower triangle of a matrix."""
@@ -74,17 +72,14 @@ class BodyInertia(AbstractTransform):
 
     def excludes(self, start: np.ndarray) -> str:
         """A start that no body has, with the inequality that it violates."""
-        mass, point, inertia = self._split(np.asarray(start, float))
+        mass, _, inertia = self._split(np.asarray(start, float))
         if not mass > 0:
             return f"its mass {mass:.6g} is not positive"
         if self.dimension == 2:
-            central = inertia if self.is_central else inertia - point @ point / mass
-            return "" if central > 0 else f"its inertia about the centre, {central:.6g}, is not > 0"
+            return "" if inertia > 0 else f"its inertia about the centre, {inertia:.6g}, is not > 0"
         matrix = inertia if inertia.ndim == 2 else np.diag(inertia)
         if not np.allclose(matrix, matrix.T, rtol=1e-6):
             return f"its matrix of inertia {matrix.tolist()} is not symmetric"
-        if not self.is_central:
-            matrix = matrix - _of_point_mass(mass, point / mass)
         low, middle, high = np.linalg.eigvalsh((matrix + matrix.T) / 2)
         if not low + middle - high > _FLAT * np.finfo(start.dtype).eps * high:
             return (
@@ -95,47 +90,26 @@ class BodyInertia(AbstractTransform):
 
     def value(self, z: Array, start: Array) -> Array:
         """The numbers for z, in the order of `entries`, of the shape of the start."""
-        mass0, point0, inertia0 = self._split(start)
+        mass0, center0, inertia0 = self._split(start)
         scale, t, v = jnp.exp(2 * z[0]), z[1 : 1 + self.points], z[1 + self.points :]
-        mass = mass0 * scale
-        center0 = point0 if self.is_central else point0 / mass0
         if self.dimension == 2:
-            central0 = inertia0 if self.is_central else inertia0 - mass0 * (center0 @ center0)
-            radius = jnp.sqrt(central0 / mass0)
-            inertia = central0 * scale * jnp.exp(2 * v[0])
+            radius = jnp.sqrt(inertia0 / mass0)
+            inertia = inertia0 * scale * jnp.exp(2 * v[0])
         else:
-            V = _upper(self._second_moments(mass0, center0, inertia0))
+            matrix = inertia0 if inertia0.ndim == 2 else jnp.diag(inertia0)
+            V = _upper(jnp.trace(matrix) / 2 * jnp.eye(3, dtype=matrix.dtype) - matrix)
             radius = jnp.sqrt((V * V).sum() / mass0)
             changed = V @ _triangle_of(v)
             S = scale * (changed @ changed.T)
             inertia = jnp.trace(S) * jnp.eye(3, dtype=S.dtype) - S
-        center = center0 + radius * t
-        point = center
-        if not self.is_central:
-            point = mass * center
-            inertia = inertia + _of_point_mass(mass, center)
         if len(self.moments) == 1:
             inertia = jnp.diagonal(inertia)
-        return jnp.concatenate([mass[None], point, inertia.reshape(-1)])
-
-    def _second_moments(self, mass: Array, center: Array, inertia: Array) -> Array:
-        """S_C of a body in space, (3, 3)."""
-        matrix = inertia if inertia.ndim == 2 else jnp.diag(inertia)
-        if not self.is_central:
-            matrix = matrix - _of_point_mass(mass, center)
-        return jnp.trace(matrix) / 2 * jnp.eye(3, dtype=matrix.dtype) - matrix
+        return jnp.concatenate([(mass0 * scale)[None], center0 + radius * t, inertia.reshape(-1)])
 
     def _split(self, numbers: Any) -> tuple[Any, Any, Any]:
-        """The mass (), the centre or static moment, and the inertia."""
+        """The mass (), the centre and the inertia."""
         first = 1 + self.points
         return numbers[0], numbers[1:first], numbers[first:].reshape(self.moments)
-
-
-def _of_point_mass(mass: Any, at: Any) -> Any:
-    """The inertia about the origin of a point mass: (3, 3), in the plane ()."""
-    if len(at) == 2:
-        return mass * (at @ at)
-    return mass * ((at @ at) * np.eye(3, dtype=at.dtype) - at[:, None] * at[None, :])
 
 
 def _triangle_of(v: Array) -> Array:
@@ -165,9 +139,8 @@ class BodyNames:
         body: name of the body.
         dimension: 2 in the plane, 3 in space.
         mass: of the mass; None if it is no parameter.
-        points: of the centre of mass or the static moment, of the whole array or of its entries.
+        points: of the centre of mass, of the whole array or of its entries.
         inertia: of the inertia; None if it is no parameter.
-        is_central: whether the inertia is about the centre of mass.
         others: the arguments that are no parameters, but would have to be.
     """
 
@@ -176,7 +149,6 @@ class BodyNames:
     mass: str | None
     points: tuple[str, ...]
     inertia: str | None
-    is_central: bool
     others: tuple[str, ...]
 
     @property
@@ -203,13 +175,7 @@ class BodyNames:
     def transform(self, starts: Sequence[np.ndarray]) -> BodyInertia:
         """The transform for the starts of all of them."""
         points, moments = sum(x.size for x in starts[1:-1]), starts[-1].shape
-        if not self.is_central and moments == (3,):
-            raise ValueError(
-                f"Argument `free` names the body {self.body!r}, whose principal moments are about "
-                "its reference point, where its axes cannot stay principal; give its inertia as a "
-                "matrix, or about the centre of mass."
-            )
-        return BodyInertia(self.dimension, points, moments, self.is_central)
+        return BodyInertia(self.dimension, points, moments)
 
 
 def bodies_of(system: System) -> dict[str, BodyNames]:
@@ -226,15 +192,12 @@ def _names_of(body: AbstractRigidBody) -> BodyNames:
     values = {"mass": own.mass, "inertia": own.inertia}
     named = {key: value for key, value in values.items() if isinstance(value, str)}
     others = [key for key in values if key not in named]
-    key = "center" if own.static_moment is None else "static_moment"
-    point = own.center if own.static_moment is None else own.static_moment
+    point = own.center
     entries = (point,) if isinstance(point, str) else point if isinstance(point, tuple) else ()
     points = tuple(entry for entry in entries if isinstance(entry, str))
-    # about the reference point all numbers depend on each other, about the centre they do not
-    able = str if own.static_moment is not None else str | float
-    if point is not None and not (entries and all(isinstance(x, able) for x in entries)):
-        others.append(key)
+    is_known = point is None or (entries and all(isinstance(x, str | float) for x in entries))
+    if own.static_moment is not None or not is_known:
+        others.append("center")
     return BodyNames(
-        body.name, body.dimension, named.get("mass"), points, named.get("inertia"),
-        own.static_moment is None, tuple(others),
-    )  # fmt: skip
+        body.name, body.dimension, named.get("mass"), points, named.get("inertia"), tuple(others)
+    )

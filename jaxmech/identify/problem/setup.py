@@ -103,7 +103,7 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple
     data = Data(stack, found.leaves, along)
     task = Task(
         problem, data, _conditions(found, data, origin, states, settings, sensor_weight), origin,
-        longest, hard=horizon is not None and horizon.continuity is None, weighted=weighted,
+        longest, hard=horizon is not None, weighted=weighted,
         chooses_steps=isinstance(scheme.steps, FixedSteps) and scheme.steps.per_save is None,
         loss=settings.loss,
     )  # fmt: skip
@@ -205,9 +205,7 @@ def _jump_weight(
     size = states[0].q.size + states[0].v.size
     if horizon is None:
         return np.zeros(size)
-    if horizon.continuity is not None:
-        return np.full(size, 1 / horizon.continuity)
-    # Where jumps must vanish, the unit in which they are weighed on the way: a jump of the size of
+    # Jumps must vanish; the unit in which they are weighed on the way: a jump of the size of
     # the motion counts as much as all measurements of a segment.
     scale = state_sizes(np.stack([np.concatenate([one.q, one.v]) for one in states]))
     observed = np.asarray(s.observed, float)

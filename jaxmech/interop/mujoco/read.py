@@ -60,11 +60,10 @@ def from_mjcf(
     Taken over are bodies with their inertias (also from geoms), hinges, slides, balls and free
     joints, `connect`, `weld` and `joint` equalities, springs, damping, armature, frictionloss,
     gravity and its compensation, actuators that are affine in ctrl, way and speed (`motor`,
-    `position`, `velocity`, `general`, with their ranges), sites and keyframes, and for pictures
-    the geoms, or the visuals of a URDF file. Bodies without
-    joints become a part of the body that they are fixed to. Hinges and slides have the angles and
-    positions of MuJoCo's `qpos` as coordinates. The inputs of actuators are
-    `params["ctrl.elbow"]` and so on, zero by default.
+    `position`, `velocity`, `general`, with their ranges), sites and keyframes, and for pictures the
+    geoms, of a URDF file those of its collisions. Bodies without joints become a part of the body
+    that they are fixed to. Hinges and slides have the angles and positions of MuJoCo's `qpos` as
+    coordinates. The inputs of actuators are `params["ctrl.elbow"]` and so on, zero by default.
 
     Args:
         source: path of a file, its text, or an `MjSpec`.
@@ -104,7 +103,7 @@ def from_mjcf(
             )
     spec, source_name = spec_of(source)
     model = compiled(spec, source_name)
-    looks = visuals_of_model(model, spec, source, mounts_of(model))
+    looks = visuals_of_model(model, spec, mounts_of(model))
     assembly = _Assembly(
         model, spec, Values(tuple(params)), friction_speed, velocities, looks, limits
     )

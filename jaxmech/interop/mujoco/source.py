@@ -75,19 +75,6 @@ def _robot(xml: str) -> ET.Element | None:
     return root if root.tag == "robot" else None
 
 
-_REMEDIES = (  # a part of MuJoCo's message, and what to do
-    ("XML parse error", "correct the XML, in which every element must be closed"),
-    ("unrecognized element", "remove the element or correct its name"),
-    ("unrecognized attribute", "remove the attribute or correct its name"),
-    ("Unrecognized XML model", "the root must be <mujoco> or <robot>"),
-    ("Error opening file", "put the file there, or give moving bodies with meshes an <inertial>"),
-    ("A + B >= C", "no body has such principal moments of inertia; correct them"),
-    ("larger than mjMINVAL", "give the body an <inertial> or geoms of positive mass, or fix it"),
-    ("multiple parents", "a link is the child of one joint; loops need MJCF"),
-    ("parent or child missing", "name links that are in the file"),
-    ("inertia must have positive eigenvalues", "correct the inertia, which no body can have"),
-)  # fmt: skip
-
 _GOOD_URDF = Version("3.14")  # before, M differs from that of pinocchio
 _URDF = re.compile(r"\s*(<\?.*?\?>|<!--.*?-->|\s)*<robot\b", re.DOTALL)
 
@@ -200,13 +187,12 @@ def _delete(spec: Any, element: Any) -> None:
 
 
 def _explained(source_name: str, read: Any) -> Any:
-    """The result of reading or compiling; what MuJoCo says of a failure, with a remedy."""
+    """The result of reading or compiling, or what MuJoCo says of a failure."""
     try:
         return read()
     except (ValueError, mujoco().FatalError) as error:
         message = " ".join(str(error).split())
-        remedy = next((do for part, do in _REMEDIES if part in message), "correct the file")
-        raise ValueError(f"{capital(source_name)} cannot be read: {message}; {remedy}.") from error
+        raise ValueError(f"{capital(source_name)} cannot be read: {message}.") from error
 
 
 def names_of(model: Any, kind: str, count: int, taken: Sequence[str] = ()) -> tuple[str, ...]:

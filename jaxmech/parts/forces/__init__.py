@@ -1,7 +1,7 @@
 """Forces on bodies: weights, springs, dampers and loads, and forces in joints.
 
 `basic` has gravity, springs, dampers, torques and applied forces, made of `elements`; `between` has
-laws of force between two bodies, bushings and wrenches, and `in_joints` motors, servos and friction
+laws of force between two bodies and bushings, and `in_joints` servos and friction
 in joints, and laws of all coordinates by name.
 """
 
@@ -17,10 +17,6 @@ from jaxmech.parts.forces.basic import torsion_spring as torsion_spring
 from jaxmech.parts.forces.between import bushing as bushing
 from jaxmech.parts.forces.between import bushing_damper as bushing_damper
 from jaxmech.parts.forces.between import force_law as force_law
-from jaxmech.parts.forces.between import tabulated as tabulated
-from jaxmech.parts.forces.between import wrench as wrench
-from jaxmech.parts.forces.in_joints import coordinate_force as coordinate_force
 from jaxmech.parts.forces.in_joints import friction as friction
 from jaxmech.parts.forces.in_joints import joint_force as joint_force
-from jaxmech.parts.forces.in_joints import motor as motor
 from jaxmech.parts.forces.in_joints import servo as servo

@@ -1,21 +1,19 @@
-"""Laws of force between two points, bushings, and wrenches.
+"""Laws of force between two points, and bushings.
 
     force            acts on                                               enters as
     force_law        a point of a and a point of b, along the line         force
     bushing          a and b, by a spring for each direction and turn      potential
     bushing_damper   a and b, by a damper for each direction and turn      force
-    wrench           a body, by a force at a point and a torque            force
 
 Each function raises a TypeError for an argument that is not a body or not a value, and a ValueError
 for bodies, points or directions that do not fit; the message names the force.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, separation, shifted
@@ -23,7 +21,6 @@ from jaxmech.parts.forces.elements import (
     AbstractLoad,
     AbstractPairForce,
     AbstractPotential,
-    Wrench,
     point_with_velocity,
 )
 from jaxmech.parts.kinds import Coefficients
@@ -34,13 +31,13 @@ from jaxmech.utils.checks import require_function
 
 @dataclass(frozen=True)
 class ForceLaw(AbstractPairForce, AbstractLoad):
-    """A force between two points by any law, such as a nonlinear or tabulated spring.
+    """A force between two points by any law, such as a nonlinear spring or a table.
 
     It has no potential, so the energy of the mechanism is not audited. The points must never meet.
 
     Args:
         law: `law(length, rate, t, params)`, a scalar: the force [N], positive where it pushes the
-            points apart, at their distance [m] and its rate [m/s]; see `tabulated`.
+            points apart, at their distance [m] and its rate [m/s].
     """
 
     law: Callable[..., Any]
@@ -123,47 +120,4 @@ class BushingDamper(AbstractPairForce, AbstractLoad):
         return shifted((-force, -torque), end, a.frame), shifted((force, torque), end, b.frame)
 
 
-force_law, bushing, bushing_damper, wrench = ForceLaw, Bushing, BushingDamper, Wrench
-
-
-def tabulated(x: Sequence[float], force: Sequence[float], *, of: str = "position") -> Any:
-    """A law of force from a table, linear between its rows, for `force_law` and `joint_force`.
-
-    Outside the table it is extrapolated linearly.
-
-    Args:
-        x: positions [m or rad], or rates, in increasing order, shape (k,).
-        force: forces [N] or torques [N m], shape (k,).
-        of: "position" or "rate", what `x` is.
-
-    Returns:
-        A function `law(x, rate, t, params)`.
-
-    Raises:
-        ValueError: if the table does not have two or more rows of finite numbers in increasing
-            order, or `of` is a different word.
-    """
-    abscissas, values = np.asarray(x, float), np.asarray(force, float)
-    is_table = abscissas.ndim == 1 and abscissas.shape == values.shape and len(abscissas) > 1
-    is_table = is_table and bool(np.isfinite([abscissas, values]).all())
-    if not is_table or not (np.diff(abscissas) > 0).all():
-        raise ValueError(
-            "Arguments `x` and `force` must be finite numbers of one shape (k,), k > 1, with `x` "
-            "increasing; sort the table, and drop rows of equal `x`."
-        )
-    if of not in ("position", "rate"):
-        raise ValueError(f'Argument `of` must be "position" or "rate", but is {of!r}.')
-    slopes = np.diff(values) / np.diff(abscissas)
-
-    def law(position: Any, rate: Any, t: Any, params: Any) -> Array:
-        abscissa = jnp.asarray(position if of == "position" else rate)
-        k = jnp.clip(
-            jnp.searchsorted(abscissas.astype(abscissa.dtype), abscissa) - 1, 0, len(slopes) - 1
-        )
-        first, start = (
-            jnp.asarray(abscissas, abscissa.dtype)[k],
-            jnp.asarray(values, abscissa.dtype)[k],
-        )
-        return start + jnp.asarray(slopes, abscissa.dtype)[k] * (abscissa - first)
-
-    return law
+force_law, bushing, bushing_damper = ForceLaw, Bushing, BushingDamper

@@ -38,7 +38,6 @@ from jaxmech.parts.values import (
     Reader,
     Value,
     Vector,
-    are_numbers,
     unit,
     vector_with_rate,
 )
@@ -206,11 +205,6 @@ class Support(AbstractPotential):
     center: Vector  # of mass on the body
     acceleration: Vector  # that of gravity times the part that is carried
 
-    @property
-    def follows_weight(self) -> bool:
-        """Whether the force changes with the weight, because parameters give both."""
-        return not (isinstance(self.mass, float) and are_numbers(self.center))
-
     def energy(self, frames: tuple[Frame, ...], read: Reader) -> Array:
         """The potential, which is zero at the origin of the ground."""
         center = frames[0].point(read.vector(self.center, 3))
@@ -307,13 +301,15 @@ def point_with_velocity(motion: Moving, local: Vector, read: Reader) -> tuple[An
 
 
 @dataclass(frozen=True)
-class AbstractExternal(AbstractLoad):
-    """An external force at a point of b and a torque, along the axes of a: the ground, or b itself.
+class Applied(AbstractLoad):
+    """An external force at a point of a body, and a torque on it.
 
     Args:
         name: name of the force.
         body: the body on which it acts.
         at: the point on the body [m].
+        force: components [N], two or three values; None for none.
+        torque: a value in the plane, three in space [N m]; by default none.
         follows: whether the components are along the axes of the body instead of the ground.
     """
 
@@ -322,80 +318,35 @@ class AbstractExternal(AbstractLoad):
     name: InitVar[str]
     body: InitVar[AbstractBody]
     at: Components
+    force: Components | None
     _: KW_ONLY
+    torque: Moment | None = None
     follows: bool = False
+
+    kind = "applied force"
 
     def __post_init__(self, name: str, body: AbstractBody) -> None:
         part = part_name(self.kind, name)
         check_fields(self, part, (ground, body), part=part)
         require_on(part, "at", body, self.at)
+        if self.torque is not None and not body.rotates:
+            raise ValueError(f"{capital(part)} must have no `torque` on a point mass.")
         if self.follows:
             object.__setattr__(self, "bodies", self.bodies[1:])
-
-    @abc.abstractmethod
-    def wrench(self, size: int, read: Reader) -> tuple[AnyArray | None, AnyArray | None]:
-        """The components of the force and of the torque; None for none."""
 
     def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The load on b; there is no opposite on a, since it is external."""
         a, b = motions[0], motions[-1]
         size = b.velocity.shape[0]
-        force, torque = self.wrench(size, read)
-        force = jnp.zeros_like(b.velocity) if force is None else a.frame.direction(force)
-        if torque is None:
-            torque = jnp.zeros_like(b.spin)
-        elif size == 3:
-            torque = a.frame.direction(torque)
+        force, torque = jnp.zeros_like(b.velocity), jnp.zeros_like(b.spin)
+        if self.force is not None:
+            force = a.frame.direction(read.vector(self.force, size))
+        if self.torque is not None and size == 2:
+            torque = read.number(self.torque)
+        elif self.torque is not None:
+            torque = a.frame.direction(read.vector(self.torque, 3))
         load = shifted((force, torque), b.frame.point(read.vector(self.at, size)), b.frame)
         return (load,) if len(motions) == 1 else ((jnp.zeros_like(force), 0 * load[1]), load)
-
-
-@dataclass(frozen=True)
-class Applied(AbstractExternal):
-    """An external force at a point of a body.
-
-    Args:
-        force: components [N], two or three values.
-    """
-
-    force: Components
-
-    kind = "applied force"
-
-    def wrench(self, size: int, read: Reader) -> tuple[AnyArray | None, AnyArray | None]:
-        """The force."""
-        return read.vector(self.force, size), None
-
-
-@dataclass(frozen=True)
-class Wrench(AbstractExternal):
-    """An external force at a point of a body, and a torque on it.
-
-    Args:
-        force: components [N], two or three values; by default none.
-        torque: a value in the plane, three in space [N m]; by default none.
-    """
-
-    _: KW_ONLY
-    force: Components | None = None
-    torque: Moment | None = None
-
-    kind = "wrench"
-    turning = True
-
-    def __post_init__(self, name: str, body: AbstractBody) -> None:
-        super().__post_init__(name, body)
-        if self.force is None and self.torque is None:
-            raise ValueError(
-                f"{capital(self.part)} must have a `force` or a `torque`, but has neither."
-            )
-
-    def wrench(self, size: int, read: Reader) -> tuple[AnyArray | None, AnyArray | None]:
-        """The force and the torque."""
-        force = None if self.force is None else read.vector(self.force, size)
-        if self.torque is None:
-            return force, None
-        return force, read.number(self.torque) if size == 2 else read.vector(self.torque, 3)
 
 
 class AbstractTorque(AbstractTurn, AbstractLoad):

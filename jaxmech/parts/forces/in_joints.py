@@ -1,12 +1,10 @@
-"""Motors, servos, friction and other forces in the freedoms of joints, and on coordinates by name.
+"""Servos, friction and other forces in the freedoms of joints.
 
     force              acts on the joint with
     joint_force        any function of coordinate, rate, time and parameters
-    motor              g stall (command - g rate / no_load), with the ratio g of a gear
     servo              stiffness (target - coordinate) + damping (target_rate - rate), limited
     friction           -(coulomb + (static - coulomb) exp(-(rate / stribeck)^2)) tanh(rate / smooth)
                        - viscous rate
-    coordinate_force   any function of all coordinates and rates, which are read by name
 
 They turn a `revolute` or `planar` joint and push a `prismatic` one; for a `cylindrical` joint,
 `coordinate` chooses between both. The force [N] or torque [N m] acts on b along the axis on a, and
@@ -22,7 +20,7 @@ ValueError for a joint without such a freedom; the message names the force.
 """
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any
 
@@ -43,7 +41,6 @@ from jaxmech.parts.kinds import (
 from jaxmech.parts.values import Reader
 from jaxmech.utils.checks import require_function, require_kind
 from jaxmech.utils.text import capital
-from jaxmech.utils.units import Named, columns
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ class AbstractJointForce(AbstractLoad):
 class JointLaw(AbstractJointForce):
     """A force or torque in a joint with any law, such as a spring with a gap.
 
-    A law that depends on other coordinates too is a `coordinate_force`.
+    A law that depends on other coordinates too is a function `force(q, v, t, params)`.
 
     Args:
         law: `law(x, rate, t, params)`, a scalar: the force [N] or torque [N m] of a on b along the
@@ -101,35 +98,6 @@ class JointLaw(AbstractJointForce):
     def effort(self, x: Array, rate: Array, read: Reader) -> Any:
         """The value of the function."""
         return read.array(lambda t, params: self.law(x, rate, t, params), ())
-
-
-@dataclass(frozen=True)
-class Motor(AbstractJointForce):
-    """A motor whose torque decreases linearly with its speed, like a DC motor.
-
-    The torque of a on b is g stall (command - g rate / no_load). For a torque that does not depend
-    on the speed, use `torque` or `joint_force`.
-
-    Args:
-        stall: torque at rest under full command [N m], or force [N].
-        no_load: speed without torque under full command [rad/s or m/s].
-        command: the fraction of the full voltage, between -1 and 1; a function of (t, params) for
-            an open-loop controller.
-        ratio: gear ratio g, turns of the motor per turn of the joint.
-    """
-
-    _: KW_ONLY
-    stall: Positive
-    no_load: Positive
-    command: Number = 1.0
-    ratio: Number = 1.0
-
-    kind = "motor"
-
-    def effort(self, x: Array, rate: Array, read: Reader) -> Any:
-        """The effort g stall (command - g rate / no_load)."""
-        stall, no_load, g = map(read.number, (self.stall, self.no_load, self.ratio))
-        return g * stall * (read.number(self.command) - g * rate / no_load)
 
 
 @dataclass(frozen=True)
@@ -197,7 +165,7 @@ class JointFriction(AbstractJointForce):
         return -dry * jnp.tanh(rate / smooth) - read.number(self.viscous) * rate
 
 
-joint_force, motor, servo, friction = JointLaw, Motor, PositionServo, JointFriction
+joint_force, servo, friction = JointLaw, PositionServo, JointFriction
 
 
 def freedom_of(
@@ -220,65 +188,3 @@ def freedom_of(
             f"{coordinate!r}."
         )
     return joint.bodies, freedoms[coordinate]
-
-
-@dataclass(frozen=True)
-class CoordinateForce:
-    """A force on coordinates by a function of the user; `part` is its name in messages."""
-
-    part: str
-    law: Callable[..., Any]
-
-    def on(self, coordinates: tuple[str, ...], states: tuple[str, ...]) -> "BoundForce":
-        """The force as a function of the arrays of a mechanism."""
-        return BoundForce(self.part, self.law, coordinates, states)
-
-
-@dataclass(frozen=True)
-class BoundForce:
-    """`CoordinateForce` in a mechanism with coordinates and states of these names."""
-
-    part: str
-    law: Callable[..., Any]
-    coordinates: tuple[str, ...]
-    states: tuple[str, ...]
-
-    def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
-        """The generalized force, (n,)."""
-        entries = columns(self.coordinates, (*self.coordinates, *self.states))
-        state = Named(entries, {"q": q, "v": v}, "the mechanism")
-        forces = self.law(state, t, params)
-        if not isinstance(forces, Mapping):
-            raise TypeError(
-                f"{capital(self.part)} must have a law that returns forces by the names of "
-                f'coordinates, such as {{"{self.coordinates[0]}": 1.0}}, but it returned '
-                f"{forces!r}."
-            )
-        for name in forces:
-            if name not in self.coordinates:
-                raise ValueError(
-                    f"{capital(self.part)} must act on coordinates of the mechanism "
-                    f"({', '.join(self.coordinates)}), but acts on {name!r}; correct the name."
-                )
-        read, zero = Reader(self.part, t, params), jnp.zeros((), q.dtype)
-        generalized = [
-            read.array(forces[name], ()) if name in forces else zero for name in self.coordinates
-        ]
-        return jnp.stack(generalized)
-
-
-def coordinate_force(name: str, law: Callable[..., Any]) -> CoordinateForce:
-    """A force on coordinates that may depend on all of them, read by name.
-
-    Args:
-        name: name of the force.
-        law: `law(x, t, params)`, forces [N] or torques [N m] by the names of the coordinates on
-            which they act. `x["crank.angle"]` is a coordinate, `x["crank.angle.rate"]` its rate,
-            and a state of first order has its own name, such as `x["current"]`.
-
-    Raises:
-        TypeError: if `law` is not a function.
-    """
-    part = part_name("coordinate force", name)
-    require_function("law", law, "x, t, params")
-    return CoordinateForce(part, law)

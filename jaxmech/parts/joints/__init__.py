@@ -15,7 +15,6 @@ made, `coordinates`, what follows from them, and `pairs`, the joints.
     planar                             3, 3        Glide, Hinge
     spherical                          3, 3        Pin, Ball
     universal                          4, 2        Pin, Cross
-    constant_velocity                  4, 2        none: Coincide, EqualSpeeds
 
 Freedoms are those of b relative to a. Forces and torques are those of a on b, at the point of b
 (`joint_equations.py`).
@@ -43,7 +42,6 @@ from jaxmech.parts.joints.motions import Pin as Pin
 from jaxmech.parts.joints.motions import Rigid as Rigid
 from jaxmech.parts.joints.motions import Slide as Slide
 from jaxmech.parts.joints.motions import Thread as Thread
-from jaxmech.parts.joints.pairs import constant_velocity as constant_velocity
 from jaxmech.parts.joints.pairs import cylindrical as cylindrical
 from jaxmech.parts.joints.pairs import planar as planar
 from jaxmech.parts.joints.pairs import prismatic as prismatic

@@ -8,8 +8,6 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.joint_equations import AbstractPosition, Coincide, EqualSpeeds
-from jaxmech.parts.joints.base import PairJoint
 from jaxmech.parts.joints.coordinates import CoordinateJoint
 from jaxmech.parts.joints.motions import (
     AbstractRotation,
@@ -248,32 +246,6 @@ class Universal(CoordinateJoint):
         return Pin(self.at_a, self.at_b), Cross(self.axis_a, self.axis_b)
 
 
-@dataclass(frozen=True)
-class ConstantVelocity(PairJoint):
-    """A joint of two bent shafts that turn at the same speed (Rzeppa joint); in space.
-
-    Its multipliers are the force [N] on b along the axes of the ground, and the torque [N m] that
-    it transmits, times the cosine of half the angle between the shafts. It has no coordinates.
-
-    Args:
-        axis: direction of the shaft on a.
-        axis_b: direction of the shaft on b, by default the same components as `axis`.
-    """
-
-    _: KW_ONLY
-    axis: Direction
-    axis_b: Direction = same_as("axis")
-
-    kind = "constant-velocity joint"
-    dimensions = (3,)
-    turning = True
-
-    @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
-        """Both points coincide, and the shafts turn at the same speed."""
-        return Coincide(self.at_a, self.at_b), EqualSpeeds(self.axis, self.axis_b)
-
-
 revolute, prismatic, weld, planar = Revolute, Prismatic, Weld, Planar
 cylindrical, screw, spherical = Cylindrical, Screw, Spherical
-universal, constant_velocity = Universal, ConstantVelocity
+universal = Universal

@@ -126,17 +126,6 @@ def test_torque_does_work_on_the_relative_spin(size: int) -> None:
 
 
 @both
-@pytest.mark.parametrize("follows", [False, True])
-def test_applied_force_does_work_on_its_point(size: int, follows: bool) -> None:
-    force = np.array([2.0, -3.0, 1.5])[:size]
-    applied = jp.applied_force("F", pair(size)[1], PB[:size], force, follows=follows)
-    state = State(size, [applied])
-    _, velocity = state.point(1, PB)
-    along = state.R[1] @ force if follows else force
-    np.testing.assert_allclose(state.power(), along @ velocity, rtol=1e-12)
-
-
-@both
 def test_forces_on_a_body_from_the_ground_and_by_a_function_add_up(size: int) -> None:
     b = pair(size)[1]
     motor = jp.torque("M", jp.ground, b, 2.0, axis=axis_of(size))

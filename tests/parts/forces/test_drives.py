@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxmech as jm
 from jaxmech import parts as jp
 
 P, R = (0.1, -0.2, 0.3), (-0.3, 0.1, 0.2)
@@ -90,14 +89,6 @@ def effort(force: Any, angle: float, rate: float, params: Any) -> float:
 
 
 def test_laws_of_drives() -> None:
-    def motor(joint: Any) -> Any:
-        return jp.motor("m", joint, stall=2.0, no_load="w", command="u", ratio=5.0)
-
-    params = {"w": 100.0, "u": 0.5}
-    assert effort(motor, 0.0, 0.0, params) == pytest.approx(5.0)
-    assert effort(motor, 0.0, 10.0, params) == pytest.approx(0.0)
-    assert effort(motor, 1.0, -4.0, params) == pytest.approx(10 * (0.5 + 0.2))
-
     def servo(joint: Any) -> Any:
         return jp.servo(
             "s", joint, target=0.5, stiffness=10.0, damping=1.0, target_rate=0.2, limit=3.0
@@ -116,15 +107,3 @@ def test_laws_of_drives() -> None:
         curve = 1.0 + 0.5 * np.exp(-((rate / 0.1) ** 2))
         expected = -curve * np.tanh(rate / 0.01) - 0.1 * rate
         assert effort(brake, 0.0, rate, {"s": 1.5}) == pytest.approx(expected)
-
-
-def test_a_motor_runs_up_to_its_speed() -> None:
-    """J w' = stall (1 - w / w0) gives w = w0 (1 - exp(-stall t / (J w0)))."""
-    wheel = jp.planar_body("wheel", mass=1.0, inertia=0.02)
-    axle = jp.revolute("axle", jp.ground, (0, 0), wheel, (0, 0))
-    drive = jp.motor("drive", axle, stall="T", no_load=30.0)
-    mechanism = jp.Mechanism([wheel], [axle], [drive], {"T": 0.5})
-    ts = jnp.linspace(0.0, 1.0, 5)
-    sol = jm.simulate(mechanism.system, [0.0], [0.0], ts, mechanism.params, steps=jm.FixedSteps(50))
-    expected = 30.0 * (1 - np.exp(-0.5 * ts / (0.02 * 30.0)))
-    np.testing.assert_allclose(sol.v[:, 0], expected, rtol=1e-8)
