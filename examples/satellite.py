@@ -45,8 +45,13 @@ def gyroscope(q, v, t, p):
     return q[0], v[0]
 
 
+def rounded(measured, memory, t, p):
+    torque, memory = motor(measured, memory, t, p)
+    return 1e-4 * jnp.round(torque / 1e-4), memory
+
+
 ways = {"memory": {"total": 0.0}, "measure": gyroscope, "delay": "delay", "longest_delay": 3.0}
-loop = jm.controlled(system, jm.Controller(motor, PERIOD, quantum=1e-4, **ways))
+loop = jm.controlled(system, jm.Controller(rounded, PERIOD, name="motor", **ways))
 
 # %% [markdown]
 # ## A turn of thirty degrees
@@ -134,8 +139,8 @@ assert abs(delays[stable].max() - delays[exact].max()) < 0.051
 # %% [markdown]
 # ## A gain with a gradient
 #
-# Derivatives go through all samples. The rounding of the torques has none, so the controller that is tuned has no
-# quantum.
+# Derivatives go through all samples. The rounding of the torques has none, so the controller that is tuned does not
+# round.
 
 
 # %%

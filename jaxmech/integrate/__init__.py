@@ -26,7 +26,6 @@ from jaxmech.integrate.events import Transition as Transition
 from jaxmech.integrate.events import event_set_of as event_set_of
 from jaxmech.integrate.events import events_of as events_of
 from jaxmech.integrate.events import with_gaps as with_gaps
-from jaxmech.integrate.events.crossing import ROUNDINGS as ROUNDINGS
 from jaxmech.integrate.events.gaps import Gaps as Gaps
 from jaxmech.integrate.methods.implicit import Rodas5P as Rodas5P
 from jaxmech.integrate.methods.rattle import RATTLE as RATTLE

@@ -14,8 +14,6 @@ from jaxmech.compiler import batched_closure
 from jaxmech.integrate import (
     MEMBERS,
     NO_GRID,
-    ROUNDINGS,
-    TARGET,
     AbstractDerivative,
     AbstractMethod,
     AbstractSteps,
@@ -68,11 +66,10 @@ from jaxmech.system import (
     with_params,
     without_mass,
 )
-from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.parameters import digests_of, warn_of_unread
-from jaxmech.utils.precision import USE_FLOAT64, PrecisionWarning
+from jaxmech.utils.precision import USE_FLOAT64
 from jaxmech.utils.tracers import actual
 
 # failures that round-off can cause
@@ -184,7 +181,6 @@ def simulate(
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
     if event_set:
         _require_forwards(event_set, ts)
-        _warn_of_rounded_times(ts)
     steps = ending_at_jumps(system, scheme.steps, q0, v0, ts, params)
     times, inserted = _step_times(system, steps, q0, v0, ts, params, saves)
     is_grid_known = inserted and isinstance(steps, FixedSteps) and is_known((saves, times))
@@ -260,24 +256,6 @@ def _saves_first(times: Any, saves: Any) -> tuple[Any, int]:
         return times, times.size
     is_save = np.isin(np.asarray(times), np.asarray(saves, times.dtype))
     return np.concatenate([times[is_save], times[~is_save]]), int((~is_save).sum())
-
-
-def _warn_of_rounded_times(ts: Array) -> None:
-    """Warn if times so far from zero are rounded that events cannot be located in the motion."""
-    values = actual(ts, MEMBERS)
-    if values is None or not values.size:
-        return
-    largest = np.abs(values).max(1)
-    rounding, duration = ROUNDINGS * np.finfo(ts.dtype).eps * largest, np.ptp(values, axis=1)
-    coarse = rounding > max(TARGET, 1000 * np.finfo(ts.dtype).eps) * duration
-    coarse &= duration > 0
-    if coarse.any():
-        warn_caller(
-            f"times near {largest[coarse].max():g} s are rounded in {ts.dtype}, so events are "
-            f"located to {rounding[coarse].max():.1g} s only, and their states likewise; subtract "
-            f"the first time from all times, or {USE_FLOAT64}.",
-            PrecisionWarning,
-        )
 
 
 def _checked(

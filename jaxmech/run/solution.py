@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmech.integrate import MOST_NUMBERS, Events, Run, StepWarning, states_at
-from jaxmech.run.solution_views import States, card_as_html, dataset, frame
+from jaxmech.run.solution_views import States, dataset
 from jaxmech.status import Status, succeeded
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known
@@ -217,18 +217,6 @@ class Solution(eqx.Module):
         """
         return dataset(self)
 
-    def to_pandas(self) -> Any:
-        """Convert to a `pandas.DataFrame` with columns `names` and the times as index.
-
-        Its `attrs["units"]` holds the units that were given to the `System`, by column.
-
-        For a batch, the index has the number of the trajectory before the time.
-
-        Raises:
-            ImportError: if pandas is not installed.
-        """
-        return frame(self)
-
     def plot(
         self, *names: str | tuple[str, ...], event: str | None = None, figure: Any = None
     ) -> Any:
@@ -254,9 +242,6 @@ class Solution(eqx.Module):
             ValueError: if all trajectories failed, or there are no events.
         """
         return DRAWINGS["Solution"](self, names, event, figure)
-
-    def _repr_html_(self) -> str:
-        return card_as_html(self, repr(self)) if self._is_concrete() else f"<pre>{self!r}</pre>"
 
     def _is_concrete(self) -> bool:
         leaves = [getattr(self, field.name) for field in fields(self)[:_NUMBERS]]

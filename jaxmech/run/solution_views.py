@@ -1,7 +1,5 @@
-"""Views of a `Solution`: columns by name, states at some times, datasets and tables, HTML."""
+"""Views of a `Solution`: states at some times, and datasets."""
 
-from collections.abc import Iterator
-from html import escape
 from importlib import import_module
 from typing import Any
 
@@ -10,12 +8,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.status import Status
-from jaxmech.utils.text import html_table, sparkline
-from jaxmech.utils.units import Named, Units, columns, unit_of, units_of, with_unit
+from jaxmech.utils.units import Named, Units, columns, unit_of, units_of
 
 AUDIT = ("energy", "position_residual", "velocity_residual")  # at every save time
 OUTCOME = ("status", "t_failed", "energy_drift", "rank", "integration_error")
-MOST_LINES = 12  # sparklines of a card
 
 
 class States(eqx.Module):
@@ -79,26 +75,6 @@ def dataset(sol: Any) -> Any:
     return data.swap_dims(time="t") if ts.ndim == 1 else data
 
 
-def frame(sol: Any) -> Any:
-    """The columns of a solution as a `pandas.DataFrame`."""
-    try:
-        pandas = import_module("pandas")
-    except ImportError as error:
-        raise ImportError("`to_pandas` needs pandas: pip install pandas") from error
-    batch, ts = _batch(sol), np.asarray(sol.ts)
-    columns_by_name = {name: np.asarray(sol[name]).ravel() for name in sol.names}
-    shape = np.shape(sol.q)[:-1]
-    times = np.broadcast_to(ts, shape)
-    index = pandas.Index(times.ravel(), name="t")
-    if batch:
-        members = np.indices(shape)[:-1]
-        levels = [*(member.ravel() for member in members), times.ravel()]
-        index = pandas.MultiIndex.from_arrays(levels, names=[*batch, "t"])
-    table = pandas.DataFrame(columns_by_name, index=index)
-    table.attrs["units"] = units_of(sol.units, sol.names)
-    return table
-
-
 def _batch(sol: Any) -> tuple[str, ...]:
     """The names of the batch axes."""
     count = np.ndim(sol.status)
@@ -110,19 +86,3 @@ def _times(sol: Any) -> np.ndarray:
     ts = np.asarray(sol.ts)
     rows = ts.reshape(-1, ts.shape[-1])
     return rows[0] if len(rows) and (rows == rows[0]).all() else ts
-
-
-def card_as_html(sol: Any, card: str) -> str:
-    """The printed card, with a line of each coordinate over time; in a batch of the first ones."""
-    rows = list(_rows(sol))
-    return f"<div><pre>{escape(card)}</pre>{html_table(rows) if rows else ''}</div>"
-
-
-def _rows(sol: Any) -> Iterator[tuple[str, str, str]]:
-    shown = [name for name in sol.names if name in sol.coordinates][:MOST_LINES]
-    for name in shown:
-        values = np.asarray(sol[name])
-        values = values.reshape(-1, values.shape[-1])[0]
-        if np.isfinite(values).any():
-            span = f"{np.nanmin(values):.4g} ... {np.nanmax(values):.4g}"
-            yield with_unit(name, sol.unit(name)), sparkline(values), span

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
 
-from jaxmech.compiler import NativeCodeWarning, native_call, native_program, unoptimized
+from jaxmech.compiler import native_call, native_program, unoptimized
 from jaxmech.state.nearest import Level, nearest, nearest_affine
 from jaxmech.state.nearest_known import Surface, nearest_known
 from jaxmech.state.stabilization import Projection, coordinate_metric, metric_mass
@@ -27,7 +27,6 @@ from jaxmech.system import (
     with_mass_rank,
     with_params,
 )
-from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import (
     coordinate_indices,
     is_known,
@@ -38,7 +37,6 @@ from jaxmech.utils.checks import (
 from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
 
 Start = Callable[[Array, Array, Params], tuple[Array, Array]]
-LARGEST_PROGRAM = 1_000  # equations times coordinates, for which compiling takes about a minute
 _coordinate_metric = native_program("system", differ=(True, True, True, False, False))(
     coordinate_metric
 )
@@ -61,8 +59,8 @@ def assemble(
     Minimizes (q - q_guess)^T M (q - q_guess) subject to the position constraints, and then the same
     for v subject to the velocity constraints, with M at the guess. A pure function: it works under
     `jit` and `vmap`, and its derivatives are those of the minimizer (implicit function theorem).
-    There it is compiled as one program; a `compiler.NativeCodeWarning` is issued if that takes more
-    than about a minute.
+    There it is compiled as one program, which takes a minute for about 1,000 equations times
+    coordinates.
 
     The result is a local minimum, verified by first and second derivatives. A loop that closes in
     several ways may have a nearer one, and nothing is said where the state found lies on another
@@ -108,7 +106,6 @@ def assemble(
     if not system.plain.constraints:
         return q, v
     if not is_known((q, v, t, params)) or is_inside_a_program():
-        _warn_of_a_long_program(system, q, v, t, params)
         return _assemble(system, free_q, free_v, q, v, t, params)
     with unoptimized():  # one guess, for which the code runs only briefly
         is_known_program = not system.velocities or _is_affine(system)
@@ -217,18 +214,6 @@ def _free(
     fixed = coordinate_indices(argument, fixed_names, names)
     # Constraints do not change states of first order, nor their integrals.
     return tuple(i for i in range(len(names) - system.dynamics.n_states) if i not in fixed)
-
-
-def _warn_of_a_long_program(system: System, q: Array, v: Array, t: Array, params: Params) -> None:
-    equations = sum(system.dynamics.sizes(q, v, t, params))
-    if equations * system.n > LARGEST_PROGRAM:
-        warn_caller(
-            f"`assemble` with {equations} equations for {system.n} coordinates is compiled as one "
-            "program within `jit`, `vmap` or a derivative, which takes more than a minute. "
-            "Assemble known numbers outside of them, or describe the mechanism in coordinates of "
-            "joints.",
-            NativeCodeWarning,
-        )
 
 
 def _require_found(q: Array, v: Array, t: Array) -> None:

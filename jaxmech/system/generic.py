@@ -43,30 +43,9 @@ def singular_mass(system: System, q: Array, v: Array, t: Array, params: Params) 
     """
     require_entries(system, q, v, t, params)
     states = _generic_states(q, v, t, params)
-    if system.velocities:
-        _require_full_rank(system, states)
     matrices = [outside_traces(mass_and_rows, system, *state) for state in states]
     singular = all(pair is not None and _is_singular(np.asarray(pair[0])) for pair in matrices)
     return singular and _needed_rows(system, q, v, t, params)
-
-
-def _require_full_rank(system: System, states: list[Any]) -> None:
-    """Raise a ValueError if the columns of `kinematics` depend on each other at all states."""
-
-    def matrix(q: Array, v: Array, t: Array, params: Params) -> Array:
-        return system.dynamics.kinematics.matrix(q, t, params)
-
-    matrices = [T for T in concrete_at(matrix, states) if T is not None and np.isfinite(T).all()]
-    if not matrices:
-        return
-    columns = (T / np.linalg.norm(T, axis=0).clip(np.finfo(float).tiny) for T in matrices)
-    rank = max(int(np.linalg.matrix_rank(T, tol=1e-5)) for T in columns)
-    if rank < system.n_velocities:
-        raise ValueError(
-            f"Argument `kinematics` must return a matrix of full column rank, but its "
-            f"{system.n_velocities} columns have rank {rank}; leave out velocities that follow "
-            "from the others."
-        )
 
 
 def function_values(system: System, q: Array, v: Array, t: Array, params: Params) -> Any:

@@ -74,21 +74,9 @@ def require_kind(argument: str, value: Any, kind: Any, example: str) -> None:
         shown = (
             text if len(text) <= _MOST_SHOWN and "\n" not in text else f"a {type(value).__name__}"
         )
-        remedy = f"; pass its `{path}`" if (path := _path_inside(value, kind)) else ""
         raise TypeError(
-            f"Argument `{argument}` must be an object such as {example}, but is {shown}{remedy}."
+            f"Argument `{argument}` must be an object such as {example}, but is {shown}."
         )
-
-
-def _path_inside(value: Any, kind: Any) -> str:
-    """Where a mechanism or a robot has an object of the kind; empty if nowhere."""
-    for path in ("system", "mechanism.system", "mechanism"):
-        part = value
-        for name in path.split("."):
-            part = getattr(part, name, None)
-        if isinstance(part, kind):
-            return path
-    return ""
 
 
 def require_positive_integer(argument: str, value: Any, remedy: str) -> None:

@@ -89,7 +89,7 @@ def test_a_held_feedback_has_the_closed_form(steps: Any) -> None:
     held = -400.0 * sol["x"] - 2.5 * sol["x.rate"]
     np.testing.assert_allclose(sol["push"][:-1], held[:-1], rtol=1e-12)
     assert sol["push.sample"].tolist() == [*range(0, 100, 10), 99]
-    assert [*sol.to_pandas()] == ["x", "x.rate", "push", "push.sample"]
+    assert [*sol.names] == ["x", "x.rate", "push", "push.sample"]
     reactions = observe(LOOP, sol, GAINS)
     np.testing.assert_allclose(reactions.qdd[:, 0], sol["push"])
 
@@ -204,16 +204,17 @@ def test_an_output_given_by_the_memory_has_a_derivative(ways: Any) -> None:
 
 
 @pytest.mark.slow
-def test_two_loops_a_memory_and_a_quantum() -> None:
+def test_two_loops_a_memory_and_a_rounded_output() -> None:
     def target(measured: Any, memory: Any, t: Any, p: Any) -> Any:
         memory = {"total": memory["total"] + 0.1 * (1.0 - measured), "count": memory["count"] + 1}
         return 2.0 * (1.0 - measured) + memory["total"], memory
 
     def drive(measured: Any, memory: Any, t: Any, p: Any) -> Any:
-        return jnp.stack([4.0 * (p["target"] - measured[1][0]), t]), memory
+        output = jnp.stack([4.0 * (p["target"] - measured[1][0]), t])
+        return 0.125 * jnp.round(output / 0.125), memory
 
     slow = Controller(target, 0.05, {"total": 0.0, "count": 0}, measure=lambda q, v, t, p: q[0])
-    fast = Controller(drive, 0.02, output=[0.0, 0.0], quantum=0.125)
+    fast = Controller(drive, 0.02, output=[0.0, 0.0])
     cart = System(lambda q, v, t, p: v[0] ** 2 / 2, force=lambda q, v, t, p: p["drive"][:1],
                   coordinates=("x",))  # fmt: skip
     loops = controlled(cart, [slow, fast])

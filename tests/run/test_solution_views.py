@@ -1,4 +1,4 @@
-"""A `Solution` by name, as a dataset, as a table, and as HTML."""
+"""A `Solution` by name, and as a dataset."""
 
 import jax
 import jax.numpy as jnp
@@ -62,13 +62,3 @@ def test_a_dataset(batch: jm.Solution) -> None:
     np.testing.assert_array_equal(many["y2.rate"].sel(trajectory=1), batch.v[1, :, 3])
     assert float(one["x1"].sel(t=0.5)) == float(batch.q[0, 5, 0])
     assert "0 OK" in many["status"].attrs["meanings"]
-
-
-def test_a_table(batch: jm.Solution) -> None:
-    pytest.importorskip("pandas")
-    one, many = member(batch, 2).to_pandas(), batch.to_pandas()
-    assert list(one.columns) == list(batch.names)
-    assert one.index.name == "t"
-    np.testing.assert_array_equal(one["y1"], batch.q[2, :, 1])
-    np.testing.assert_array_equal(many.loc[2, "y1"], batch.q[2, :, 1])
-    assert many.index.names == ["trajectory", "t"]

@@ -102,9 +102,6 @@ class Controller:
             others have its structure.
         delay: time from a sample to its output [s], also of several periods; or the name of a
             parameter that holds it, which may then be differentiated, fitted and drawn.
-        quantum: the output is rounded to multiples of it, as by a converter; None for none. For an
-            encoder, round in `measure`. A rounded output does not depend on small changes, so its
-            derivatives are zero: leave the quantum out where a derivative is taken.
         measure: `measure(q, v, t, params)`, what `update` is given as `measured`; by default q and
             v. v are the velocities of a `Solution`.
         phase: one of the sample times [s].
@@ -113,7 +110,7 @@ class Controller:
 
     Raises:
         TypeError: if a function is not callable.
-        ValueError: if a time is not finite, the period or the quantum is not positive, the delay is
+        ValueError: if a time is not finite, the period is not positive, the delay is
             negative, or a number is not finite.
 
     Example:
@@ -129,7 +126,6 @@ class Controller:
     memory: Any = None
     output: Any = 0.0
     delay: float | str = 0.0
-    quantum: float | None = None
     measure: Callable[..., Any] | None = None
     phase: float = 0.0
     longest_delay: float | None = None
@@ -148,7 +144,7 @@ class Controller:
         object.__setattr__(self, "name", name)
         if self.longest_delay is not None and not isinstance(self.delay, str):
             raise ValueError("Argument `longest_delay` must be left out where `delay` is a number.")
-        for argument in ("period", "quantum", "phase", "delay", "longest_delay"):
+        for argument in ("period", "phase", "delay", "longest_delay"):
             value = getattr(self, argument)
             if value is not None and not (isinstance(value, str) and argument == "delay"):
                 object.__setattr__(self, argument, _number(argument, value))
@@ -210,8 +206,6 @@ class Controller:
             )
         output = self.outputs.vector(f"The output of {part}", result[0], memory.dtype)
         following = self.memories.vector(f"The memory of {part}", result[1], memory.dtype)
-        if self.quantum is not None:
-            output = self.quantum * jnp.round(output / self.quantum)
         return output, following
 
 

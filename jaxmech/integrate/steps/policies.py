@@ -57,10 +57,6 @@ class AbstractSteps(abc.ABC):
     def default_method(self) -> AbstractMethod:
         """The method where a caller leaves it out."""
 
-    def require(self, method: AbstractMethod) -> None:
-        """Raise a ValueError unless the policy suits the method."""
-        return  # fixed steps suit all
-
     def step_times(self, dtype: Any) -> Array:
         """The times at which steps end, (K,), besides all save times."""
         times = () if self.end_at_saves else self.times
@@ -162,22 +158,17 @@ def method_and_steps(
         TypeError: if an argument is of the wrong kind.
         ValueError: if steps are adaptive and the method has no error estimate.
     """
-    _require_argument("method", method, AbstractSteps, "steps")
-    _require_argument("steps", steps, AbstractMethod, "method")
     steps = FixedSteps() if steps is None else steps
     require_kind("steps", steps, AbstractSteps, "FixedSteps(per_save=5) or Adaptive(rtol=1e-8)")
     method = steps.default_method if method is None else method
     require_kind("method", method, AbstractMethod, "RK4()")
-    steps.require(method)
-    return method, steps
-
-
-def _require_argument(argument: str, value: Any, wrong_type: type, right_argument: str) -> None:
-    if isinstance(value, wrong_type):
-        raise TypeError(
-            f"Argument `{argument}` must not be {value!r}, which belongs to `{right_argument}`: "
-            f"write {right_argument}={value!r}."
+    if isinstance(steps, Adaptive) and not isinstance(method, AbstractPair):
+        raise ValueError(
+            "Argument `method` must have an estimate of the error of a step for `Adaptive` steps, "
+            f"but {method!r} has none; take DormandPrince8() or DormandPrince5(), for stiff "
+            "systems Rodas5P(), or `steps=FixedSteps(...)`."
         )
+    return method, steps
 
 
 _LEAST = 8  # smallest `rtol`, in units of round-off
@@ -248,16 +239,6 @@ class Adaptive(AbstractSteps):
     atol: float = setting(1e-10, "absolute error of a step, in units of the coordinates")
     max_steps: int = setting(10_000, "maximum number of steps, including rejected ones")
 
-    def __new__(cls, *args: Any, **settings: Any) -> Any:
-        """Refuse a method, which is an argument of its own."""
-        methods = [x for x in (*args, *settings.values()) if isinstance(x, AbstractMethod)]
-        if methods or "pair" in settings:
-            example = repr(methods[0]) if methods else "DormandPrince8()"
-            raise TypeError(
-                f"`Adaptive` takes no method: write `method=jm.{example}, steps=jm.Adaptive(...)`."
-            )
-        return super().__new__(cls)
-
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("rtol", "atol"):
@@ -279,15 +260,6 @@ class Adaptive(AbstractSteps):
     def default_method(self) -> AbstractMethod:
         """The pair that needs the fewest evaluations at strict tolerances."""
         return DormandPrince8()
-
-    def require(self, method: AbstractMethod) -> None:
-        """Raise a ValueError unless the method estimates the error of a step."""
-        if not isinstance(method, AbstractPair):
-            raise ValueError(
-                "Argument `method` must have an estimate of the error of a step for `Adaptive` "
-                f"steps, but {method!r} has none; take DormandPrince8() or DormandPrince5(), for "
-                "stiff systems Rodas5P(), or `steps=FixedSteps(...)`."
-            )
 
     def tolerance(self, dtype: Any) -> Tolerance:
         """The tolerances to which the estimate of a step is held.
