@@ -11,6 +11,8 @@ import zlib
 from pathlib import Path
 
 os.environ["MPLBACKEND"] = "Agg"  # before matplotlib, and for the commands that tests start
+# The matrices of tests are small, and threads that wait for each other take a tenth of the time.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jaxlib
 

@@ -232,6 +232,7 @@ def test_a_first_call_compiles_no_conversions(caplog: pytest.LogCaptureFixture) 
     names = tuple("abcdefghijk")  # eleven numbers, which no other test converts
     system = System(lambda q, v, t, p: p["m"] * (v @ v / 2 - q[1]), coordinates=names)
     q, v, ts = jnp.zeros(11), jnp.ones(11), jnp.linspace(0.0, 1.0, 13)
+    simulate(OSCILLATOR.system, *OSCILLATOR[2:], ts, OSCILLATOR.params)  # once in a process
     with jax.log_compiles(), caplog.at_level("WARNING"):
         simulate(system, q, v, ts, {"m": 2.0})
     compiled = {*re.findall(r"Compiling jit\((\w+)\)", caplog.text)}

@@ -164,8 +164,8 @@ def test_a_slip_of_several_frictions_has_derivatives_by_all_limits() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("places", [(-0.5, 0.1, 0.5), (-0.5, -0.2, 0.3, 0.5)], ids=["3", "4"])
-def test_a_crate_on_three_or_four_feet_moves_like_its_center(places: tuple[float, ...]) -> None:
+def test_a_crate_on_four_feet_moves_like_its_center() -> None:
+    places = (-0.5, -0.2, 0.3, 0.5)
     crate = jp.planar_body("crate", mass=1.0, inertia=0.05)
     feet = [
         jp.contact(f"foot{k}", jp.ground, (0, 0), crate, (x, -0.3), normal=(0, 1), friction=0.4)

@@ -168,9 +168,7 @@ def test_a_brake_that_is_put_on_and_taken_off(system: jm.System) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("system", "steps"), [(SLED, STEPS[1]), (SLED, STEPS[2]), (BOX, None)], ids=repr
-)
+@pytest.mark.parametrize(("system", "steps"), [(SLED, STEPS[2]), (BOX, None)], ids=["rub", "box"])
 def test_brakes_in_a_batch_and_their_derivatives(system: jm.System, steps: Any) -> None:
     """A weak brake slows the sled down, a strong one stops it."""
     holds = jnp.array([0.5, 2.0, 4.0])
