@@ -3,12 +3,11 @@
 #
 # A pendulum at rest is pushed, and its length is known to two percent only. How likely does its mass rise 0.8 m
 # above the pivot, and when? That happens to one in ten thousand. A plain Monte Carlo study sees hardly any of
-# them; one that draws harder pushes, and gives each trajectory a weight in return, sees thousands. Both are
-# compared with the exact probability.
+# them; importance sampling around the most probable failure sees thousands. Both are compared with the exact
+# probability.
 
 # %%
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -17,13 +16,14 @@ import numpy as np
 from scipy import special, stats
 
 from jaxmech.ensemble import (
+    Failure,
     FirstPassage,
     Fixed,
     Normal,
-    Sampling,
     Study,
     StudyEvent,
     Times,
+    failure_probability,
     run_study,
 )
 
@@ -87,47 +87,37 @@ plain = Study(
     events={"passes": StudyEvent(of="x2", level=height, direction=1, terminal=True)},
     statistics={"when": FirstPassage(of="passes")},
 )
-folder = Path(tempfile.mkdtemp())
-
-
-def show(study, name):
-    """The result of a study, with the final probability on a line."""
-    found = run_study(study, folder / name)["statistics"]["when"]
-    last, low, high = (found[key][-1] for key in ("probability", "low", "high"))
-    print(
-        f"{name:9} {sum(found['passed']):6.0f} of {found['count']}: {last:.3e} [{low:.3e}, {high:.3e}]"
-    )
-    return found
-
-
-few = show(plain, "plain")
+few = run_study(plain, Path(tempfile.mkdtemp()) / "plain")["statistics"]["when"]
+last, low, high = (few[key][-1] for key in ("probability", "low", "high"))
+print(f"plain: {sum(few['passed']):.0f} of {few['count']}: {last:.3e} [{low:.3e}, {high:.3e}]")
+assert low < exact < high
 
 # %% [markdown]
-# ## Harder pushes, with weights
+# ## Around the most probable failure
 #
-# The same study, but the pushes are drawn around those that just suffice. Each trajectory has the ratio of the two
-# densities as its weight, and all statistics use it.
+# The event is the failure of the same study. Its probability follows from far fewer trajectories, which are drawn
+# around the push and the length that just suffice, and weighed.
 
 # %%
-harder = Sampling(proposal={"omega": Normal(mean=6.3, sd=0.6)})
-many = show(replace(plain, sampling=harder), "weighted")
-
-final, low, high = (many[key][-1] for key in ("probability", "low", "high"))
-error = (high - low) / (2 * 1.96)
-print(f"off by {final / exact - 1:+.2%}, standard error {error / exact:.2%}")
-print(f"plain Monte Carlo needs {exact / error**2:.1e} trajectories for this error")
-assert abs(final - exact) < 3 * error
-assert error < 0.02 * exact
+failure = Failure(of="passes", method="importance", coefficient_of_variation=0.02)
+result = failure_probability(plain, failure=failure)
+print(result)
+low, high = result.interval
+print(f"off by {result.probability / exact - 1:+.2%}")
+print(f"plain Monte Carlo needs {1 / (exact * 0.02**2):.1e} trajectories for this error")
+assert low < exact < high
+assert result.trajectories < 20_000
 
 # %% [markdown]
-# Also the times are right: the probability to have passed by a time, with the interval of the study.
+# The times of the few that pass, with the interval of the study, beside the exact probability to have passed.
 
 # %%
 ts = np.linspace(0.0, 1.0, 41)
 fig, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-axes.fill_between(ts, many["low"], many["high"], alpha=0.4, label="weighted, 95 % interval")
+axes.fill_between(ts, few["low"], few["high"], alpha=0.4, step="post", label="plain, 95 % interval")
+axes.step(ts, few["probability"], where="post", label="plain")
 axes.plot(ts, [probability(t) if t else 0.0 for t in ts], "k", linewidth=1, label="exact")
-axes.step(ts, few["probability"], ":", where="post", label="plain")
+axes.axhspan(low, high, xmin=0.97, color="C1", label="importance sampling, at the end")
 axes.set(xlabel="time [s]", ylabel="probability to have passed", xlim=(0.4, 1.0))
 axes.legend()
 plt.show()

@@ -240,7 +240,7 @@ def failure(
     out, start = out or Path("runs") / f"{config.stem}_failure", time.perf_counter()
     with _located(config), graceful() as stop:
         result = failure_probability(study, out, folder=folder, stop=stop, tell=tell)
-    page = write_failure_report(result, out / "report.html", study, config.stem, folder)
+    page = write_failure_report(result, out / "report.html", study, config.stem)
     if as_json:
         print(json.dumps(result.as_dict(), indent=2))
     else:
@@ -277,14 +277,13 @@ def fit(config: Config, /, *, out: Out = None, data: Path | None = None) -> int:
     Args:
         data: FILE in place of the `data.file` of CONFIG.
     """
-    from jaxmech.cli.fit.build import name_problems
     from jaxmech.cli.fit.run import FitError, as_text, run_fit
     from jaxmech.cli.fit.study import FitStudy
     from jaxmech.config import named_files, read, require_no_run_code
 
     _use_float64()
     require_no_run_code(named_files(config), config.parent)
-    study = read(config, FitStudy, lambda table: name_problems(table, config.parent))
+    study = read(config, FitStudy)
     if data:
         study = replace(study, data=replace(study.data, file=str(data.resolve())))
     out, start = out or Path("runs") / config.stem, time.perf_counter()
@@ -326,46 +325,31 @@ def replay(
 def report(
     run: Run, /, *, config: Origin = None, out: Path | None = None, animate: Indices = None
 ) -> None:
-    """Write one self-contained page about a study, a probability of failure or a fit.
+    """Write one self-contained page about a study or a fit.
 
     It holds numbers with their intervals, tables, pictures and configuration; of a study also
-    animated trajectories, and failures, each with the command that replays it; of a probability of
-    failure its design points in motion. The Python files in the run folder are not executed: a
-    model in a file is animated only with `--config CONFIG`.
+    animated trajectories, and failures, each with the command that replays it. The Python files in
+    the run folder are not executed: a model in a file is animated only with `--config CONFIG`.
 
     Args:
         out: the page; by default RUN/report.html.
-        animate: numbers of trajectories or design points to animate, none for no animation; by
-            default a few typical ones.
+        animate: numbers of trajectories to animate, none for no animation; by default a few
+            typical ones.
     """
-    from jaxmech.config import command_of, named_files, read
-    from jaxmech.ensemble import Study, read_failure
+    from jaxmech.config import command_of
 
     _use_float64()
-    out, command = out or run / "report.html", command_of(run)
-    if command == "fit":
+    out = out or run / "report.html"
+    if command_of(run) == "fit":
         from jaxmech.cli.fit.run import stored
         from jaxmech.cli.report.fit_page import write_fit_report
 
         fitted, title = stored(run)
         print(write_fit_report(fitted, out, title))
         return
-    study, folder = _named_study(config)
-    if command != "failure":
-        from jaxmech.cli.report.page import write_report
+    from jaxmech.cli.report.page import write_report
 
-        print(write_report(run, out, animate, study, folder, tell))
-        return
-    from jaxmech.cli.report.failure_page import write_failure_report
-
-    result = read_failure(run, study)
-    if study is None:
-        study = read(run / "config.toml", Study)
-        if named_files(run / "config.toml"):  # which the folder does not hold
-            if animate is None:
-                tell("a model in a file is animated with --config CONFIG only")
-            animate = animate or []
-    print(write_failure_report(result, out, study, run.name, folder, animate))
+    print(write_report(run, out, animate, *_named_study(config), tell))
 
 
 @app.command
@@ -531,12 +515,12 @@ def _computed_study(config: Path) -> "tuple[Study, Path]":
 def _named_study(config: Path | None) -> "tuple[Study | None, Path]":
     """The study of a configuration that an option names, and its folder."""
     from jaxmech.config import named_files, read, require_no_run_code
-    from jaxmech.ensemble import Study, name_problems
+    from jaxmech.ensemble import Study
 
     if config is None:
         return None, Path()
     require_no_run_code(named_files(config), config.parent)
-    return read(config, Study, lambda data: name_problems(data, config.parent)), config.parent
+    return read(config, Study), config.parent
 
 
 @contextmanager

@@ -16,8 +16,7 @@ from jaxmech.config.environment import changes as changes
 from jaxmech.config.environment import digest as digest
 from jaxmech.config.environment import environment as environment
 from jaxmech.config.environment import environment_json as environment_json
-from jaxmech.config.environment import processor as processor
-from jaxmech.config.environment import system_digests as system_digests
+from jaxmech.config.environment import system_digest as system_digest
 from jaxmech.config.frames import Rows as Rows
 from jaxmech.config.frames import TableError as TableError
 from jaxmech.config.load import ENDED as ENDED

@@ -1,7 +1,6 @@
 """The environment of a run: versions, device, digests of files and functions.
 
-Digests of functions are equal if JAX traces them to the same operations on the same constants. The
-first two derivatives count, too; names of functions, comments and paths of files do not.
+Digests of functions are equal if JAX traces them to the same operations on the same constants.
 """
 
 import json
@@ -14,129 +13,71 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.config.load import Subject
-from jaxmech.system import DryFriction, Params, System, Unilateral
-from jaxmech.utils.digests import jaxpr_texts, sha256, sources_digest
+from jaxmech.system import DryFriction, Params, System
+from jaxmech.utils.digests import jaxpr_digest, sha256, sources_digest
 from jaxmech.utils.trees import as_dtype
 
 
 def digest(fn: Callable[..., Any], *args: Any) -> str:
-    """Compute the digest of a function, with its derivatives, for arguments of given types.
+    """The digest of the operations and constants to which JAX traces a function.
 
-    Different versions of JAX yield different digests, since they trace to different operations.
+    Names of functions, comments and paths of files do not count. Different versions of JAX yield
+    different digests, since they trace to different operations.
     """
     arrays = jax.tree.map(jnp.asarray, args)
-    floats, constants = eqx.partition(arrays, lambda x: jnp.issubdtype(x.dtype, jnp.floating))
-
-    def rejoined(floats: Any, constants: Any) -> Any:
-        return fn(*eqx.combine(floats, constants))
-
-    jaxprs = [
-        jax.make_jaxpr(rejoined)(floats, constants),
-        *_derivatives(rejoined, floats, constants),
-    ]
-    return sha256(str(jax.tree.structure(arrays)), *jaxpr_texts(*jaxprs))
+    return sha256(str(jax.tree.structure(arrays)), jaxpr_digest(jax.make_jaxpr(fn)(*arrays)))
 
 
-def system_digests(system: System, params: Params, dtype: Any = float) -> dict[str, str]:
-    """The digest of each function of a system: "lagrangian", "force", "constraint <name>" ..."""
+def system_digest(system: System, params: Params, dtype: Any = float) -> str:
+    """The digest of all functions of a system, and of what else its motions depend on."""
     dtype = jnp.result_type(dtype)
     q, t = np.zeros(system.n, dtype), np.zeros((), dtype)  # numpy, so that JAX compiles nothing
-    u = np.zeros(system.n_velocities, dtype)
+    u, memory = np.zeros(system.n_velocities, dtype), np.zeros(0, dtype)
     params = as_dtype(system.with_outputs(params), dtype)
-    state = (q, q, t, params)
-    digests = {
-        "coordinates": sha256(repr(tuple(system.coordinates))),
-        "lagrangian": digest(system.lagrangian, *state),
-    }
-    if system.mass_and_force is not None:
-        digests["mass_and_force"] = digest(system.mass_and_force, *state)
-    if system.force is not None:
-        digests["force"] = digest(system.force, *state)
-    if system.nonideal is not None:
-        at_rest = jax.tree.map(jnp.asarray, (q, u, t, params))
-        forces = np.zeros(sum(system.dynamics.sizes(*at_rest)), dtype)
-        digests["nonideal"] = digest(system.nonideal, q, q, forces, t, params)
-    if system.rates is not None:
-        digests["rates"] = digest(system.rates, *state)
+    names: list[Any] = [system.coordinates, system.velocities, system.sampling]
     if system.sampling is not None:
-        before = np.asarray(system.sampling.before, dtype)
-        updates = digest(system.sampling, before, q, u, t, params)
-        digests["controllers"] = sha256(repr(system.sampling), repr(before.tolist()), updates)
-    digests |= _of_quasi_velocities(system, q, u, t, params)
-    for constraint in system.constraints:
-        code = digest(constraint.residual, q, q, q, t, params)
-        digests[f"constraint {constraint.name}"] = sha256(type(constraint).__name__, code)
-    for inequality in system.unilateral:
-        key = f"constraint {inequality.name}"
-        if isinstance(inequality, DryFriction):
-            digests[key] = _of_friction(inequality, q, t, params)
-        else:
-            digests[key] = _of_gap(inequality, q, t, params)
-    return digests
+        memory = np.asarray(system.sampling.before, dtype)
+        names.append(memory.tolist())
 
+    def functions(q: Any, u: Any, t: Any, params: Any, memory: Any) -> Any:
+        equations = system.equations(q, u, t, params)  # with derivatives, by rules of the user's
+        values = [equations.M, equations.Q, equations.A, equations.b]
+        values += [system.lagrangian(q, q, t, params)]
+        values += [system.rates(q, q, t, params)] if system.rates is not None else []
+        values += [system.kinematics(q, t, params)] if system.kinematics is not None else []
+        if system.nonideal is not None:
+            forces = jnp.zeros(sum(system.dynamics.sizes(q, u, t, params)), dtype)
+            values.append(system.nonideal(q, q, forces, t, params))
+        if system.sampling is not None:
+            values.append(system.sampling(memory, q, u, t, params))
+        for constraint in system.constraints:
+            names.append((type(constraint).__name__, constraint.name))
+            values.append(constraint.residual(q, q, q, t, params))
+        values += [invariant.fn(q, t, params) for invariant in system.invariants]
+        for one in system.unilateral:
+            if isinstance(one, DryFriction):
+                values.append(one.velocity(q, q, t, params))
+                rules: tuple[Any, ...] = (one.static, one.kinetic, one.normal)
+            else:
+                values.append(one.gap(q, t, params))
+                rules = (one.restitution, one.rest_speed)
+            values += [rule(params) for rule in rules if callable(rule)]
+            plain = tuple(None if callable(rule) else rule for rule in rules)
+            names.append((type(one).__name__, one.name, plain))
+        return values
 
-def _of_gap(gap: Unilateral, q: Any, t: Any, params: Params) -> str:
-    e = gap.restitution
-    impacts = digest(e, params) if callable(e) else repr(e)
-    return sha256("Unilateral", digest(gap.gap, q, t, params), impacts, repr(gap.rest_speed))
-
-
-def _of_friction(friction: DryFriction, q: Any, t: Any, params: Params) -> str:
-    limits = [
-        digest(limit, params) if callable(limit) else repr(limit)
-        for limit in (friction.static, friction.kinetic)
-    ]
-    velocity = digest(friction.velocity, q, q, t, params)
-    return sha256("DryFriction", velocity, *limits, repr(friction.normal))
-
-
-def _of_quasi_velocities(system: System, q: Any, u: Any, t: Any, params: Params) -> dict[str, str]:
-    if system.kinematics is None:
-        return {}
-    digests = {
-        "velocities": sha256(repr(system.velocities)),
-        "kinematics": digest(system.kinematics, q, t, params),
-    }
-    if system.quasi_mass_and_force is not None:
-        digests["quasi_mass_and_force"] = digest(system.quasi_mass_and_force, q, u, t, params)
-    for invariant in system.invariants:
-        digests[f"invariant {invariant.name}"] = digest(invariant.fn, q, t, params)
-    return digests
+    code = digest(functions, q, u, t, params, memory)  # which fills in the names
+    return sha256(repr(names), code)
 
 
 def differing(stored: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
     """The names, in order, whose digests differ or exist in only one of the two."""
     return [name for name in {**current, **stored} if stored.get(name) != current.get(name)]
-
-
-def _derivatives(function: Callable[..., Any], floats: Any, constants: Any) -> list[Any]:
-    """The traced second derivative along a direction, else the reverse-mode gradient, if any."""
-
-    def first(x: Any, along: Any, constants: Any) -> Any:
-        return jax.jvp(lambda x: function(x, constants), (x,), (along,))
-
-    def second(x: Any, along: Any, constants: Any) -> Any:
-        return jax.jvp(lambda x, along: first(x, along, constants), (x, along), (along, along))
-
-    def reverse(x: Any, constants: Any) -> Any:
-        value, back = jax.vjp(lambda x: function(x, constants), x)
-        return back(jax.tree.map(jnp.ones_like, value))
-
-    for derivative, arguments in (
-        (second, (floats, floats, constants)),
-        (reverse, (floats, constants)),
-    ):
-        try:
-            return [jax.make_jaxpr(derivative)(*arguments)]
-        except (TypeError, ValueError, NotImplementedError):  # raised by JAX
-            continue
-    return []
 
 
 # A change of any of these may change the last bits of the results.

@@ -8,13 +8,13 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from textwrap import fill
 from typing import Any, get_args, get_origin
 
-from jaxmech.config.errors import InputError, Key, Problem, StudyError
+from jaxmech.config.errors import InputError, Key, StudyError
 from jaxmech.config.run_folder import python_files
 from jaxmech.config.schema import OneOf, choice_of, hints_of, short_field, words
 from jaxmech.config.validate import Config, plain, structure
@@ -29,32 +29,22 @@ class ConfigError(InputError):
     """An invalid configuration, with one line for each problem that names file and line."""
 
 
-def read(
-    path: Path, kind: type[Config], also: Callable[[Mapping[str, Any]], list[Problem]] | None = None
-) -> Config:
-    """Read and check a configuration file.
-
-    If reading fails, `also` returns further problems of the plain data, so that all problems are
-    reported at once in the `ConfigError`.
-    """
+def read(path: Path, kind: type[Config]) -> Config:
+    """Read and check a configuration file; a `ConfigError` has all of its problems."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: cannot be read: it is not a text file") from error
-    data: dict[str, Any] = {}
     try:
-        data = tomllib.loads(text)
-        return structure(data, kind)
+        return structure(tomllib.loads(text), kind)
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"line (\d+)", str(error))
         location = f"{path}:{line[1]}" if line else str(path)
         raise ConfigError(f"{location}: is not TOML: {error}") from error
     except StudyError as error:
-        further = also(data) if also else []
-        everything = StudyError(dict.fromkeys([*error.problems, *further]))
-        raise located(everything, path) from error
+        raise located(error, path) from error
     except (RecursionError, OverflowError, ValueError) as error:
         text = "is nested too deeply, or holds a number that is too long"
         raise ConfigError(f"{path}: {text}") from error

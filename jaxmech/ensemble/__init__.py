@@ -17,20 +17,14 @@ from jaxmech.ensemble.draws.distributions import FromTable as FromTable
 from jaxmech.ensemble.draws.distributions import LogNormal as LogNormal
 from jaxmech.ensemble.draws.distributions import Normal as Normal
 from jaxmech.ensemble.draws.distributions import Scipy as Scipy
-from jaxmech.ensemble.draws.distributions import Triangular as Triangular
 from jaxmech.ensemble.draws.distributions import Uniform as Uniform
-from jaxmech.ensemble.draws.inputs import RandomPhases as RandomPhases
 from jaxmech.ensemble.draws.inputs import RecordedInput as RecordedInput
 from jaxmech.ensemble.draws.inputs import WhiteNoise as WhiteNoise
-from jaxmech.ensemble.draws.plans import name_problems as name_problems
 from jaxmech.ensemble.draws.sampler import draw as draw
-from jaxmech.ensemble.failure.probability import design_point_motion as design_point_motion
 from jaxmech.ensemble.failure.probability import failure_probability as failure_probability
-from jaxmech.ensemble.failure.probability import read_failure as read_failure
 from jaxmech.ensemble.failure.result import DesignPoint as DesignPoint
 from jaxmech.ensemble.failure.result import FailureEstimate as FailureEstimate
 from jaxmech.ensemble.failure.result import FailureProbability as FailureProbability
-from jaxmech.ensemble.failure.result import Sensitivity as Sensitivity
 from jaxmech.ensemble.finished.dataset import open as open  # noqa: A004
 from jaxmech.ensemble.finished.dataset import run as run
 from jaxmech.ensemble.finished.replay import ReplayedTrajectory as ReplayedTrajectory
@@ -56,7 +50,6 @@ from jaxmech.ensemble.statistics import Sample as Sample
 from jaxmech.ensemble.statistics import SobolIndices as SobolIndices
 from jaxmech.ensemble.statistics import Worst as Worst
 from jaxmech.ensemble.store.layout import array_of as array_of
-from jaxmech.ensemble.store.marks import read_mark as read_mark
 from jaxmech.ensemble.store.results import Results as Results
 from jaxmech.ensemble.store.results import open_results as open_results
 from jaxmech.ensemble.study import Cluster as Cluster
@@ -83,7 +76,6 @@ __all__ = [
     "Observed",
     "Probability",
     "Quantiles",
-    "RandomPhases",
     "RecordedInput",
     "Reduction",
     "Results",
@@ -93,17 +85,14 @@ __all__ = [
     "Study",
     "StudyEvent",
     "Times",
-    "Triangular",
     "Uniform",
     "Until",
     "WhiteNoise",
     "Worst",
-    "design_point_motion",
     "draw",
     "failure_probability",
     "open",
     "open_results",
-    "read_failure",
     "replay",
     "run",
     "run_study",

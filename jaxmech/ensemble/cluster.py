@@ -15,10 +15,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import jax
+from tqdm import tqdm
 
 from jaxmech.config import changes, environment, stored_environment
 from jaxmech.config.errors import InputError, StoppedError
-from jaxmech.ensemble.blocks.accumulate import Accumulator, RunProgress
+from jaxmech.ensemble.blocks.accumulate import Accumulator
 from jaxmech.ensemble.blocks.kernel import BlockProgram, compile_kernel
 from jaxmech.ensemble.blocks.local import arrays_of, computed_blocks
 from jaxmech.ensemble.blocks.plan import planned
@@ -96,15 +97,13 @@ def mapped(client: "Client", function: Callable[[Any], Any], items: Iterable[Any
     return list(client.gather(futures))
 
 
-def compute_block(order: bytes, block: int) -> int:
-    """Compute a block in a worker, unless it is finished, and return how many members failed."""
+def compute_block(order: bytes, block: int) -> None:
+    """Compute a block in a worker, unless it is finished."""
     with _COMPUTING:
         path, target, kernel = _prepared(order)
-        if mark_of(path, block).exists():
-            return 0
-        ((inputs, results),) = computed_blocks(kernel, [block])
-        target.write(block, arrays_of(kernel, inputs, results))
-        return int(results.failed)
+        if not mark_of(path, block).exists():
+            ((inputs, results),) = computed_blocks(kernel, [block])
+            target.write(block, arrays_of(kernel, inputs, results))
 
 
 @lru_cache(maxsize=2)
@@ -125,7 +124,7 @@ def _prepared(order: bytes) -> tuple[Path, RunFolder, BlockProgram]:
 
 def compute_away(
     client: "Client", study: Study, folder: Path, target: RunFolder, accumulator: Accumulator,
-    progress: RunProgress, stop: Callable[[], bool], missing: set[int],
+    progress: "tqdm[Any]", stop: Callable[[], bool], missing: set[int],
 ) -> None:  # fmt: skip
     """Compute the missing blocks of a run, and add up the statistics of all of them."""
     from distributed import as_completed
@@ -139,7 +138,7 @@ def compute_away(
     finished = as_completed(list(futures), loop=client.loop)
     try:
         while True:
-            if study.all_statistics:
+            if study.statistics:
                 while added < target.count and added not in waiting and not accumulator.enough:
                     accumulator.add(accumulator.unpacked(target.states(added)))
                     added += 1
@@ -148,8 +147,8 @@ def compute_away(
             if stop():
                 raise StoppedError
             future = next(finished)
-            failed, block = future.result(), futures[future]
-            waiting.discard(block)
-            progress.add(target.trajectories([block]), failed, accumulator.estimates)
+            future.result()
+            waiting.discard(futures[future])
+            progress.update(target.trajectories([futures[future]]))
     finally:  # what runs now is finished by the workers, and kept
         client.cancel(list(futures))

@@ -6,16 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from jaxmech.config import copies_of, plain, python_files, require_no_run_code, warn
-from jaxmech.ensemble.blocks.accumulate import Accumulator, RunProgress, as_file
-from jaxmech.ensemble.blocks.estimate import LARGE, bytes_of, in_bytes, require_possible
+from jaxmech.ensemble.blocks.accumulate import Accumulator, as_file
+from jaxmech.ensemble.blocks.estimate import require_possible
 from jaxmech.ensemble.blocks.kernel import compile_kernel, with_steps
 from jaxmech.ensemble.blocks.local import compute_here
 from jaxmech.ensemble.blocks.plan import planned, require_used
 from jaxmech.ensemble.cluster import MAY_DIFFER, compute_away, connected
 from jaxmech.ensemble.finished.summary import as_table, summarize
 from jaxmech.ensemble.members.observed import stored_study
-from jaxmech.ensemble.statistics.worst import AUDIT
 from jaxmech.ensemble.store.folder import RunFolder, open_run, origin, with_stored_sizes
 from jaxmech.ensemble.store.marks import SUMMARY
 from jaxmech.ensemble.store.results import open_results
@@ -43,8 +44,7 @@ def run_study(
         out: the run folder; it is created, or continued if it holds this study.
         folder: the folder to which relative paths of the study refer.
         progress: whether to show a progress bar on standard error, if that is a terminal.
-        tell: function called with messages, such as the disk and memory that a large study needs;
-            by default it issues a `RunWarning`.
+        tell: function called with messages; by default it issues a `RunWarning`.
         stop: function called before each block; if it returns true, the run ends with
             `StoppedError`.
         client: a `distributed.Client` whose workers compute the blocks, in place of the `cluster`
@@ -83,7 +83,7 @@ def run_study(
         with_steps(replace(plan.study, **plan.functions), subject, sampler), subject, sampler
     )
     study = kernel.member.study
-    needs = require_possible(study, kernel.stored_bytes, bytes_of(kernel.states), out)
+    require_possible(study, kernel.stored_bytes, out)
     require_used(subject, sampler, study)
     accumulator = Accumulator(kernel, study.until)
     # What is stored names functions, by the copies of their files.
@@ -97,11 +97,8 @@ def run_study(
         open_run(out, kernel, config, facts, files, may_differ, tell) as target,
     ):
         missing = target.missing()
-        if missing and max(needs) > LARGE:
-            disk, memory = map(in_bytes, needs)
-            tell(f"{study.size:,} trajectories take up to {disk} of disk and {memory} of memory")
-        done = study.size - target.trajectories(missing)
-        with RunProgress(study.size, done, progress) as report:
+        done, disable = study.size - target.trajectories(missing), None if progress else True
+        with tqdm(total=study.size, initial=done, unit=" trajectories", disable=disable) as report:
             if workers is None:
                 compute_here(kernel, target, accumulator, report, stop, set(missing))
             else:
@@ -118,7 +115,7 @@ def _conclude(target: RunFolder, accumulator: Accumulator) -> dict[str, Any]:
     json_, table, arrays = SUMMARY
     text = json.dumps(summary, indent=2, allow_nan=False)
     files = {json_: f"{text}\n".encode(), table: as_table(summary).encode()}
-    if statistics.keys() - {AUDIT}:
+    if statistics:
         files[arrays] = as_file(statistics)
     target.conclude(files)
     return summary

@@ -28,13 +28,12 @@ from jaxmech.ensemble.statistics import (
     SobolIndices,
     Worst,
 )
-from jaxmech.ensemble.statistics.worst import AUDIT, Audit
 from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_and_steps
 from jaxmech.laws import UdwadiaKalaba
 from jaxmech.state import AbstractStabilization, Projection
 from jaxmech.utils.text import doc, not_one_of, setting
 
-Method = Literal["auto", "form", "sorm", "importance", "subset", "monte-carlo"]
+Method = Literal["auto", "form", "importance", "subset", "monte-carlo"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +69,9 @@ class Failure:
     A quantity is a coordinate, a velocity, or an observed quantity of the study. It fails "ever"
     where its largest value (`above`) or its smallest one (`below`) at any time is at or beyond the
     threshold: at all steps, whatever times are saved, and between them near the extreme one. It
-    fails at the "end" where its last value is. Of an observed quantity with `keep` the kept value
-    is compared: with keep = "max" and `below`, the largest value of all times. An event fails where
+    fails at the "end" where its last value is. An observed quantity may have the `keep` that is the
+    extreme value on the side of the threshold: "max" or "largest" with `above`, "min" with `below`.
+    An event fails where
     it occurs at least once, or its function is beyond the level at the start; the motion goes on as
     if it did nothing, so that there is a measure of how far it was from occurring.
     """
@@ -89,10 +89,6 @@ class Failure:
         0.05, "standard deviation of the estimate, relative to it, to be reached", between=(0, 1)
     )
     most: int = setting(200_000, "trajectories after which no more are begun", least=1000)
-    level: int | None = setting(
-        None, "trajectories of a level of subset simulation; by default as the precision requires",
-        least=100,
-    )  # fmt: skip
     confidence: float = setting(0.95, "confidence of the interval", between=(0, 1))
 
     def __post_init__(self) -> None:
@@ -126,7 +122,7 @@ STATISTICS: dict[str, type[AbstractStatistic]] = {
     "custom": Custom,
 }
 Statistic = Annotated[AbstractStatistic, OneOf(STATISTICS, tag="statistic")]
-Store = Literal["all", "final", "statistics"] | tuple[str, ...]
+Store = Literal["all", "final", "statistics"]
 SECTIONS = ("start", "coordinates", "velocities", "parameters")
 SAVED: tuple[Series, ...] = ("q", "v", "energy", "position_residual", "velocity_residual")
 LANES = 64  # a block is a whole number of these by default
@@ -198,9 +194,6 @@ class Study(Drawn):
         0.0, "fraction of failed members up to which the exit code is 0"
     )
     fixed: tuple[str, ...] = setting((), "coordinates that keep their drawn value")
-    compression: Literal["zstd", "blosc", "none"] = setting(
-        "zstd", "of the stored arrays: zstd, blosc (zstd of shuffled bytes), or none"
-    )
     start: Mapping[str, Distribution] = setting({}, "start variables of the model, by name")
     coordinates: Mapping[str, Distribution] = setting(
         {}, "initial coordinates, in place of the model's"
@@ -234,8 +227,8 @@ class Study(Drawn):
     )
     store: Store = setting(
         "all",
-        "`save` and `observe` at all saved times or the last one, only statistics, or a list "
-        "of quantities in place of `save` and `observe`",
+        "`save` and `observe` at all saved times or the last one, or only statistics, and of "
+        "trajectories how they ended",
     )
     stored_precision: Literal["float64", "float32"] | None = setting(
         None, "floating-point type of the stored series; that of the computation by default"
@@ -260,12 +253,6 @@ class Study(Drawn):
         object.__setattr__(self, "method", method)
         refuse_all([*out_of_range(self), *unnamed_policies(self), *self.problems()])
 
-    @property
-    def all_statistics(self) -> Mapping[str, AbstractStatistic]:
-        """The statistics of the study, with the outcomes of trajectories that are not stored."""
-        audit = {AUDIT: Audit()} if self.store == "statistics" else {}
-        return {**self.statistics, **audit}
-
     def problems(self) -> Iterator[Problem]:
         """The settings that contradict each other, but for those of wrong ranges."""
         for section in SECTIONS:
@@ -282,13 +269,11 @@ class Study(Drawn):
         if not 0 <= self.failed_allowed <= 1:
             message = f"must be a fraction from 0 to 1, but is {self.failed_allowed}"
             yield Problem(("failed_allowed",), message)
-        if self.until and self.until.quantity not in self.all_statistics:
-            reason = not_one_of(
-                self.until.quantity, self.all_statistics, "a statistic of this study"
-            )
+        if self.until and self.until.quantity not in self.statistics:
+            reason = not_one_of(self.until.quantity, self.statistics, "a statistic of this study")
             yield Problem(("until", "quantity"), reason)
         elif self.until:
-            statistic = self.all_statistics[self.until.quantity]
+            statistic = self.statistics[self.until.quantity]
             if not isinstance(statistic, Probability | Moments):
                 message = (
                     f"must name moments or a probability, but {self.until.quantity} is neither"
@@ -327,9 +312,6 @@ def _of_statistics(study: Study) -> Iterator[Problem]:
     if study.store == "statistics" and not study.statistics:
         message = 'must not be "statistics" where the table `statistics` names none'
         yield Problem(("store",), message)
-    if AUDIT in study.statistics:
-        message = "must have another name: this one is of the outcomes of all trajectories"
-        yield Problem(("statistics", AUDIT), message)
 
 
 def _round_up(number: int, unit: int) -> int:

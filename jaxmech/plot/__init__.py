@@ -30,7 +30,6 @@ from jaxmech.plot.statistics import LOW as LOW
 from jaxmech.plot.statistics import ShownStatistic as ShownStatistic
 from jaxmech.plot.statistics import distribution as distribution
 from jaxmech.plot.statistics import is_series as is_series
-from jaxmech.plot.statistics import saved_times as saved_times
 from jaxmech.plot.statistics import statistic_drawings as statistic_drawings
 from jaxmech.plot.trajectories import drift as drift
 from jaxmech.plot.trajectories import energy_drift as energy_drift

@@ -22,7 +22,7 @@ from jaxmech.plot.panels import (
     legend_of,
     single,
 )
-from jaxmech.plot.statistics import saved_times, statistic_drawings
+from jaxmech.plot.statistics import statistic_drawings
 from jaxmech.plot.trajectories import drift, energy_drift, phase_portrait, quantile_bands
 from jaxmech.status import succeeded
 from jaxmech.utils.tracers import evenly_spaced
@@ -37,7 +37,7 @@ MOST_NUMBERS = 2**22  # numbers of one array held in memory for drawing
 def plot_results(results: Results, names: Sequence[str], figure: Figure | None) -> Panels:
     """Draw the panels of `Results.plot`, which explains the arguments."""
     drawings: dict[str, Drawing] = {}
-    if results.has_trajectories and np.any(succeeded(results.status)):
+    if np.any(succeeded(results.status)):
         drawings = dict(_coordinates(results)) | dict(_observed(results))
     drawings |= dict(statistic_drawings(results))
     unknown = [name for name in names if name not in drawings]
@@ -112,7 +112,7 @@ def _phase(x: np.ndarray, rate: np.ndarray, name: str, unit: str, ax: Axes) -> N
 def _observed(results: Results) -> Iterator[tuple[str, Drawing]]:
     """How the observed quantities with a number at each of several times are drawn."""
     for name in results.config.get("observe", {}):
-        ts = saved_times(results, name)
+        ts = results.ts
         if not results.has(name):
             continue
         shape = array_of(results.group, name).shape

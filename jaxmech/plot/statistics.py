@@ -117,12 +117,6 @@ def is_series(results: Results, name: Any) -> bool:
     return str(name) in results.coordinates or str(name) in SERIES
 
 
-def saved_times(results: Results, quantity: Any) -> np.ndarray:
-    """The saved times of a quantity [s], which may be every so many of all."""
-    observed = results.config.get("observe", {}).get(str(quantity), {})
-    return results.ts[:: observed.get("every", 1)]
-
-
 class ShownStatistic:
     """A statistic of a run, of one over time the results at the last time.
 
@@ -147,15 +141,13 @@ class ShownStatistic:
             # Bins without ends of their own follow the values.
             over_time += ["edges"] if self.settings.get("low") is None else []
             self.values = {k: x[-1] if k in over_time else x for k, x in self.values.items()}
-            self.at = f" at t = {saved_times(results, of)[-1]:g} s"
+            self.at = f" at t = {results.ts[-1]:g} s"
         caption = shown.caption
         self.caption = with_unit(caption, self._units.get(caption, "")) if caption else ""
 
     def columns(self) -> Iterator[Column]:
         """The columns of its table; of a user's own all its numbers."""
         for key, ends in self._listed.items():
-            if key not in self.values:  # such as the times of a passage, of an event alone
-                continue
             value, *limits = (np.asarray(self.values[x]) for x in (key, *ends))
             if self.kind == "quantiles":
                 for k, p in enumerate(self.values["at"]):
@@ -180,8 +172,7 @@ def statistic_drawings(results: Results) -> Iterator[tuple[str, Drawing]]:
         if shown.of_series not in (None, is_series(results, of)):
             continue
         label = with_unit(str(of), results.unit_of(str(of)))
-        ts = saved_times(results, of)
-        yield name, partial(_drawn, shown.draw, values, {**settings, "label": label}, ts)
+        yield name, partial(_drawn, shown.draw, values, {**settings, "label": label}, results.ts)
 
 
 def _drawn(draw: Any, values: Values, settings: Settings, ts: np.ndarray, ax: Axes) -> Axes:
@@ -210,10 +201,8 @@ def _histogram(ax: Axes, values: Values, settings: Settings, ts: np.ndarray) -> 
 def _first_passage(ax: Axes, values: Values, settings: Settings, ts: np.ndarray) -> Axes:
     ax.fill_between(ts, values["low"], values["high"], step="post", alpha=0.3, linewidth=0)
     ax.step(ts, values["probability"], where="post")
-    word = next((key for key in ("above", "below") if settings.get(key) is not None), None)
-    condition = "has occurred" if word is None else f"was {word} {settings[word]:g}"
     ax.set_ylim(0, None)
-    return labelled(ax, "t [s]", f"P({settings['of']} {condition})")
+    return labelled(ax, "t [s]", f"P({settings['of']} has occurred)")
 
 
 def _sobol(ax: Axes, values: Values, settings: Settings, ts: np.ndarray) -> Axes:
@@ -238,7 +227,7 @@ _MEAN = ("mean", "mean_low", "mean_high")
 SHOWN: dict[str, Shown] = {
     "moments": Shown(
         {"mean": ("mean_low", "mean_high"), "sd": (), "min": (), "max": (), "count": ()},
-        (*_MEAN, "sd", "min", "max", "count", "effective_count", "min_index", "max_index"),
+        (*_MEAN, "sd", "min", "max", "count", "min_index", "max_index"),
         _moments, ("mean", 1), of_series=True,
     ),
     "probability": Shown(

@@ -85,12 +85,6 @@ def function_digest(jaxpr: Jaxpr) -> str:
     return _Writer().jaxpr(jaxpr)
 
 
-def jaxpr_texts(*jaxprs: ClosedJaxpr) -> list[str]:
-    """The full text of jaxprs, from which the digests in run folders are computed."""
-    writer = _Writer(lambda *lines: "\n".join(lines))
-    return [writer.closed(jaxpr) for jaxpr in jaxprs]
-
-
 def equations_digest(
     inputs: Sequence[Var], eqns: Sequence[JaxprEqn], outputs: Sequence[Var],
     constants: Mapping[Var, np.ndarray],

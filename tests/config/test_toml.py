@@ -113,37 +113,22 @@ def test_keys_that_a_policy_leaves_out_have_defaults() -> None:
         ("size = 100", "", "FILE: size must be given, but is missing"),
         ("size = 100", "size = 0", "FILE:3: size must be at least 1, but is 0"),
         ("size = 100", "size = 1e3", "FILE:3: size must be an integer, but is 1000.0"),
-        ("size = 100", "size = true", "FILE:3: size must be an integer, but is true"),
-        ("size = 100", 'size = "a"', 'FILE:3: size must be an integer, but is "a"'),
-        ("size = 100", "size = 1979-05-27", 'FILE:3: size must be an integer, but is "1979-05'),
         ("size = 100", "size = 1\nsize = 2", "FILE:4: is not TOML: Cannot overwrite a value"),
         ("size = 100", "size = 1\nfailed_allowed = 2", "FILE:4: failed_allowed must be a"),
-        ("size = 100", "size = 1\nfixed = 3", "FILE:4: fixed must be a list of strings, but is 3"),
         ('["q", "energy"]', '["q", "heat"]', 'FILE:4: save[1] must be "q", "v"'),
         ("links = 3", "links = 3\n[times.more]", "FILE:8: times.more is not a known key"),
-        ("end = 10", "end = inf", "FILE:10: times.end must be a number, but is inf"),
         ("end = 10", "end = -1", "FILE:10: times.end must be after `start`, but -1.0 is not"),
         ('"RK4"', '"euler"', "FILE:14: method.name is not a known name; Known: Dormand"),
-        ('"RK4"', '"RK4"\n[steps]\nper_save = 0', "FILE:16: steps.per_save must be a positive"),
         ('name = "baumgarte"', "", "FILE:16: projection must be a table with `name`, one of"),
         ("alpha = 5", "alpha = -5", "FILE:18: projection.alpha must be finite and not negative"),
-        ("alpha = 5", "", "FILE:16: projection.alpha must be given, but is missing"),
         ('"uniform"', '"unifrom"', "is not a distribution of scipy.stats"),
         ("low = -1,", "low = 2,", "FILE:22: start.theta[0].low must be below `high` and both"),
-        ("low = -1,", "low = -1, mid = 0,", "FILE:22: start.theta[0].mid is not a known key"),
-        ("relative = true", "relative = 1", "parameters.m.relative must be true or false, but"),
         ("g = 1.62", "g = [1.0, true]", "FILE:30: parameters.g must be finite, a number or"),
-        ("size = 100", "size = 1\nstore = 3", 'FILE:4: store must be "all", "final" or'),
     ],
 )
 def test_wrong_configurations_have_their_message(refused, old: str, new: str, message: str) -> None:
     assert old in GOOD
     assert message in refused(GOOD.replace(old, new, 1))
-
-
-def test_of_a_text_or_list_only_the_wrong_entry_is_reported(refused) -> None:
-    said = refused(GOOD.replace("size = 100", 'size = 1\nstore = ["q", 3]'))
-    assert said == "FILE:4: store[1] must be a string, but is 3"
 
 
 def test_all_problems_are_reported_at_once(refused) -> None:

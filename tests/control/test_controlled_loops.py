@@ -11,7 +11,7 @@ import pytest
 import jaxmech.ensemble as je
 from jaxmech import Controller, FixedSteps, Recording, System, controlled, fit, observe, simulate
 from jaxmech.cli.main import main
-from jaxmech.config.environment import system_digests
+from jaxmech.config.environment import system_digest
 from jaxmech.config.toml import read
 from jaxmech.errors import StudyError
 from jaxmech.identify import Fit
@@ -97,7 +97,7 @@ def test_a_delay_is_fitted_and_has_sensitivities() -> None:
 def test_a_run_knows_its_controllers() -> None:
     def digest(**changes: Any) -> str:
         controller = Controller(**{"update": torque, "period": 0.02} | changes)
-        return system_digests(controlled(PENDULUM, controller), {})["controllers"]
+        return system_digest(controlled(PENDULUM, controller), {})
 
     def other(measured: Any, memory: Any, t: Any, p: Any) -> Any:
         return -41.0 * measured[0][0], memory

@@ -114,27 +114,17 @@ def test_damage_is_reported_on_the_command_line(whole, copy, capsys) -> None:
     assert same_results(whole, copy)
 
 
-def test_the_cost_of_large_studies_is_reported(whole, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(RUN, "LARGE", 1)
-    told: list[str] = []
-    study = read(whole.parent / "study.toml", Study)
-    run_study(study, tmp_path / "run", folder=whole.parent, tell=told.append)
-    assert told[0].startswith("11 trajectories take up to 4.")
-    run_study(study, tmp_path / "run", folder=whole.parent, tell=told.append)
-    assert len(told) == 1
-
-
 def test_damage_is_not_repaired_with_other_functions(whole, copy) -> None:
     (copy / Q).unlink()
     facts = json.loads((copy / "environment.json").read_text())
-    assert set(facts["functions"]) == {"coordinates", "lagrangian", "force", "observe last"}
+    assert set(facts["functions"]) == {"system", "observe last"}
     study = read(whole.parent / "study.toml", Study)
     with pytest.MonkeyPatch.context() as patch:
-        changed = {**facts, "functions": {**facts["functions"], "force": "0"}}
+        changed = {**facts, "functions": {**facts["functions"], "system": "0"}}
         patch.setattr(RUN, "origin", lambda *args: changed)
         with (
             pytest.warns(RunWarning, match=r"was damaged; to be computed again: block 1"),
-            pytest.raises(FolderError, match="the model differs in force"),
+            pytest.raises(FolderError, match="the model differs in system"),
         ):
             run_study(study, copy, folder=whole.parent)
     assert (copy / "blocks" / "000001").exists()

@@ -10,7 +10,6 @@ import pytest
 from jaxmech import FixedSteps
 from jaxmech.config.errors import StudyError
 from jaxmech.ensemble import Study, Times
-from jaxmech.ensemble.blocks import estimate
 from jaxmech.ensemble.blocks.estimate import LARGEST_RESULTS, sized, slice_of
 from jaxmech.ensemble.blocks.kernel import BlockProgram
 from jaxmech.ensemble.blocks.local import computed_blocks
@@ -58,16 +57,6 @@ def test_results_take_a_part_of_the_memory(saves: int, memory: int) -> None:
     each = EACH * saves
     assert found * each <= most or found == 1024
     assert 2 * found * each > most or found == 65536
-
-
-def test_a_block_beyond_the_memory_of_the_device_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(jax, "devices", lambda: [Device("gpu", 10**6)])
-    with pytest.raises(
-        StudyError, match=r"`block` must be smaller: 2 blocks of 65536 traj.* 1 MB are free"
-    ):
-        estimate.require_possible(replace(FEW, block=65536), EACH, 0, tmp_path)
 
 
 def test_the_block_of_a_run_folder_is_kept(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxmech.config import load
 from jaxmech.config.toml import read
 from jaxmech.ensemble import (
     FirstPassage,
@@ -15,7 +14,6 @@ from jaxmech.ensemble import (
     Times,
     Uniform,
 )
-from jaxmech.ensemble.members.events import study_events
 from jaxmech.ensemble.run import run_study
 from tests.ensemble.studies import arrays
 
@@ -110,23 +108,6 @@ def test_first_passages_are_exact(done: tuple[Path, dict]) -> None:
     np.testing.assert_allclose(summary["mean"]["mean"], first[passed].mean())
     at = np.searchsorted(found["t"], first[passed])
     assert summary["when"]["passed"] == np.bincount(at, minlength=11).tolist()
-
-
-@pytest.mark.slow
-def test_statistics_of_one_threshold_share_its_event() -> None:
-    threshold = {"of": "x1", "above": 0.5, "between_saves": True}
-    study = Study(
-        model="pendulum",
-        size=4,
-        times=Times(end=1.0),
-        statistics={
-            "share": Probability(**threshold),
-            "when": FirstPassage(**threshold),
-            "other": Probability(of="x1", below=0.5, between_saves=True),
-        },
-    )
-    event_set = study_events(study, load("pendulum", {}).system)
-    assert [event.name for event in event_set.events] == ["x1 above 0.5", "x1 below 0.5"]
 
 
 @pytest.mark.slow

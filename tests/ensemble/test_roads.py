@@ -26,7 +26,6 @@ from jaxmech.ensemble import (
 )
 from jaxmech.ensemble.blocks.estimate import slice_of
 from jaxmech.ensemble.blocks.plan import planned
-from jaxmech.ensemble.draws.plans import name_problems
 from tests.ensemble.studies import CAR
 
 NAMES = ("a", "b", "c")
@@ -253,10 +252,6 @@ model = jm.models.Model("car", "a car", car, params, {}, lambda s, p: (jnp.zeros
 
 def test_a_model_has_the_number_of_a_file_among_its_parameters(folder: Path) -> None:
     (folder / "car.py").write_text(CAR + MODEL)
-    names = {"model": "car.py:model", "parameters": {"road": 1.0, "left": 1.0, "wind": 1.0}}
-    inputs = {"road": {"file": "*.csv"}, "side": {"number": "left"}}
-    unknown = name_problems({**names, "inputs": inputs}, folder)
-    assert [problem.key for problem in unknown] == [("parameters", "wind")]
     settings = {"model": "car.py:model", "coordinates": {}}
     run = computed(folder, "run", **settings, parameters={"road": Fixed(1.0)})
     assert array(run, "parameter_road") == 1.0

@@ -11,7 +11,7 @@ import pytest
 import jaxmech as jm
 from jaxmech import parts as jp
 from jaxmech.cli.main import main
-from jaxmech.config.environment import differing, system_digests
+from jaxmech.config.environment import system_digest
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, open_results, replay
 from jaxmech.ensemble.blocks.plan import planned
@@ -146,7 +146,4 @@ def test_other_kinematics_are_another_model() -> None:
     """A run is not continued where the functions of the velocities have changed."""
     system = pendulum()
     other = replace(system, kinematics=lambda q, t, p: 2 * system.kinematics(q, t, p))
-    digests = [system_digests(x, {"m": 2.0}) for x in (system, other)]
-    names = {"kinematics", "invariant ball.unit", "quasi_mass_and_force", "velocities"}
-    assert names <= digests[0].keys()
-    assert differing(*digests) == ["kinematics"]
+    assert system_digest(system, {"m": 2.0}) != system_digest(other, {"m": 2.0})

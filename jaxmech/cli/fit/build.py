@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxmech.cli.fit.study import INERTIA, FitStudy
 from jaxmech.config import SUBJECTS, closed_loop, copies_of, find, load, plain, subject_of
-from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all, unknown
+from jaxmech.config.errors import Problem, refuse, refuse_all, unknown
 from jaxmech.identify import Identifiable, PhysicalInertia, Settings, bodies_of
 from jaxmech.utils.text import not_one_of
 from jaxmech.utils.trees import is_within, leaf_names
@@ -52,20 +52,6 @@ def settings(study: FitStudy) -> Settings:
         fixed = "fixed" in (study.initial_states, study.horizon.first)
         policies["initial_states"] = replace(study.horizon, first="fixed" if fixed else "free")
     return Settings(**policies)
-
-
-def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Problem]:
-    """The unknown models, options and parameters in the plain data of a configuration."""
-    name, given, options = (data.get(key, {}) for key in ("model", "parameters", "model_options"))
-    if not (isinstance(name, str) and isinstance(given, dict) and isinstance(options, dict)):
-        return []
-    tables = {key: table for key in _NAMED if isinstance(table := given.get(key), dict)}
-    names = {name for table in tables.values() for name in table}
-    try:
-        params = _loaded(name, options, folder, names)[0].params
-    except StudyError as error:
-        return list(error.problems)
-    return _unknown(tables, leaf_names(params))
 
 
 def _unknown(named: Mapping[str, Mapping[str, Any]], known: Collection[str]) -> list[Problem]:

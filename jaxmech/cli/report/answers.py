@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxmech.cli.report.layout import EstimateCell, PagePart, PageTable, Picture, drawn
 from jaxmech.ensemble import Results, array_of
-from jaxmech.plot import HIGH, LOW, ShownStatistic, distribution, is_series, saved_times
+from jaxmech.plot import HIGH, LOW, ShownStatistic, distribution, is_series
 from jaxmech.utils.units import with_unit
 
 _MOST_QUANTITIES = 6
@@ -141,8 +141,6 @@ def quantities(results: Results) -> list[MemberQuantity]:
 
 def _quantity(results: Results, name: str) -> MemberQuantity | None:
     """The stored numbers of a quantity, of a series those at the last time."""
-    if not results.has_trajectories:
-        return None
     if name in results.coordinates and results.has("q"):
         x = results.good("q", times=[-1])[:, 0, results.coordinates.index(name)]
     elif not results.has(name):
@@ -162,6 +160,6 @@ def _quantity(results: Results, name: str) -> MemberQuantity | None:
     sides = [one.get(side) for one in asked for side in ("above", "below")]
     limits = tuple(dict.fromkeys(float(x) for x in sides if x is not None))
     down = any(one.get("below") is not None or one.get("smallest") for one in asked)
-    at = f" at t = {saved_times(results, name)[-1]:g} s" if is_series(results, name) else ""
+    at = f" at t = {results.ts[-1]:g} s" if is_series(results, name) else ""
     numbers = results.members[results.is_good][known]
     return MemberQuantity(f"{name}{at}", results.unit_of(name), x[known], numbers, limits, down)

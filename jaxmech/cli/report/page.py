@@ -72,9 +72,6 @@ def write_report(
     results = open_results(path)
     if not results.blocks:
         raise FolderError(f"{path} has no finished block yet; there is nothing to report")
-    if not (results.summary or results.has_trajectories):
-        message = "finish it with `jaxmech ensemble`: it stores statistics only"
-        raise FolderError(f"{path} is not finished, and there is nothing to report; {message}")
     summary = results.summary or summarize(results)
     asked, lost = quantities(results), failed(summary)
     lead = f"{summary['done']:,} of {summary['size']:,} trajectories, "
@@ -85,7 +82,7 @@ def write_report(
         f"{lost:,} of {summary['done']:,} members failed, and are left out of all answers; they "
         "are listed below, under Trust."
     )
-    bad = results.members[~results.is_good] if results.has_trajectories else np.zeros(0, int)
+    bad = results.members[~results.is_good]
     moving = _clips(results, asked, bad[:1].tolist(), animated, study, folder, tell)
     text = page(
         results.name,
@@ -114,7 +111,7 @@ def _clips(
         for quantity in asked:
             more = [*dict.fromkeys([*numbers, *quantity.members])]
             numbers = more if len(more) <= _MOST_CLIPS else numbers
-        if results.has_trajectories and not numbers:
+        if not numbers:
             numbers = [int(k) for k in results.members[:1]]
         numbers = [*dict.fromkeys([*numbers, *first_bad])]
     if not numbers:
@@ -188,7 +185,7 @@ def _of_member(picture: Picture, index: int, lead: str = "Member") -> Picture:
 
 def _pictures(results: Results) -> Iterator[tuple[str, Picture]]:
     """The pictures of stored trajectories, and of statistics, by name."""
-    if results.has_trajectories and results.is_good.any():
+    if results.is_good.any():
         for name, figure in trajectory_figures(results):
             is_wide = float(figure.get_size_inches()[0]) > _COLUMN  # a grid of panels
             yield name, of_figure(figure, _CAPTIONS[name], is_wide=is_wide)
@@ -221,17 +218,13 @@ def _trust(
         parts.append(PagePart(pictures=pictures))
     if count := failed(summary):
         # What was drawn for the failed trajectories, and the commands that replay them.
-        names: list[str] = []
-        rows: list[tuple[Any, ...]] = [(int(k), "", "") for k in summary.get("failed", ())]
-        if results.has_trajectories:
-            group = results.group
-            names = [x for x in group if x.startswith(_DRAWN)]
-            names = [x for x in names if array_of(group, x).shape == (results.size,)]
-            rows = [
-                (k, Status(int(results.rows("status", k))).name,
-                 *(float(results.rows(name, k)) for name in ("t_failed", *names)))
-                for k in bad[:_MOST_FAILURES].tolist()
-            ]  # fmt: skip
+        names = [x for x in results.group if x.startswith(_DRAWN)]
+        names = [x for x in names if array_of(results.group, x).shape == (results.size,)]
+        rows = [
+            (k, Status(int(results.rows("status", k))).name,
+             *(float(results.rows(name, k)) for name in ("t_failed", *names)))
+            for k in bad[:_MOST_FAILURES].tolist()
+        ]  # fmt: skip
         config = " --config CONFIG" if python_files(results.config, results.path) else ""
         command = f"jaxmech replay {quote(str(results.path))}"
         lines = [(str(k), *rest, CommandCell(f"{command} {k}{config}")) for k, *rest in rows]

@@ -1,25 +1,18 @@
-"""The statistics of a run, merged block by block in their order, and its progress."""
+"""The statistics of a run, merged block by block in their order."""
 
 import io
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
-from tqdm import tqdm
 
 from jaxmech.config import npz
 from jaxmech.ensemble.blocks.kernel import BlockProgram, States
-from jaxmech.ensemble.members.base import quantity_entries
-from jaxmech.ensemble.members.events import counted_times
 from jaxmech.ensemble.statistics import Covariance, SobolIndices
-from jaxmech.ensemble.statistics.protocol import AbstractStatistic, StatisticResult
-from jaxmech.ensemble.statistics.worst import AUDIT
+from jaxmech.ensemble.statistics.protocol import StatisticResult
 from jaxmech.ensemble.study import Until
-
-Estimate = tuple[float, float, float]
 
 
 class Accumulator:
@@ -64,22 +57,11 @@ class Accumulator:
         estimate = statistic.estimate(statistic.result(total[criterion.quantity]))
         return estimate is not None and (estimate[2] - estimate[1]) / 2 <= criterion.half_width
 
-    def estimates(self) -> dict[str, Estimate]:
-        """Each statistic that is about one number, with its interval."""
-        if self._total is None:
-            return {}
-        estimates: dict[str, Estimate] = {}
-        for name, statistic in self._program.statistics.items():
-            if name != AUDIT and type(statistic).estimate is not AbstractStatistic.estimate:
-                estimate = statistic.estimate(statistic.result(self._total[name]))
-                estimates |= {name: estimate} if estimate else {}
-        return estimates
-
     def results(self) -> dict[str, StatisticResult]:
-        """The results of all statistics, with the names and times that they are of."""
+        """The results of all statistics, with the names that they are of."""
         if (total := self._total) is None:
             return {}
-        member, sampler = self._program.member, self._program.sampler
+        sampler = self._program.sampler
         results: dict[str, StatisticResult] = {}
         for name, statistic in self._program.statistics.items():
             names: StatisticResult = {}
@@ -89,8 +71,6 @@ class Accumulator:
                 inputs = sorted(sampler.entries) if statistic.inputs else []
                 names = {"names": [*statistic.names, *inputs]}
             results[name] = names | statistic.result(total[name])
-            times = counted_times(statistic, member.study, quantity_entries(member.system))
-            results[name] |= {} if times is None else {"times": times}
         return results
 
 
@@ -105,7 +85,6 @@ def as_file(results: Mapping[str, StatisticResult]) -> bytes:
     arrays = {
         f"{name}/{key}": np.asarray(value)
         for name, values in results.items()
-        if name != AUDIT
         for key, value in values.items()
     }
     return npz(arrays)
@@ -128,33 +107,3 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(x) for x in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
-Estimates = Callable[[], Mapping[str, Estimate]]
-PERIOD = 0.5  # seconds between estimates that are shown, at least
-
-
-class RunProgress:
-    """A progress bar on the standard error, if it is wanted and that is a terminal."""
-
-    def __init__(self, size: int, initial: int, is_shown: bool) -> None:
-        disable = None if is_shown else True
-        self._bar = tqdm(total=size, initial=initial, unit=" trajectories", disable=disable)
-        self._failed, self._reported = 0, 0.0
-
-    def __enter__(self) -> "RunProgress":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.close()
-
-    def add(self, finished: int, failed: int, estimates: Estimates) -> None:
-        """Some trajectories more are done; estimates are made only when something is shown."""
-        self._failed += failed
-        if not self._bar.disable and time.perf_counter() - self._reported >= PERIOD:
-            self._reported = time.perf_counter()
-            texts = [f"{self._failed} failed"] if self._failed else []
-            intervals = estimates().items()
-            texts += [f"{n} {x:.4g} [{low:.4g}, {high:.4g}]" for n, (x, low, high) in intervals]
-            self._bar.set_postfix_str(", ".join(texts), False)
-        self._bar.update(finished)

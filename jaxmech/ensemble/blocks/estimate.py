@@ -1,6 +1,5 @@
-"""The size of a block, and the memory and disk that a study takes, before anything is compiled."""
+"""The size of a block, and the disk that a study takes, before anything is compiled."""
 
-import os
 import shutil
 from dataclasses import replace
 from math import inf, isqrt
@@ -14,9 +13,6 @@ from jaxmech.config.errors import refuse
 from jaxmech.ensemble.study import LANES, LARGEST_DEFAULT_BLOCK, Study, steps_per_save
 
 _SLICE = 2**24  # bytes of the series of a slice of a block
-_COPIES = 3  # of a block in memory: computed, in transfer, being stored
-_OF_STATES = 6  # of the states of statistics: before and after an update, of the total, packed
-LARGE = 2**30  # bytes from which a study is announced with its size
 _MOST_COUNTED = 2**31 - 1  # in int32, as XLA counts the iterations of a loop
 # A GPU computes one trajectory in each thread. A large one runs some 34,000 threads at a time with
 # the registers that a kernel needs; with twice as many trajectories, few threads idle at the end.
@@ -81,16 +77,14 @@ def _series_bytes(study: Study, coordinates: int, ends: int = 0) -> int:
     return np.dtype(study.precision).itemsize * (series + kept * (1 + 2 * coordinates))
 
 
-def require_short(study: Study, coordinates: int) -> None:
-    """Raise a StudyError if not even as many trajectories as there are lanes can be computed."""
-    required, memory = 2 * LANES * _series_bytes(study, coordinates), _available_memory()
-    if required > memory:
-        kept = {name: event.keep for name, event in study.events.items()}
-        name = max(kept, key=lambda name: kept[name], default="")
-        is_long = study.times.saves >= kept.get(name, 0)
-        key = ("times", "saves") if is_long else ("events", name, "keep")
-        message = f"must be fewer: {LANES} trajectories take {in_bytes(required)} of memory"
-        raise refuse(key, f"{message}, but {in_bytes(memory)} are available")
+def require_possible(study: Study, trajectory: int, out: Path) -> None:
+    """Raise a StudyError for a study that the disk cannot hold, or whose steps XLA cannot count.
+
+    Args:
+        study: the study, with its sizes.
+        trajectory: the bytes that one trajectory stores.
+        out: the run folder.
+    """
     steps = (study.times.saves - 1) * (steps_per_save(study) or 1)
     if steps > _MOST_COUNTED:
         problem = f"must be fewer: {steps} steps in all are more than {_MOST_COUNTED}"
@@ -98,34 +92,12 @@ def require_short(study: Study, coordinates: int) -> None:
     if study.size > _MOST_COUNTED and not jax.config.read("jax_enable_x64"):
         problem = f"must be at most {_MOST_COUNTED} in float32, which counts trajectories in 32"
         raise refuse("size", f"{problem} bits, but is {study.size}")
-
-
-def require_possible(study: Study, trajectory: int, states: int, out: Path) -> tuple[int, int]:
-    """The bytes of disk and memory of a study; a StudyError names the key that makes it too large.
-
-    Args:
-        study: the study, with its sizes.
-        trajectory: the bytes that one trajectory stores.
-        states: the bytes of the states of its statistics.
-        out: the run folder.
-    """
-    block, free, memory = study.block_size * trajectory, _free_disk(out), _available_memory()
-    disk = study.size * trajectory + -(-study.size // study.block_size) * states
-    waiting = _COPIES - 1 + len(study_devices())
-    for key, what, required, available, where in (
-        ("statistics", "the states of the statistics take", states * _OF_STATES, memory, "memory"),
-        ("block", f"blocks of {study.block_size} trajectories take", block * waiting, memory,
-         "memory"),
-        ("block", f"2 blocks of {study.block_size} trajectories take", block * 2, device_memory(),
-         "the memory of the device"),
-        ("size", f"{study.size} trajectories take", disk, free, "disk"),
-    ):  # fmt: skip
-        if required > available:
-            message = f"must be smaller: {what} {in_bytes(required)} of {where}, of which "
-            raise refuse(
-                key, f"{message}{in_bytes(available)} are free; save fewer times or series"
-            )
-    return disk, block * waiting + _OF_STATES * states
+    free, disk = _free_disk(out), study.size * trajectory
+    if disk > free:
+        message = f"must be smaller: {study.size} trajectories take {in_bytes(disk)} of disk, of "
+        raise refuse(
+            "size", f"{message}which {in_bytes(free)} are free; save fewer times or series"
+        )
 
 
 def in_bytes(count: int | float) -> str:
@@ -159,16 +131,3 @@ def _free_disk(out: Path) -> float:
     occupied = sum(file.stat().st_size for file in out.glob("results.zarr/**/*") if file.is_file())
     disk = shutil.disk_usage(location)
     return float(disk.free + occupied) if disk.total else inf  # /proc, which cannot be written
-
-
-def _available_memory() -> float:
-    # The free bytes, else all of the machine, else infinity: an unknown limit refuses no study.
-    listing = Path("/proc/meminfo")
-    lines = listing.read_text(encoding="utf-8").splitlines() if listing.is_file() else []
-    for line in lines:
-        if line.startswith("MemAvailable:"):
-            return 1024.0 * int(line.split()[1])
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, ValueError, OSError):
-        return inf

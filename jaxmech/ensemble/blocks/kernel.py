@@ -49,7 +49,6 @@ class Block:
     arrays: dict[str, Any]  # the stored arrays of each trajectory
     states: States  # states of the statistics, by name
     met: Any  # whether all trajectories begin on their constraints without being assembled
-    failed: Any  # number of failed trajectories
 
 
 @jax.tree_util.register_dataclass
@@ -59,7 +58,6 @@ class Inputs:
 
     varying: Tree  # values that vary from trajectory to trajectory, padded with copies of the last
     shared: Tree  # values that all trajectories share
-    weight: Any  # importance weights, zero for padding, shape (block,)
     columns: dict[str, Any]  # the numbers that vary by full name, shape (block,) each
     first: Any  # number of the first trajectory
     count: Any  # number of trajectories that are not padding
@@ -87,17 +85,15 @@ class BlockProgram:
 
     def inputs_between(self, first: int, last: int) -> Inputs:
         """The draws of at most a block of trajectories, padded with copies of the last one."""
-        # The last block has the shape of all others, so that one program serves; its padding has no
-        # weight.
+        # The last block has the shape of all others, so that one program serves.
         padding = self.block - (last - first)
         varying, shared = inputs_of(self.sampler.rows(first, last), self.dtype, padding)
         columns = {}
         if any(statistic.with_inputs for statistic in self.statistics.values()):
             columns = self.sampler.columns(first, last)
             columns = {k: np.pad(x, (0, padding), mode="edge") for k, x in columns.items()}
-        weight = np.pad(self.sampler.weights(first, last), (0, padding)).astype(self.dtype)
         index = np.int64 if jax.config.read("jax_enable_x64") else np.int32
-        return Inputs(varying, shared, weight, columns, index(first), np.int32(last - first))
+        return Inputs(varying, shared, columns, index(first), np.int32(last - first))
 
     def devices(self) -> list[jax.Device]:
         """The devices that compute blocks at the same time."""
@@ -141,8 +137,8 @@ class BlockProgram:
     @property
     def stored_bytes(self) -> int:
         """The bytes that one trajectory stores."""
-        arrays, _ = self.shapes
-        return bytes_of(arrays) + (8 * len(self.sampler.columns(0, 1)) if arrays else 0)
+        drawn = self.sampler.columns(0, 1) if self.member.study.store != "statistics" else ()
+        return bytes_of(self.shapes[0]) + 8 * len(drawn)
 
     @cached_property
     def states(self) -> States:
@@ -155,35 +151,32 @@ class BlockProgram:
         count = self.block // size
         index = inputs.first + jnp.arange(self.block, dtype=inputs.first.dtype)
         real = jnp.arange(self.block) < inputs.count
-        lanes = (inputs.varying, inputs.weight, inputs.columns, index, real)
+        lanes = (inputs.varying, inputs.columns, index, real)
 
-        def step(states: States, lanes: Any) -> tuple[States, tuple[Any, Array, Array]]:
+        def step(states: States, lanes: Any) -> tuple[States, tuple[Any, Array]]:
             arrays, values, met, sample = self._slice(lanes, inputs.shared, assembled)
-            states = self._updated(states, values, sample)
-            failed = (sample.real & ~self.member.is_good(values)).sum()
-            return states, (arrays, met, failed)
+            return self._updated(states, values, sample), (arrays, met)
 
         states = self._empty()
         if count == 1:
-            states, (arrays, met, failed) = step(states, lanes)
-            return Block(arrays, states, met, failed)
+            states, (arrays, met) = step(states, lanes)
+            return Block(arrays, states, met)
         sliced = jax.tree.map(lambda x: x.reshape(count, size, *x.shape[1:]), lanes)
-        states, (arrays, met, failed) = jax.lax.scan(step, states, sliced)
+        states, (arrays, met) = jax.lax.scan(step, states, sliced)
         arrays = jax.tree.map(lambda x: x.reshape(self.block, *x.shape[2:]), arrays)
-        return Block(arrays, states, met.all(), failed.sum())
+        return Block(arrays, states, met.all())
 
     def _slice(
         self, lanes: Any, shared: Tree, assembled: bool
     ) -> tuple[dict[str, Array], dict[str, Array], Array, Sample]:
-        varying, weight, columns, index, real = lanes
+        varying, columns, index, real = lanes
 
         def compute(varying_inputs: Tree) -> Any:
             return self.member.computed(merged(shared, varying_inputs), assembled)
 
         arrays, values, met = jax.vmap(compute, axis_size=len(index))(varying)
         good = real & self.member.is_good(values)
-        sample = Sample(columns, jnp.where(good, weight, 0), real, index, good)
-        return arrays, values, met.all(), sample
+        return arrays, values, met.all(), Sample(columns, good, real, index)
 
     def _samples(self, values: Mapping[str, Array], sample: Sample) -> Iterator[Any]:
         for name, statistic in self.statistics.items():
@@ -200,11 +193,10 @@ class BlockProgram:
         group = self.sampler.points.group
         shapes = dict(self.shapes[1])
         values = jax.tree.map(lambda x: jnp.zeros((group, *x.shape), x.dtype), shapes)
-        columns, nothing = {}, jnp.zeros(group, self.dtype)
+        columns, nothing = {}, jnp.zeros(group, bool)
         if any(statistic.with_inputs for statistic in self.statistics.values()):
             columns = {name: jnp.zeros(group) for name in self.sampler.columns(0, 1)}
-        number = jnp.zeros(group, int)
-        sample = Sample(columns, nothing, nothing > 0, number, nothing > 0)
+        sample = Sample(columns, nothing, nothing, jnp.zeros(group, int))
         states = {}
         for name, statistic, quantities in self._samples(values, sample):
             if statistic.scalars_only:
@@ -284,7 +276,7 @@ def compile_kernel(study: Study, subject: Subject, sampler: Sampler) -> BlockPro
 
     It is compiled at its first call. A StudyError tells what is wrong with the model.
     """
-    statistics = dict(study.all_statistics)
+    statistics = dict(study.statistics)
     quantities = frozenset(name for statistic in statistics.values() for name in statistic.names)
     member = StudyTrajectory(study, subject, quantities)
     varying, shared = inputs_of(sampler.rows(0, 1), member.dtype)

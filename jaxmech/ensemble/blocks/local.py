@@ -7,9 +7,10 @@ from typing import Any
 
 import jax
 import numpy as np
+from tqdm import tqdm
 
 from jaxmech.config.errors import StoppedError
-from jaxmech.ensemble.blocks.accumulate import Accumulator, RunProgress, packed
+from jaxmech.ensemble.blocks.accumulate import Accumulator, packed
 from jaxmech.ensemble.blocks.kernel import Block, BlockProgram, Inputs
 from jaxmech.ensemble.draws.sampler import stored_name
 from jaxmech.ensemble.store.folder import RunFolder
@@ -17,7 +18,7 @@ from jaxmech.ensemble.store.layout import STATES
 
 
 def compute_here(
-    kernel: BlockProgram, target: RunFolder, accumulator: Accumulator, progress: RunProgress,
+    kernel: BlockProgram, target: RunFolder, accumulator: Accumulator, progress: "tqdm[Any]",
     stop: Callable[[], bool], missing: set[int],
 ) -> None:  # fmt: skip
     """Compute the missing blocks of a run, and add up the statistics of all of them."""
@@ -37,9 +38,7 @@ def compute_here(
                     waiting = writer.submit(target.write, block, arrays)
                     if kernel.statistics:
                         accumulator.add(results.states)
-                    progress.add(
-                        target.trajectories([block]), int(results.failed), accumulator.estimates
-                    )
+                    progress.update(target.trajectories([block]))
                 elif kernel.statistics:
                     accumulator.add(accumulator.unpacked(target.states(block)))
                 if accumulator.enough:
@@ -55,7 +54,7 @@ def compute_here(
 def arrays_of(kernel: BlockProgram, inputs: Inputs, block: Block) -> dict[str, np.ndarray]:
     """The arrays of a block that are stored: results, draws, and the states of the statistics."""
     arrays = dict(block.arrays)
-    if arrays:
+    if kernel.member.study.store != "statistics":
         first = int(inputs.first)
         drawn = kernel.sampler.rows(first, first + int(inputs.count))
         arrays |= {stored_name(v): v.values for v in drawn if v.varies}

@@ -13,12 +13,11 @@ from jaxtyping import Array
 from jaxmech.analysis import State, unused_parameters
 from jaxmech.config import Subject, closed_loop, load
 from jaxmech.config.errors import Problem, refuse, refuse_all
-from jaxmech.ensemble.blocks.estimate import require_short
 from jaxmech.ensemble.draws.inputs import TimeRange
 from jaxmech.ensemble.draws.readings import require_numbers
 from jaxmech.ensemble.draws.sampler import Sampler, stored_name
 from jaxmech.ensemble.members.base import VELOCITY, first_of, inputs_of, params_of, quantity_entries
-from jaxmech.ensemble.members.events import name_problems_of, passage_problems, study_events
+from jaxmech.ensemble.members.events import name_problems_of, study_events
 from jaxmech.ensemble.members.observed import Observed, loaded
 from jaxmech.ensemble.store.layout import STATES
 from jaxmech.ensemble.study import SAVED, Study
@@ -47,9 +46,7 @@ def planned(study: Study, folder: Path = Path()) -> Planned:
     subject, controller_files = _with_controllers(study, subject, folder)
     if subject.system.velocities and study.save == SAVED:  # phase portraits are drawn of them
         study = replace(study, save=(*SAVED, "rates"))
-    coordinates = quantity_entries(subject.system)
-    names = name_problems_of(study, subject.system, coordinates)
-    refuse_all([*names, *passage_problems(study, coordinates)])
+    refuse_all(name_problems_of(study, subject.system, quantity_entries(subject.system)))
     functions, files = loaded(study, folder)
     files = list(dict.fromkeys([*files, *controller_files]))
     if study.inputs:
@@ -62,7 +59,6 @@ def planned(study: Study, folder: Path = Path()) -> Planned:
     sampler = Sampler(study, subject, folder)
     require_numbers(sampler.table_columns, subject.inputs)
     refuse_all(_taken_names(study, sampler, bool(subject.system.velocities)))
-    require_short(study, subject.system.n)
     return Planned(study, subject, sampler, functions, files)
 
 
@@ -78,13 +74,12 @@ def _with_controllers(study: Study, subject: Subject, folder: Path) -> tuple[Sub
 
 
 def _taken_names(study: Study, sampler: Sampler, has_velocities: bool) -> Iterator[Problem]:
-    store = study.store
-    if store == "statistics":
+    if study.store == "statistics":
         return
     reserved = {"t", "coordinate", STATES, *map(stored_name, sampler.rows(0, 1))}
     reserved |= {VELOCITY} if has_velocities else set()
     for name in study.observe:
-        if name in reserved and (isinstance(store, str) or name in store):
+        if name in reserved:
             message = f"must have another name: a run folder has an array `{name}` already"
             yield Problem(("observe", name), message)
 

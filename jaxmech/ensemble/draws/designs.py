@@ -1,13 +1,13 @@
 """`Sampling`: the joint distribution of the variables of a study, and the points of its designs.
 
 A variable has a distribution of its own; all of them share the design, correlations, a table of
-draws, or importance weights. A design gives points of the unit cube for any range of trajectories,
+or draws. A design gives points of the unit cube for any range of trajectories,
 from the seed and their numbers alone.
 """
 
 import hashlib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,6 @@ import numpy as np
 
 from jaxmech.config import Rows, TableError
 from jaxmech.config.errors import refuse
-from jaxmech.ensemble.draws.distributions import Distribution
 from jaxmech.utils.text import doc, not_one_of, setting
 
 Design = Literal["random", "latin-hypercube", "sobol", "saltelli"]
@@ -45,8 +44,7 @@ class Sampling:
     converge faster than with random points, and intervals, which assume independent points, are too
     wide. The design "saltelli" is for `sobol-indices`, and needs d + 2 trajectories for each of its
     points, with d drawn variables. Correlated variables keep their distributions. A table has one
-    row for each trajectory; its weights are divided by their mean. With a proposal each trajectory
-    has the weight p(x)/q(x) (importance sampling), and all statistics use it.
+    row for each trajectory.
     """
 
     design: Design = setting("random", "how points are spread")
@@ -56,19 +54,10 @@ class Sampling:
     table: str | None = setting(
         None, "CSV or Parquet file of draws, a column for each variable in it"
     )
-    weight: str | None = setting(None, "column of the table that holds weights of the trajectories")
-    proposal: Mapping[str, Distribution] = setting(
-        {}, "distributions to draw from instead, by name; trajectories get weights"
-    )
 
     def __post_init__(self) -> None:
-        if self.weight is not None and self.table is None:
-            raise refuse("weight", "must be left out without `table`, whose column it names")
-        for setting_name in ("correlation", "proposal"):
-            if self.design == "saltelli" and getattr(self, setting_name):
-                raise refuse(setting_name, 'must be left out with the design "saltelli"')
-        if self.correlation and self.proposal:
-            raise refuse("proposal", "must be left out where variables are correlated")
+        if self.design == "saltelli" and self.correlation:
+            raise refuse("correlation", 'must be left out with the design "saltelli"')
 
     def matrix(self, keys: list[str]) -> np.ndarray:
         """The correlation matrix of variables, or a StudyError if there is none."""

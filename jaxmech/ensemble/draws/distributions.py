@@ -210,27 +210,6 @@ class LogNormal:
 
 
 @dataclass(frozen=True)
-class Triangular:
-    """A triangular density from `low` to `high` with its peak at `mode`."""
-
-    low: float = field(metadata=doc("smallest value"))
-    high: float = field(metadata=doc("largest value"))
-    mode: float = field(metadata=doc("most likely value"))
-
-    def __post_init__(self) -> None:
-        _require_interval(self.low, self.high)
-        if not self.low <= self.mode <= self.high:
-            raise refuse("mode", f"must lie between `low` and `high`, but is {self.mode}")
-
-    def frozen(self, default: float = nan) -> Frozen:
-        """The distribution, which does not depend on the default."""
-        from scipy.stats import triang  # imports slowly
-
-        width = self.high - self.low
-        return triang((self.mode - self.low) / width, self.low, width)
-
-
-@dataclass(frozen=True)
 class Discrete:
     """One of several values, equally likely unless `probabilities` say otherwise."""
 
@@ -325,11 +304,10 @@ DISTRIBUTIONS: dict[str, type] = {
     "uniform": Uniform,
     "normal": Normal,
     "log-normal": LogNormal,
-    "triangular": Triangular,
     "choice": Discrete,
     "table": FromTable,
 }
-Spread = Uniform | Normal | LogNormal | Triangular | Discrete | Scipy
+Spread = Uniform | Normal | LogNormal | Discrete | Scipy
 Distribution = Annotated[
     Fixed | FromTable | Spread, OneOf(DISTRIBUTIONS, tag="distribution", bare=Fixed, other=Scipy)
 ]

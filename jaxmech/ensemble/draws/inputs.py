@@ -1,24 +1,22 @@
 """Recorded and random inputs of a study, as tables of its configuration.
 
-A `RecordedInput` drives the motions by the samples of files, such as a road. A process (white
-noise, or a recording whose phases are drawn anew) is a function of numbers that are drawn like
-other parameters: its values at given times are a smooth function of them.
+A `RecordedInput` drives the motions by the samples of files, such as a road. `WhiteNoise` is a
+function of numbers that are drawn like other parameters: its values at given times are a smooth
+function of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from glob import glob
-from math import ceil, isfinite, pi, sqrt
+from math import ceil, isfinite, sqrt
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from jaxmech.config import OneOf, Process
 from jaxmech.config.errors import Problem, refuse, refuse_all
-from jaxmech.ensemble.draws.distributions import Normal, Uniform
+from jaxmech.ensemble.draws.distributions import Normal
 from jaxmech.system import Interpolation, Signal
 from jaxmech.utils.text import doc, setting
 from jaxmech.utils.units import unit_problem
@@ -181,70 +179,7 @@ class WhiteNoise:
         return Process(signal, (count,), Normal(mean=0.0, sd=1.0), lambda numbers: sd * numbers)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RandomPhases(RecordedInput):
-    """A recording of which each trajectory has a variant with other phases, as an input of a study.
-
-    The variants have the spectrum of the recording, by its Fourier transform (Theiler et al.,
-    "Testing for nonlinearity in time series: the method of surrogate data", Physica D 58, 1992).
-    Samples must be evenly spaced. They are continued periodically, so that a recording should be
-    longer than the time in which its ends matter to each other.
-
-    Phases, or amplitudes by sine and cosine, are a parameter of the study with the name of the
-    input, such as `road[17]`, the frequency of 17 periods in the recording after the first.
-    """
-
-    is_drawn: ClassVar[bool] = True
-
-    amplitudes: Literal["recorded", "random"] = setting(
-        "recorded",
-        'those of the recording with random phases, or "random": normal numbers for sine and '
-        "cosine, so that the input is a Gaussian process",
-    )
-    highest: float | None = setting(
-        None, "frequency above which components stay as they are recorded [Hz]; none by default"
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.is_numbered:
-            raise refuse("file", "must be a single file, whose phases are drawn anew")
-        if self.highest is not None and not self.highest > 0:
-            raise refuse("highest", f"must be above 0, but is {self.highest}")
-
-    def process(self, signal: Signal) -> Process:
-        """The variants of a signal."""
-        if signal.spacing is None:
-            raise refuse("file", "must hold evenly spaced samples, whose phases are drawn anew")
-        spectrum = np.fft.rfft(np.asarray(signal.values, float))
-        size, spacing = len(signal.values), float(signal.spacing)
-        frequencies = np.fft.rfftfreq(size, spacing)
-        highest = np.inf if self.highest is None else self.highest
-        # The mean has no phase, nor has the highest frequency of an even number of samples.
-        last = int(np.sum(frequencies[1 : (size + 1) // 2] <= highest))
-        if not last:
-            raise refuse("highest", f"must be at least {frequencies[1]:g}, the lowest frequency")
-        magnitudes, rest = np.abs(spectrum[1 : last + 1]), spectrum.copy()
-        rest[1 : last + 1] = 0.0
-        is_gaussian = self.amplitudes == "random"
-
-        def values(numbers: Array) -> Array:
-            real, imaginary = (
-                numbers / sqrt(2.0) if is_gaussian else (jnp.cos(numbers), jnp.sin(numbers))
-            )
-            drawn = jnp.asarray(magnitudes, numbers.dtype) * (real + 1j * imaginary)
-            whole = jnp.asarray(rest, drawn.dtype).at[1 : last + 1].set(drawn)
-            return jnp.fft.irfft(whole, size).astype(numbers.dtype)
-
-        if is_gaussian:
-            return Process(signal, (2, last), Normal(mean=0.0, sd=1.0), values)
-        return Process(signal, (last,), Uniform(0.0, 2 * pi), values)
-
-
 StudyInput = Annotated[
-    RecordedInput | WhiteNoise | RandomPhases,
-    OneOf(
-        {"recorded": RecordedInput, "white-noise": WhiteNoise, "random-phases": RandomPhases},
-        tag="kind", default="recorded",
-    ),
-]  # fmt: skip
+    RecordedInput | WhiteNoise,
+    OneOf({"recorded": RecordedInput, "white-noise": WhiteNoise}, tag="kind", default="recorded"),
+]

@@ -4,12 +4,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmech.config import Subject, load
+from jaxmech.config import Subject
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
 from jaxmech.ensemble.draws.designs import Sampling
 from jaxmech.ensemble.draws.distributions import Distribution, Fixed, FromTable, Frozen, Spread
@@ -94,26 +93,6 @@ def known_names(subject: Subject) -> list[tuple[str, Mapping[str, Any] | None, s
         ("parameters", {**model.params, **added} if model else None, "a parameter"),
     ]
     return [(section, names, f"{kind} of {subject.name}") for section, names, kind in sections]
-
-
-def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Problem]:
-    """The unknown models, options, variables and parameters in the data of a configuration."""
-    name, options = data.get("model"), data.get("model_options", {})
-    if not isinstance(name, str) or not isinstance(options, dict):
-        return []
-    tables = {section: table for section, table in data.items() if isinstance(table, dict)}
-    try:
-        subject = load(name, options, folder, tables.get("parameters", ()))
-    except StudyError as error:
-        return list(error.problems)
-    inputs = tables.get("inputs", {})
-    numbers = {*inputs, *(x.get("number") for x in inputs.values() if isinstance(x, dict))}
-    return [
-        Problem((section, key), not_one_of(key.partition("[")[0], names, kind))
-        for section, names, kind in known_names(subject)
-        for key in tables.get(section, ())
-        if names is not None and key.partition("[")[0] not in {*names, *numbers}
-    ]
 
 
 def _missing(study: Drawn, subject: Subject) -> Iterable[Problem]:

@@ -16,7 +16,6 @@ from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
 from jaxmech.ensemble.draws.distributions import Discrete, Fixed, FromTable
 from jaxmech.ensemble.draws.inputs import (
     Inputs,
-    RandomPhases,
     RecordedInput,
     TimeRange,
     WhiteNoise,
@@ -51,7 +50,7 @@ def with_inputs(
 
 def _number_rules(study: Study, inputs: Inputs, subject: Subject) -> dict[str, Any]:
     """The distribution of each number: as given, or each file of the inputs equally likely."""
-    counts, rules, proposal = dict[str, int](), dict[str, Any](), study.sampling.proposal
+    counts, rules = dict[str, int](), dict[str, Any]()
     for name, number in numbers_of(inputs).items():
         count = len(inputs[name].file)
         if subject.model and number in {*subject.model.params} - {*inputs}:
@@ -63,8 +62,6 @@ def _number_rules(study: Study, inputs: Inputs, subject: Subject) -> dict[str, A
         equal = Discrete(tuple(map(float, range(count))))
         rules[number] = study.parameters.get(number, equal)
         _require_numbers(("parameters", number), rules[number], count)
-        for key in {number, f"parameters.{number}"} & {*proposal}:
-            _require_numbers(("sampling", "proposal", key), proposal[key], count)
     return rules
 
 
@@ -100,8 +97,6 @@ def read_inputs(inputs: Inputs, folder: Path, times: TimeRange) -> SubjectInputs
         try:
             tables = [_rows(item, folder / file) for file in files[name]]
             samples = [_signal(item, rows) for rows in tables]
-            if isinstance(item, RandomPhases):
-                processes[name] = item.process(samples[0])
         except StudyError as error:
             raise error.within("inputs", name) from None
         except TableError as error:

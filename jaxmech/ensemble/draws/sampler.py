@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from jaxmech.config import Subject
-from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
-from jaxmech.ensemble.draws.designs import Points, Sampling, full_name, read_table
-from jaxmech.ensemble.draws.distributions import Fixed, FromTable, Frozen, quantile
+from jaxmech.config.errors import Problem, refuse, refuse_all
+from jaxmech.ensemble.draws.designs import Points, Sampling, read_table
+from jaxmech.ensemble.draws.distributions import FromTable, quantile
 from jaxmech.ensemble.draws.plans import Drawn, DrawPlan, Index, Rule, plans_of
 from jaxmech.ensemble.members.observed import array_name
 from jaxmech.utils.text import not_one_of
@@ -64,19 +64,13 @@ class Sampler:
                     columns[key] = rule.column
                 else:
                     self.drawn[key] = rule
-        self.table_columns, self._weights = _from_table(columns, sampling, study.size, folder)
+        self.table_columns = _from_table(columns, sampling, study.size, folder)
         names = [*self.drawn]
-        self._proposal = _proposal(sampling, names)
         # the factor of the correlation matrix of all drawn variables, if any are correlated
         self.factor = np.linalg.cholesky(sampling.matrix(names)) if sampling.correlation else None
         self.points = Points(sampling.design, study.seed, study.size, names)
         if sampling.design == "saltelli":
             _require_groups(self.points, study.size, self.table_columns)
-
-    @property
-    def weighted(self) -> bool:
-        """Whether trajectories have weights other than one."""
-        return self._weights is not None or bool(self._proposal)
 
     def rows(self, first: int, last: int) -> tuple[Variable, ...]:
         """Every variable for trajectories `first` to `last`."""
@@ -88,8 +82,8 @@ class Sampler:
 
     def columns(self, first: int, last: int) -> dict[str, np.ndarray]:
         """The numbers that vary, by full name, for some trajectories."""
-        # A value is the quantile of a number between 0 and 1, so that correlations, designs and
-        # proposals need to know nothing of distributions.
+        # A value is the quantile of a number between 0 and 1, so that correlations and designs
+        # need to know nothing of distributions.
         below = self.points.rows(first, last)
         below, above = np.maximum(below, _LEAST), np.maximum(1 - below, _LEAST)
         if self.factor is not None:
@@ -98,21 +92,10 @@ class Sampler:
             z = ndtri(below) @ self.factor.T
             below, above = ndtr(z), ndtr(-z)
         columns = {
-            key: quantile(self._proposal.get(key, rule.law), below[:, k], above[:, k])
+            key: quantile(rule.law, below[:, k], above[:, k])
             for k, (key, rule) in enumerate(self.drawn.items())
         }
         return columns | {key: x[first:last] for key, x in self.table_columns.items()}
-
-    def weights(self, first: int, last: int) -> np.ndarray:
-        """The weights of some trajectories, with the mean or the expectation one."""
-        weights = np.ones(last - first) if self._weights is None else self._weights[first:last]
-        if self._proposal:
-            # p(x)/q(x) by the sum of logarithms: a product of densities may underflow
-            columns, total = self.columns(first, last), np.zeros(last - first)
-            for key, law in self._proposal.items():
-                total += self.drawn[key].law.logpdf(columns[key]) - law.logpdf(columns[key])
-            weights = weights * np.exp(total)
-        return weights
 
 
 def _variable(plan: DrawPlan, columns: Mapping[str, np.ndarray], rows: int) -> Variable:
@@ -127,12 +110,12 @@ def _variable(plan: DrawPlan, columns: Mapping[str, np.ndarray], rows: int) -> V
 
 def _from_table(
     column_names: Mapping[str, str | None], sampling: Sampling, size: int, folder: Path
-) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
-    """The columns of the table by full name, and its weights."""
+) -> dict[str, np.ndarray]:
+    """The columns of the table by full name."""
     if sampling.table is None:
         message = 'must not be of the distribution "table": `sampling.table` names no file'
         refuse_all(Problem(tuple(key.split(".", 1)), message) for key in column_names)
-        return {}, None
+        return {}
     columns = read_table(folder / sampling.table)
     rows = len(next(iter(columns.values())))
     if rows < size:
@@ -148,31 +131,7 @@ def _from_table(
             message += not_one_of(name, columns, "a column of it")
             problems.append(Problem(tuple(key.split(".", 1)), message))
     refuse_all(problems)
-    if sampling.weight is None:
-        return values, None
-    if sampling.weight not in columns:
-        reason = not_one_of(sampling.weight, columns, f"a column of {sampling.table}")
-        raise refuse(("sampling", "weight"), f"must be a column, but {sampling.weight} {reason}")
-    weights = columns[sampling.weight][:size]
-    if weights.min() < 0 or weights.max() == 0:
-        raise refuse(
-            ("sampling", "weight"), "must name a column of weights, at least 0 and not all 0"
-        )
-    weights = weights / weights.max()  # their sum might overflow
-    return values, weights / weights.mean()
-
-
-def _proposal(sampling: Sampling, keys: list[str]) -> dict[str, Frozen]:
-    proposal = dict[str, Frozen]()
-    for name, rule in sampling.proposal.items():
-        key = ("sampling", "proposal", name)
-        if isinstance(rule, Fixed | FromTable):
-            raise refuse(key, "must be a distribution that has a density")
-        try:
-            proposal[full_name(name, keys, key)] = rule.frozen()
-        except StudyError as error:
-            raise error.within(*key) from None
-    return proposal
+    return values
 
 
 def _require_groups(points: Points, size: int, columns: Mapping[str, np.ndarray]) -> None:

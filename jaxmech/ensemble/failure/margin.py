@@ -42,7 +42,7 @@ class Margin:
     def member(self) -> StudyTrajectory:
         """The trajectory, saved at every step, without the event that is the failure."""
         study, steps = self.study, self.study.steps
-        if isinstance(steps, FixedSteps) and self.when == "ever":
+        if isinstance(steps, FixedSteps) and self.failure.when == "ever":
             assert steps.per_save is not None
             saves = (study.times.saves - 1) * steps.per_save + 1
             times = Times(start=study.times.start, end=study.times.end, saves=saves)
@@ -64,26 +64,9 @@ class Margin:
         margin = self._along(sol, params)
         is_lost = ~member.is_good({"status": sol.status})
         forced = -1.0 if self.failure.unfinished == "failure" else 1.0
-        # A trajectory that has failed before it is lost is a failure by any rule; and safe is one
-        # that had to stay beyond the threshold, and did not.
-        is_known = margin <= 0 if self.side > 0 else margin > 0
-        margin = jnp.where(is_lost & ~is_known, forced * self.scale, margin)
+        # A trajectory that has failed before it is lost is a failure by any rule.
+        margin = jnp.where(is_lost & (margin > 0), forced * self.scale, margin)
         return margin, {"lost": is_lost, "met": met, "motion": (q, v, params)}
-
-    @cached_property
-    def when(self) -> str:
-        """Whether the last time counts alone, as it does for a quantity of which it is kept."""
-        return "end" if self._kept == "final" else self.failure.when
-
-    @cached_property
-    def side(self) -> float:
-        """-1 where a kept extreme of the other side is compared, so that all times count."""
-        opposite = ("min",) if self.failure.below is None else ("max", "largest")
-        return -1.0 if self._kept in opposite else 1.0
-
-    @property
-    def _kept(self) -> str:
-        return _keep(self.failure, self.study)
 
     @property
     def scale(self) -> float:
@@ -91,16 +74,16 @@ class Margin:
         return _LONG * max(abs(self.failure.threshold or 0.0), 1.0)
 
     def _along(self, sol: Solution, params: Any) -> Array:
-        excess, side = self._excess, self.side
+        excess = self._excess
 
         # In native code the derivative of `jnp.max` is right, by XLA it is lost at some states.
         rows, differ = (sol.q, sol.v, sol.memory, sol.ts), (True, True, True, False)
 
         def beyond(q: Array, v: Array, memory: Array, t: Array) -> Array:
-            return side * excess(q, v, t, self.member.system.with_outputs(params, memory))
+            return excess(q, v, t, self.member.system.with_outputs(params, memory))
 
         at = batched_closure(beyond, *(x[0] for x in rows), differ=differ)
-        if self.when == "end":
+        if self.failure.when == "end":
             return -at(*(x[-1] for x in rows))
         values = jax.vmap(at)(*rows)
         if self.event is not None and self.event.direction == 0:
@@ -110,10 +93,10 @@ class Margin:
         values = jnp.where(jnp.isfinite(values), values, -jnp.inf)
         largest = _largest(values)
         if sol.run is None:  # the parameters are too many to be kept for dense output
-            return -side * largest
+            return -largest
         peak = sol.at(jax.lax.stop_gradient(_peak(sol.ts, values)))
         between = at(peak.q, peak.v, peak.memory, peak.t)
-        return -side * jnp.where(between > largest, between, largest)
+        return -jnp.where(between > largest, between, largest)
 
     @cached_property
     def event(self) -> StudyEvent | None:
@@ -125,7 +108,7 @@ class Margin:
         """The quantity by how much it is beyond the threshold, as a function of a state."""
         study, failure, system = self.study, self.failure, self.subject.system
         names = quantity_entries(system)
-        event, sign, side = self.event, -float(failure.margin_sign), self.side
+        event, sign = self.event, -float(failure.margin_sign)
         if event is not None:
             fn = event.event(failure.of, names, study.observe).fn
             sign, level = float(event.direction or 1), 0.0
@@ -140,11 +123,7 @@ class Margin:
             reactions = None
             if quantity.needs_reactions:
                 reactions = observed_at(system, study.formulation, q, v, t, params)
-            values = (sign * (quantity.at(q, v, t, params, reactions) - level)).ravel()
-            if side < 0 and len(values) > 1:
-                message = f"must be one number, of which the {self._kept} is kept, but is"
-                raise refuse(("failure", "of"), f"{message} {len(values)}; observe one of them")
-            return _largest(values)
+            return _largest((sign * (quantity.at(q, v, t, params, reactions) - level)).ravel())
 
         return excess
 
@@ -152,33 +131,24 @@ class Margin:
 def require_quantity(failure: Failure, study: Study, subject: Subject) -> None:
     """Raise a StudyError unless the failure is one of this study."""
     known = (*quantity_entries(subject.system), *study.observe, *study.events)
-    keep = _keep(failure, study)
     if failure.of not in known:
         kind = "a coordinate, a velocity, an observed quantity or an event"
         raise refuse(("failure", "of"), not_one_of(failure.of, known, kind))
     if failure.of in study.events:
         if failure.threshold is not None or failure.when == "end":
-            key = (
-                "when"
-                if failure.threshold is None
-                else "above"
-                if failure.below is None
-                else "below"
-            )
-            raise refuse(("failure", key), "must be left out for an event, which has a `level`")
-    elif failure.threshold is None:
+            message = "must be an event alone, which has a `level`, without a threshold or `when`"
+            raise refuse(("failure", "of"), message)
+        return
+    if failure.threshold is None:
         raise refuse(("failure", "above"), f"or `below` must be given for {failure.of}")
-    elif keep == "mean":
-        message = f"must not be a mean over time, but {failure.of} has keep = 'mean'"
-        raise refuse(("failure", "of"), message)
-    elif keep not in ("all", "final") and failure.when == "end":
-        message = f'must be "ever", since {failure.of} has keep = {keep!r}, a value of all times'
-        raise refuse(("failure", "when"), f"{message}; observe it without `keep` for its last one")
-
-
-def _keep(failure: Failure, study: Study) -> str:
     quantity = study.observe.get(failure.of)
-    return "all" if quantity is None else quantity.keep
+    sides = ("all", "min") if failure.above is None else ("all", "max", "largest")
+    if quantity is not None and quantity.keep not in sides:
+        message = f"must have a value at all times, but {failure.of} has keep = {quantity.keep!r}"
+        raise refuse(("failure", "of"), f"{message}; observe it without `keep` too")
+    if quantity is not None and quantity.keep != "all" and failure.when == "end":
+        message = f'must be "ever", since {failure.of} has keep = {quantity.keep!r}'
+        raise refuse(("failure", "when"), message)
 
 
 def _largest(values: Array) -> Array:

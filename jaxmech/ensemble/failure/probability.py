@@ -5,14 +5,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import jax
 import numpy as np
 import tomli_w
 
 from jaxmech.config import (
     DECISIVE,
-    FolderError,
-    command_of,
     environment_json,
     opened,
     plain,
@@ -29,23 +26,16 @@ from jaxmech.ensemble.failure.limit_state import (
     LimitState,
     limit_state_of,
 )
-from jaxmech.ensemble.failure.result import (
-    DesignPoint,
-    FailureEstimate,
-    FailureProbability,
-    sensitivities,
-)
+from jaxmech.ensemble.failure.result import DesignPoint, FailureEstimate, FailureProbability
 from jaxmech.ensemble.failure.sampling import (
     first_order,
     importance,
     importance_weights,
     monte_carlo,
-    second_order,
 )
 from jaxmech.ensemble.failure.subset import FlatError, runs, subset_simulation
 from jaxmech.ensemble.store.folder import origin
 from jaxmech.ensemble.study import Failure, Study
-from jaxmech.run import Solution
 
 _OFTEN = 0.05  # probability from which on crude Monte Carlo is as quick as anything
 _PILOT = (400, 4)  # points of a level of the pilot, and its runs
@@ -58,7 +48,7 @@ _RESULT, _CALLS = "failure.json", "calls.jsonl"
 # Keys that say how the probability is computed, and not of what: batches are still valid.
 _MAY_CHANGE = {
     "size", "cluster", "statistics", "until", "store", "failure.method",
-    "failure.coefficient_of_variation", "failure.most", "failure.level", "failure.confidence",
+    "failure.coefficient_of_variation", "failure.most", "failure.confidence",
 }  # fmt: skip
 
 
@@ -80,7 +70,7 @@ def failure_probability(
 
     Methods, each with the trajectories that `coefficient_of_variation` requires, if `most` allows:
 
-    - "form", "sorm": first- and second-order approximation at the design points, without interval.
+    - "form": first-order approximation at the design points, without interval.
     - "importance": importance sampling with a normal density around each design point.
     - "subset": subset simulation, which needs no gradients, and no design points.
     - "monte-carlo": the share of failures.
@@ -145,44 +135,6 @@ def failure_probability(
     return result
 
 
-def read_failure(path: Path, study: Study | None = None) -> FailureProbability:
-    """The result in the folder of a failure probability, without the points of standard space.
-
-    Args:
-        path: the folder.
-        study: the study that it must be of, if there is one to compare with.
-
-    Raises:
-        FolderError: if the folder does not contain a result, or that of another study.
-    """
-    if command_of(path) == "failure" and not (path / _RESULT).is_file():
-        message = f"continue it with `jaxmech failure CONFIG --out {path}`"
-        raise FolderError(f"{path} holds a failure probability that is not finished; {message}")
-    if study is not None:
-        require_same_config(path, plain(study), _MAY_CHANGE)
-    try:
-        return FailureProbability.from_json((path / _RESULT).read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        message = "`jaxmech failure` writes it again from the stored batches"
-        raise FolderError(f"{path / _RESULT} cannot be read: {error}; {message}") from error
-
-
-def design_point_motion(study: Study, point: DesignPoint, folder: Path = Path()) -> Solution:
-    """The motion of a design point, at all steps.
-
-    Args:
-        study: the study of which the probability was computed.
-        point: a design point of the result.
-        folder: the folder to which relative paths of the study refer.
-    """
-    if study.failure is None:
-        raise refuse("failure", "must say what counts as failure, but is missing")
-    member = limit_state_of(study, folder).margin.member
-    params = {**point.params, **member.subject.inputs.of(point.params)}
-    motion: Solution = jax.jit(member.motion)(point.q, point.v, params)
-    return motion
-
-
 def probability_of(limit: LimitState, failure: Failure, seed: int) -> FailureProbability:
     """The probability that a limit state is at most 0, by the method of a failure."""
     precision, method = failure.coefficient_of_variation, failure.method
@@ -211,25 +163,16 @@ def probability_of(limit: LimitState, failure: Failure, seed: int) -> FailurePro
             case "monte-carlo":
                 estimate = monte_carlo(limit, precision, seed)
             case "subset":
-                estimate = subset_simulation(limit, precision, failure.level, seed)
+                estimate = subset_simulation(limit, precision, seed)
             case "form":
                 estimate = estimates.pop()
-            case "sorm":
-                assert points is not None
-                estimate = second_order(limit, points)
-                if not np.isfinite(estimate.probability):
-                    raise InputError(
-                        "the method 'sorm' needs a limit state that is smooth, and less curved at "
-                        "the design point than a circle around the medians, but this one is not; "
-                        'choose the method "importance"'
-                    )
             case "importance":
                 assert points is not None
                 estimate = importance(limit, points, precision, seed)
             case "auto":
                 assert points is not None
                 assert pilot is not None
-                estimate = _best(limit, failure, seed, pilot, points, estimates, remarks)
+                estimate = _best(limit, precision, seed, pilot, points, estimates, remarks)
     except ExhaustedError:
         if pilot is None:
             raise refuse(
@@ -252,23 +195,23 @@ def probability_of(limit: LimitState, failure: Failure, seed: int) -> FailurePro
         remarks.append(f"there are {len(near)} design points, with reliability indices {listed}")
     return FailureProbability(
         estimate, failure.confidence, limit.trajectories, limit.gradients, limit.lost,
-        _design_points(limit, points), sensitivities(limit.space, estimate),
+        _design_points(limit, points),
         tuple(estimates), tuple(remarks), tuple(_doubts(limit, failure, estimate)),
     )  # fmt: skip
 
 
 def _best(
-    limit: LimitState, failure: Failure, seed: int, pilot: FailureEstimate, points: Search,
+    limit: LimitState, precision: float, seed: int, pilot: FailureEstimate, points: Search,
     estimates: list[FailureEstimate], remarks: list[str],
 ) -> FailureEstimate:  # fmt: skip
     """Importance sampling around the design points if a pilot agrees, else subset simulation."""
-    precision, around = failure.coefficient_of_variation, None
+    around = None
     if len(points.points):
         around = importance(limit, points, precision, seed, keep_on=False)
         if _is_confirmed(around, pilot, points):
             return around
         estimates.append(around)
-    chains = subset_simulation(limit, precision, failure.level, seed)
+    chains = subset_simulation(limit, precision, seed)
     if around is not None and not around.agrees(chains, _DEVIATIONS):
         remarks.append(
             f"importance sampling around the design points gives {around.probability:.3g}: there "

@@ -1,11 +1,5 @@
-"""`FailureProbability`, the result, which prints itself, with its estimates and sensitivities.
+"""`FailureProbability`, the result, which prints itself, with its estimates."""
 
-By the score function, d log p / dθ is the mean of d log f(x; θ) / dθ over the failures, where f is
-the joint density of the variables (Wu, "Computational methods for efficient structural reliability
-and reliability sensitivity analysis", AIAA Journal 32, 1994). It needs no further trajectories.
-"""
-
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from math import exp, inf, isfinite, nan, sqrt
@@ -14,12 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
 
-from jaxmech.ensemble.draws.distributions import Frozen, LogNormal, Normal, Scipy
-from jaxmech.ensemble.draws.plans import Rule
-from jaxmech.ensemble.failure.standard_space import StandardSpace, normal_quantile, slope
-
 _FEW = 1e-300
-_SHOWN = 8  # variables and sensitivities that a printed result lists
+_SHOWN = 8  # variables that a printed result lists
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,84 +87,6 @@ class FailureEstimate:
         return bool(abs(ratio) <= deviations * sqrt(np.log1p(spread**2)))
 
 
-_DIFFERENCE = 1e-5  # of a parameter, relative to it or to the deviation
-_PARAMETERS: dict[type, tuple[str, ...]] = {Normal: ("mean", "sd"), LogNormal: ("median", "sigma")}
-_BOUNDARIES = ("low", "high", "loc")  # which may move the ends of a density: no score function
-
-
-@dataclass(frozen=True)
-class Sensitivity:
-    """The derivative of log p with respect to a parameter of a distribution.
-
-    A part of the result of `failure_probability`.
-
-    Attributes:
-        variable: full name of the variable, such as "parameters.m".
-        parameter: of its distribution, such as "sd".
-        value: its value.
-        derivative: d log p / dθ.
-        standard_deviation: of the derivative, by sampling.
-    """
-
-    variable: str
-    parameter: str
-    value: float
-    derivative: float
-    standard_deviation: float
-
-
-def sensitivities(space: StandardSpace, estimate: FailureEstimate) -> tuple[Sensitivity, ...]:
-    """The sensitivities to the parameters of all distributions whose density is smooth in them."""
-    u, weights = estimate.failures, estimate.weights
-    if not len(u):
-        return ()
-    z = space.correlated(u)
-    pull = np.zeros_like(z)  # the derivative of the logarithm of the density of the copula
-    if space.factor is not None:
-        inverse = np.linalg.inv(space.factor @ space.factor.T)
-        pull = z - z @ inverse
-    weights = weights / weights.sum()
-    results = []
-    for k, (name, rule) in enumerate(space.rules.items()):
-        x, values = normal_quantile(rule.law, z[:, k]), _parameters(rule)
-        deviation = values.get("sd", values.get("sigma", 0.0))
-        for key, value in values.items():
-            # The derivative of the log density at fixed x, by central differences.
-            step = _DIFFERENCE * max(abs(value), deviation)
-            if step == 0:
-                continue
-            more, less = (_changed(rule, key, value + d) for d in (step, -step))
-            scores = (more.logpdf(x) - less.logpdf(x)) / (2 * step)
-            if pull.any():  # z = Φ⁻¹(F(x; θ)) moves too, where x stays
-                moved = normal_quantile(more, z[:, k]) - normal_quantile(less, z[:, k])
-                scores = scores - pull[:, k] * moved / (2 * step) / slope(rule.law, z[:, k])
-            scores = np.where(np.isfinite(scores), scores, 0.0)
-            mean = float((weights * scores).sum())
-            parts = weights * (scores - mean)
-            if len(estimate.runs):  # failures of a run depend on each other
-                parts = np.bincount(estimate.runs, parts)
-            results.append(Sensitivity(name, key, value, mean, sqrt(float((parts**2).sum()))))
-    return tuple(results)
-
-
-def _parameters(rule: Rule) -> dict[str, float]:
-    """The parameters of a distribution in which its density is smooth, by name."""
-    spread = rule.spread
-    if isinstance(spread, Scipy):
-        return {key: float(x) for key, x in spread.parameters.items() if key not in _BOUNDARIES}
-    present = {key: getattr(spread, key) for key in _PARAMETERS.get(type(spread), ())}
-    return {key: float(rule.default if x is None else x) for key, x in present.items()}
-
-
-def _changed(rule: Rule, key: str, value: float) -> Frozen:
-    spread: Any = rule.spread
-    changes: dict[str, Any] = {key: value}
-    if isinstance(spread, Scipy):
-        changes = {"parameters": {**spread.parameters, key: value}}
-    law: Frozen = replace(spread, **changes).frozen(rule.default)
-    return law
-
-
 @dataclass(frozen=True, eq=False)
 class DesignPoint:
     """A most probable failure: the point of a region of failures that is nearest to the medians.
@@ -212,7 +124,6 @@ class FailureProbability:
         gradients: number of trajectories with gradients.
         lost: number of trajectories that could not be computed to their end.
         design_points: the design points, the most probable one first.
-        sensitivities: derivatives of log p with respect to parameters of distributions.
         estimates: all estimates, also those of other methods for comparison.
         remarks: what the limit state looks like, in words, such as several regions of failures.
         doubts: what speaks against the result, in words; empty if nothing does.
@@ -224,7 +135,6 @@ class FailureProbability:
     gradients: int
     lost: int
     design_points: tuple[DesignPoint, ...]
-    sensitivities: tuple[Sensitivity, ...]
     estimates: tuple[FailureEstimate, ...]
     remarks: tuple[str, ...]
     doubts: tuple[str, ...]
@@ -259,28 +169,6 @@ class FailureProbability:
         rest = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "estimate"}
         plain: dict[str, Any] = _plain({**shown, **rest})
         return plain
-
-    @classmethod
-    def from_json(cls, text: str) -> "FailureProbability":
-        """The result from the text of its plain data, without the failures."""
-        data = json.loads(
-            text, object_hook=lambda table: {k: nan if x is None else x for k, x in table.items()}
-        )
-        names = [f.name for f in fields(cls) if f.name not in ("estimate", "estimates")]
-        content = {name: _tuple(data[name]) for name in names}
-        levels = [[SubsetLevel(**level) for level in x["levels"]] for x in data["estimates"]]
-        pairs = zip(data["estimates"], levels, strict=True)
-        estimates = tuple(FailureEstimate(**{**x, "levels": tuple(y)}) for x, y in pairs)
-        for point in content["design_points"]:
-            point |= {name: np.asarray(point[name]) for name in "qvu"}
-            point["params"] = {name: np.asarray(x) for name, x in point["params"].items()}
-        content["design_points"] = tuple(DesignPoint(**x) for x in content["design_points"])
-        content["sensitivities"] = tuple(Sensitivity(**x) for x in content["sensitivities"])
-        return cls(estimate=estimates[-1], estimates=estimates, **content)
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:
@@ -328,11 +216,3 @@ def _card(result: FailureProbability) -> Iterator[str]:
             yield f"    {name:<32}{point.variables[name]:>12.5g}{share:>10.1f} %"
         if len(order) > _SHOWN:
             yield f"    and {len(order) - _SHOWN} more"
-    if result.sensitivities:
-        yield "  change of log p with the parameters of the distributions"
-    scaled = sorted(result.sensitivities, key=lambda x: -abs(x.derivative * (x.value or 1.0)))
-    for x in scaled[:_SHOWN]:
-        name = f"{x.variable}, {x.parameter} = {x.value:g}"
-        yield f"    {name:<44}{x.derivative:>12.4g} +- {x.standard_deviation:.2g}"
-    if len(scaled) > _SHOWN:
-        yield f"    and {len(scaled) - _SHOWN} more"

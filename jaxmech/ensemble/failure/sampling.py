@@ -10,7 +10,6 @@ from jaxmech.ensemble.failure.design_points import Search
 from jaxmech.ensemble.failure.limit_state import LimitState
 from jaxmech.ensemble.failure.result import FailureEstimate
 
-_DIFFERENCE = 1e-3  # between points whose gradients are compared, in standard deviations
 _LEAST_SHARE = 0.05  # of a design point among the points of the importance density
 
 
@@ -20,28 +19,6 @@ def first_order(points: Search) -> FailureEstimate:
     It is an upper bound of their union, and close to it where the points are far from each other.
     """
     return FailureEstimate("form", min(float(ndtr(-points.indices).sum()), 1.0), nan, 0)
-
-
-def second_order(limit: LimitState, points: Search) -> FailureEstimate:
-    """The sum of the paraboloids at the design points; NaN where one is curved like a circle.
-
-    Breitung, "Asymptotic approximations for multinormal integrals", Journal of Engineering
-    Mechanics 110, 1984: Φ(-β) Π (1 + β κ)^(-1/2), with the principal curvatures κ.
-    """
-    before, total = limit.trajectories, 0.0
-    steps = _DIFFERENCE * np.eye(limit.size)
-    for u, gradient, index in zip(points.points, points.gradients, points.indices, strict=True):
-        length = np.linalg.norm(gradient)
-        _, slopes = limit.with_gradients(np.vstack([u + steps, u - steps]))
-        H = (slopes[: limit.size] - slopes[limit.size :]) / (2 * _DIFFERENCE * length)
-        across = np.linalg.svd((gradient / length)[None])[2][1:]  # orthonormal, tangential
-        curvatures = np.linalg.eigvalsh(across @ ((H + H.T) / 2) @ across.T)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            tail = ndtr(-abs(index)) * np.prod(1 / np.sqrt(1 + index * curvatures))
-        total += float(tail if index > 0 else 1 - tail)
-    return FailureEstimate(
-        "sorm", total if np.isfinite(total) else nan, nan, limit.trajectories - before
-    )
 
 
 def importance(

@@ -30,9 +30,7 @@ class FlatError(InputError):
     """The margin is the same in most safe motions."""
 
 
-def subset_simulation(
-    limit: LimitState, precision: float, size: int | None, seed: int
-) -> FailureEstimate:
+def subset_simulation(limit: LimitState, precision: float, seed: int) -> FailureEstimate:
     """The mean of as many runs as the precision requires, or as may be computed."""
     rng, before = np.random.default_rng([seed, 4]), limit.trajectories
     rounds: list[FailureEstimate] = []
@@ -40,7 +38,7 @@ def subset_simulation(
     while True:
         begun = limit.trajectories
         try:
-            one, of_runs = runs(limit, size or SIZE, _RUNS, rng)
+            one, of_runs = runs(limit, SIZE, _RUNS, rng)
         except ExhaustedError:
             if not rounds:
                 raise

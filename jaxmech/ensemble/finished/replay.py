@@ -104,13 +104,10 @@ def replays(
         raise InputError(
             'the run was computed in float64; call jax.config.update("jax_enable_x64", True) first'
         )
-    # Their events are part of the program.
-    sought = {name: item for name, item in study.statistics.items() if item.passage is not None}
-    quantities = {item.of for item in study.events.values()}
-    quantities |= {quantity for item in sought.values() for quantity in item.quantities}
+    quantities = {item.of for item in study.events.values()}  # which are part of the program
     observe = {name: item for name, item in study.observe.items() if name in quantities}
     alone = replace(
-        study, observe=observe, statistics=sought, until=None, cluster=None,
+        study, observe=observe, statistics={}, until=None, cluster=None,
         store="all", save=SERIES, stored_precision=None,
     )  # fmt: skip
     plan = planned(alone, folder)
@@ -170,7 +167,7 @@ def _replayed(
 def _compared(
     results: Results, study: Study, index: int, values: dict[str, np.ndarray]
 ) -> Iterator[tuple[str, bool]]:
-    if index // int(results.config["block"]) in results.blocks and results.has_trajectories:
+    if index // int(results.config["block"]) in results.blocks:
         for name, value in values.items():
             if results.has(name):
                 stored = results.rows(name, index)

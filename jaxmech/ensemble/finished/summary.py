@@ -12,7 +12,6 @@ from jaxmech.config import stored_environment
 from jaxmech.ensemble.blocks.accumulate import finite
 from jaxmech.ensemble.statistics.histogram import QUANTILES
 from jaxmech.ensemble.statistics.protocol import StatisticResult
-from jaxmech.ensemble.statistics.worst import AUDIT, WORST
 from jaxmech.ensemble.store.marks import STATISTICS_FILE
 from jaxmech.ensemble.store.results import Results
 from jaxmech.run import TOO_COARSE
@@ -20,6 +19,12 @@ from jaxmech.status import Status, succeeded
 from jaxmech.utils.tracers import evenly_spaced
 from jaxmech.utils.units import with_unit
 
+WORST = {
+    "position_residual": "worst_position_residual",
+    "velocity_residual": "worst_velocity_residual",
+    "energy_drift": "energy_drift",
+    "integration_error": "integration_error",
+}
 _SHOWN = 5  # number of times at which quantiles are given
 _MOST = 64  # numbers of an array that a summary holds
 _LONGEST_ROW = 8  # numbers of an array that its table shows
@@ -30,11 +35,10 @@ def summarize(
 ) -> dict[str, Any]:
     """The content of `summary.json`."""
     statistics = results.statistics if statistics is None else statistics
-    summary = _of_motions(results, statistics)
+    summary = _of_motions(results)
     reductions = {
         name: {key: _plain(value) for key, value in values.items()}
         for name, values in statistics.items()
-        if name != AUDIT
     }
     inputs = dict(_of_inputs(results))
     summary |= {"inputs": inputs} if inputs else {}
@@ -55,22 +59,23 @@ def _of_inputs(results: Results) -> Iterator[tuple[str, dict[str, Any]]]:
         yield name, {"files": files, "notes": notes.get(name, [])}
 
 
-def _of_motions(results: Results, statistics: Mapping[str, StatisticResult]) -> dict[str, Any]:
-    audit = statistics[AUDIT] if AUDIT in statistics else _audit_of_arrays(results)
-    counts = {s: audit["count"][s.name] for s in Status}
+def _of_motions(results: Results) -> dict[str, Any]:
+    status, ranks = results.status, results.good("rank")
+    worst = {key: results.good(name) for key, name in WORST.items()}
+    missed = results.good("missed_events") if results.has("missed_events") else np.zeros(0)
+    counts = {s: int(np.sum(status == s)) for s in Status}
     occurring = {s: count for s, count in counts.items() if count or s == Status.OK}
     return {
         "model": results.name,
         "size": results.size,
-        "done": sum(counts.values()),
+        "done": len(status),
         "status": {
             s.name: {"count": n, "message": _message(results, s)} for s, n in occurring.items()
         },
-        **({"failed": audit["failed"]} if AUDIT in statistics else {}),
-        "worst": audit["worst"],
-        "smallest_rank": audit["smallest_rank"],
-        "too_coarse": audit["too_coarse"],
-        "with_missed_events": audit["with_missed_events"],
+        "worst": {key: _largest(x) for key, x in worst.items()},
+        "smallest_rank": int(ranks.min()) if len(ranks) else None,
+        "too_coarse": int(np.sum(worst["integration_error"] > TOO_COARSE)),
+        "with_missed_events": int(np.sum(missed > 0)),
         "quantiles": _quantiles(results) if results.has("q") else None,
         "blocks": len(results.blocks),
     }
@@ -78,7 +83,7 @@ def _of_motions(results: Results, statistics: Mapping[str, StatisticResult]) -> 
 
 def _message(results: Results, status: Status) -> str:
     """What to do about a status; shorter steps do not help a motion that begins at NaN."""
-    if status == Status.NONFINITE and results.has("t_failed"):
+    if status == Status.NONFINITE:
         of_status = results.status == status
         first = results.config["times"].get("start", 0.0)
         count = int((results.all_of("t_failed")[of_status] <= first).sum())
@@ -86,19 +91,6 @@ def _message(results: Results, status: Status) -> str:
             whose = "the initial state" if count == of_status.sum() else f"that of {count} at once"
             return f"{whose} is infinite or NaN; check `state` of the model, and what is drawn"
     return status.message
-
-
-def _audit_of_arrays(results: Results) -> StatisticResult:
-    status, ranks = results.status, results.good("rank")
-    values = {key: results.good(name) for key, name in WORST.items()}
-    missed = results.good("missed_events") if results.has("missed_events") else np.zeros(0)
-    return {
-        "count": {s.name: int(np.sum(status == s)) for s in Status},
-        "worst": {key: _largest(x) for key, x in values.items()},
-        "smallest_rank": int(ranks.min()) if len(ranks) else None,
-        "too_coarse": int(np.sum(values["integration_error"] > TOO_COARSE)),
-        "with_missed_events": int(np.sum(missed > 0)),
-    }
 
 
 def failed(summary: dict[str, Any]) -> int:

@@ -67,11 +67,7 @@ class Observed(TextOrTable):
         metadata=doc('"path/file.py:name" of a function of q, v, t, params', short=True)
     )
     keep: Keep = setting("all", "saved times, or one value of them")
-    every: int = setting(1, "keep every so many saved times", least=1)
     unit: str | None = setting(None, "unit of its values, such as m/s, which results show")
-
-    def __post_init__(self) -> None:
-        refuse_all(out_of_range(self))
 
     @property
     def needs_reactions(self) -> bool:
@@ -98,8 +94,7 @@ class Observed(TextOrTable):
         def at_save(q: Array, v: Array, memory: Array, t: Array, reactions: Any) -> Array:
             return self.at(q, v, t, system.with_outputs(params, memory), reactions)
 
-        rows = jax.tree.map(lambda x: x[:: self.every], (*states, reactions))
-        values = jax.vmap(at_save)(*rows)
+        values = jax.vmap(at_save)(*states, reactions)
         if self.keep == "all":
             return values
         return _KEPT[self.keep](values)

@@ -233,13 +233,11 @@ class StudyTrajectory:
     @property
     def _series(self) -> tuple[str, ...]:
         store = self.study.store
-        if store == "statistics":
-            return ()
-        return (*self.study.save, *self.study.observe) if isinstance(store, str) else store
+        return () if store == "statistics" else (*self.study.save, *self.study.observe)
 
     def _names(self, values: dict[str, Array]) -> list[str]:
         if self.study.store == "statistics":
-            return []
+            return [*AUDIT, *(("missed_events",) if self.study.events else ())]
         stored = [*AUDIT, *event_names(self.study.events, stored=True)]
         for name in self._series:
             stored += multipliers_names(self.system) if name == "multipliers" else [name]
@@ -280,8 +278,6 @@ class StudyTrajectory:
         for name, quantity in study.observe.items():
             if quantity.keep != "all":
                 dims[name] = ()
-            elif quantity.every > 1 and study.store != "final":
-                dims[name] = (f"time_every_{quantity.every}",)
         return dims
 
     def attributes(self, name: str) -> dict[str, Any]:

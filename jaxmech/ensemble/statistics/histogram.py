@@ -16,7 +16,6 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.config.errors import refuse
-from jaxmech.ensemble.statistics.moments import effective_count
 from jaxmech.ensemble.statistics.protocol import (
     AbstractStatistic,
     Sample,
@@ -29,7 +28,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # probabilities by default
 _LEAST = 4  # bins that widen with the values
 
 
-def counted(counts: Array, bin_index: Array, weight: Array) -> Array:
+def _added(counts: Array, bin_index: Array, weight: Array) -> Array:
     """Counts (..., bins) with weights (B, ...) added at their indices (B, ...)."""
     weight = jnp.broadcast_to(weight, bin_index.shape)
     flat = counts.reshape(-1, counts.shape[-1])
@@ -53,8 +52,8 @@ def _unit(low: Array, high: Array, bins: int) -> tuple[Array, Array]:
 class _Binned(AbstractStatistic):
     """A statistic by bins that widen with the values.
 
-    A state has the `weights` in the bins (..., bins), the sum of their `squares`, and the smallest
-    and largest value, `min` and `max`.
+    A state has the `weights` in the bins (..., bins), and the smallest and largest value, `min` and
+    `max`.
     """
 
     of: str
@@ -65,28 +64,26 @@ class _Binned(AbstractStatistic):
         value = sample.floats(self.of)
         zero = jnp.zeros(value.shape[1:], value.dtype)
         weights = jnp.zeros((*zero.shape, self.bins), value.dtype)
-        return {"weights": weights, "squares": zero, "min": zero + jnp.inf, "max": zero - jnp.inf}
+        return {"weights": weights, "min": zero + jnp.inf, "max": zero - jnp.inf}
 
     def update(self, state: State, sample: Sample) -> State:
         """Widen the bins as far as necessary, and count."""
-        value, w = sample.weighted(self.of)
+        value, w = sample.counted(self.of)
         low = jnp.minimum(state["min"], jnp.where(w > 0, value, jnp.inf).min(0))
         high = jnp.maximum(state["max"], jnp.where(w > 0, value, -jnp.inf).max(0))
         unit, first = _unit(low, high, self.bins)
         # A quotient by a power of two is exact: the bin of a value does not depend on how the work
         # is divided.
         bin_index = jnp.where(w > 0, jnp.floor(value / unit) - first, 0).astype(jnp.int32)
-        weights = counted(self._widened(state, low, high), bin_index, w)
-        squares = state["squares"] + (w**2).sum(0)
-        return {"weights": weights, "squares": squares, "min": low, "max": high}
+        weights = _added(self._widened(state, low, high), bin_index, w)
+        return {"weights": weights, "min": low, "max": high}
 
     def merge(self, first: State, second: State) -> State:
         """Sums of the counts in common bins."""
         low = jnp.minimum(first["min"], second["min"])
         high = jnp.maximum(first["max"], second["max"])
         weights = self._widened(first, low, high) + self._widened(second, low, high)
-        squares = first["squares"] + second["squares"]
-        return {"weights": weights, "squares": squares, "min": low, "max": high}
+        return {"weights": weights, "min": low, "max": high}
 
     def _widened(self, state: State, low: Array, high: Array) -> Array:
         unit, first = _unit(state["min"], state["max"], self.bins)
@@ -98,7 +95,7 @@ class _Binned(AbstractStatistic):
             inside = (bin_index >= 0) & (bin_index < self.bins) & (weights > 0)
             bin_index = jnp.where(inside, bin_index, 0).astype(jnp.int32)
             bins_first = jnp.moveaxis(bin_index, -1, 0), jnp.moveaxis(weights, -1, 0)
-            return counted(jnp.zeros_like(weights), *bins_first)
+            return _added(jnp.zeros_like(weights), *bins_first)
 
         # Once a few values have been seen the bins stay, and moving all counts would cost as much
         # again.
@@ -142,18 +139,20 @@ class Histogram(_Binned):
         if self.low is None:
             return super().init(sample)
         value = sample.values[self.of]
-        return {"weights": jnp.zeros((*value.shape[1:], self.bins + 2), sample.weight.dtype)}
+        return {
+            "weights": jnp.zeros((*value.shape[1:], self.bins + 2), sample.floats(self.of).dtype)
+        }
 
     def update(self, state: State, sample: Sample) -> State:
-        """Add the weights of the values to their bins."""
+        """Count the values in their bins."""
         if self.low is None:
             return super().update(state, sample)
-        value, w = sample.weighted(self.of)
+        value, w = sample.counted(self.of)
         edges = self._edges(value.dtype)
         # By comparisons: a product with the width of a bin is rounded across the edges.
         bin_index = jnp.searchsorted(edges, value, side="right").astype(jnp.int32)
         bin_index = jnp.where(value == edges[-1], self.bins, bin_index)
-        return {"weights": counted(state["weights"], bin_index, w)}
+        return {"weights": _added(state["weights"], bin_index, w)}
 
     def merge(self, first: State, second: State) -> State:
         """Sums of the counts, in common bins."""
@@ -162,7 +161,7 @@ class Histogram(_Binned):
         return {"weights": first["weights"] + second["weights"]}
 
     def result(self, state: State) -> StatisticResult:
-        """The edges of the bins, and the sums of the weights: counts, if all weights are one.
+        """The edges of the bins, and the counts.
 
         Without limits they are the bins that hold values; of several quantities, all bins of each.
         """
@@ -211,9 +210,6 @@ class Quantiles(_Binned):
         weights = np.asarray(state["weights"])
         unit, first = self._on_host(state)
         total = weights.sum(-1)
-        effective = np.where(
-            total > 0, effective_count({"weight": total, "squares": state["squares"]}), 0.0
-        )
 
         def quantile(p: np.ndarray) -> np.ndarray:
             places = (first[..., None] + _places(weights, p)) * unit[..., None]
@@ -222,7 +218,7 @@ class Quantiles(_Binned):
 
         p = np.broadcast_to(np.asarray(self.at), (*total.shape, len(self.at)))
         # The order statistics around the quantile, by the binomial distribution.
-        number = np.maximum(np.round(effective), 1)[..., None]
+        number = np.maximum(total, 1)[..., None]
         tail = (1 - self.confidence) / 2
         low = np.clip(binom.ppf(tail, number, p) / number, 0, 1)
         high = np.clip((binom.ppf(1 - tail, number, p) + 1) / number, 0, 1)

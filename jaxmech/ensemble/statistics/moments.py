@@ -20,10 +20,10 @@ from jaxmech.utils.text import doc, setting
 
 
 def centred(value: Array, weight: Array) -> tuple[State, Array]:
-    """Sums of weights and the mean of values (B, ...), and the distances from the mean.
+    """The number and the mean of values (B, ...), and the distances from the mean.
 
-    Weights have the same shape, or that of the first axis; they are zero for values that do not
-    count, which must be zero, too.
+    Weights are one, and zero for values that do not count, which must be zero, too; they have the
+    same shape, or that of the first axis.
     """
     w = weight.reshape(weight.shape + (1,) * (value.ndim - weight.ndim))
     # From the first value that counts, since a mean of large numbers loses digits.
@@ -31,12 +31,8 @@ def centred(value: Array, weight: Array) -> tuple[State, Array]:
     centre = jnp.take_along_axis(value, first[None], 0)
     away = jnp.where(w > 0, value - centre, 0)
     offset = (w * away).sum(0) / jnp.where(w.sum(0) > 0, w.sum(0), 1)
-    state = {
-        "weight": weight.sum(0),
-        "squares": (weight**2).sum(0),
-        "mean": centre[0] + offset,
-    }
-    return state, jnp.where(w > 0, away - offset, 0)
+    count = (weight > 0).sum(0)
+    return {"count": count, "mean": centre[0] + offset}, jnp.where(w > 0, away - offset, 0)
 
 
 def pooled(first: State, second: State) -> tuple[State, Array, Array]:
@@ -45,20 +41,13 @@ def pooled(first: State, second: State) -> tuple[State, Array, Array]:
     By the formulas of Chan, Golub and LeVeque, "Algorithms for computing the sample variance", The
     American Statistician 37, 1983.
     """
-    total = first["weight"] + second["weight"]
-    share = second["weight"] / jnp.where(total > 0, total, 1)
-    # The mean of a state without any weight is of no account.
-    apart = jnp.where(first["weight"] > 0, second["mean"] - first["mean"], second["mean"])
-    between = jnp.where(second["weight"] > 0, apart, 0)
-    mean = jnp.where(first["weight"] > 0, first["mean"], 0) + between * share
-    squares = first["squares"] + second["squares"]
-    return {"weight": total, "squares": squares, "mean": mean}, between, share
-
-
-def effective_count(state: State) -> np.ndarray:
-    """Kish's effective number of values: with weights of one, their count."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.asarray(state["weight"], float) ** 2 / state["squares"])
+    total = first["count"] + second["count"]
+    share = (second["count"] / jnp.maximum(total, 1)).astype(second["mean"].dtype)
+    # The mean of a state without any value is of no account.
+    apart = jnp.where(first["count"] > 0, second["mean"] - first["mean"], second["mean"])
+    between = jnp.where(second["count"] > 0, apart, 0)
+    mean = jnp.where(first["count"] > 0, first["mean"], 0) + between * share
+    return {"count": total, "mean": mean}, between, share
 
 
 Method = Literal["wilson", "clopper-pearson"]
@@ -80,16 +69,6 @@ def of_proportion(hits: Any, count: Any, confidence: float, method: Method) -> t
     return float(interval.low), float(interval.high)
 
 
-def of_weighted(total: Any, squares: Any, count: Any, confidence: float) -> tuple[float, float]:
-    """The normal interval of a mean of numbers with this count, sum and sum of squares, >= 0."""
-    if count < 2:
-        return 0.0, inf
-    mean = float(total / count)
-    variance = max(float(squares / count) - mean**2, 0.0)
-    error = float(ndtri(0.5 + confidence / 2)) * sqrt(variance / (count - 1))
-    return max(mean - error, 0.0), mean + error
-
-
 @dataclass(frozen=True)
 class Moments(AbstractStatistic):
     """Count, mean, standard deviation, smallest and largest value, each with its trajectory.
@@ -105,13 +84,12 @@ class Moments(AbstractStatistic):
 
     def of_sample(self, sample: Sample) -> State:
         """Count, extremes and centred moments of the values that are finite."""
-        value, w = sample.weighted(self.of)
+        value, w = sample.counted(self.of)
         state, away = centred(value, w)
         has_values = (w > 0).any(0)
         low, high = jnp.where(w > 0, value, jnp.inf), jnp.where(w > 0, value, -jnp.inf)
         return {
             **state,
-            "count": (w > 0).sum(0).astype(sample.number.dtype),
             "spread": (w * away**2).sum(0),
             "min": low.min(0),
             "max": high.max(0),
@@ -126,8 +104,7 @@ class Moments(AbstractStatistic):
         lower, higher = second["min"] < first["min"], second["max"] > first["max"]
         return {
             **state,
-            "count": first["count"] + second["count"],
-            "spread": first["spread"] + second["spread"] + between**2 * first["weight"] * share,
+            "spread": first["spread"] + second["spread"] + between**2 * first["count"] * share,
             "min": jnp.where(lower, second["min"], first["min"]),
             "max": jnp.where(higher, second["max"], first["max"]),
             "min_index": jnp.where(lower, second["min_index"], first["min_index"]),
@@ -135,20 +112,18 @@ class Moments(AbstractStatistic):
         }
 
     def result(self, state: State) -> StatisticResult:
-        """Unbiased estimates if all weights are one; NaN where there are too few values."""
-        effective, is_empty = effective_count(state), state["count"] == 0
+        """Unbiased estimates; NaN where there are too few values."""
+        count = np.asarray(state["count"], float)
+        is_empty = count == 0
         with np.errstate(divide="ignore", invalid="ignore"):
-            # With weights of one, the correction is the usual n / (n - 1).
-            variance = state["spread"] / state["weight"] * effective / (effective - 1)
-            sd = np.sqrt(variance)
-            half = float(ndtri(0.5 + self.confidence / 2)) / np.sqrt(effective) * sd
+            sd = np.sqrt(state["spread"] / np.where(count > 1, count - 1, np.nan))
+            half = float(ndtri(0.5 + self.confidence / 2)) / np.sqrt(count) * sd
         mean, low, high = (
             np.where(is_empty, np.nan, np.asarray(state[name], float))
             for name in ("mean", "min", "max")
         )
         return {
             "count": state["count"],
-            "effective_count": np.where(is_empty, 0.0, effective),
             "mean": mean,
             "mean_low": mean - half,
             "mean_high": mean + half,
@@ -192,36 +167,34 @@ class Covariance(AbstractStatistic):
 
     def of_sample(self, sample: Sample) -> State:
         """Count and centred moments of the rows that are finite."""
-        columns = [sample.floats(name).astype(sample.weight.dtype) for name in sample.values]
+        dtype = sample.floats(self.of[0]).dtype
+        columns = [sample.floats(name).astype(dtype) for name in sample.values]
         value = jnp.stack(columns, axis=1)
         # Rows that lack a number are left out whole: pairs of different samples need not have a
         # positive semidefinite covariance.
-        w = jnp.where(jnp.isfinite(value).all(1), sample.weight, 0)
+        w = (jnp.isfinite(value).all(1) & sample.good).astype(value.dtype)
         state, away = centred(jnp.where(w[:, None] > 0, value, 0), w)
-        count = (w > 0).sum().astype(sample.number.dtype)
-        return {**state, "count": count, "spread": (w[:, None] * away).T @ away}
+        return {**state, "spread": (w[:, None] * away).T @ away}
 
     def merge(self, first: State, second: State) -> State:
         """Chan's formulas for products of distances from the means."""
         state, between, share = pooled(first, second)
-        outer = jnp.outer(between, between) * (first["weight"] * share)
-        count = first["count"] + second["count"]
-        return {**state, "count": count, "spread": first["spread"] + second["spread"] + outer}
+        outer = jnp.outer(between, between) * (first["count"] * share)
+        return {**state, "spread": first["spread"] + second["spread"] + outer}
 
     def result(self, state: State) -> StatisticResult:
         """The covariances and correlations with intervals, NaN for a number that does not vary.
 
         Those of correlations are by Fisher's transformation (Metron 1, 1921).
         """
-        effective = float(effective_count(state))
+        count = float(state["count"])
         with np.errstate(divide="ignore", invalid="ignore"):
-            covariance = state["spread"].astype(float) / state["weight"] * effective
-            covariance = covariance / (effective - 1)
+            covariance = state["spread"].astype(float) / (count - 1)
             sd = np.sqrt(np.diagonal(covariance))
             correlation = np.clip(covariance / (sd[:, None] * sd), -1, 1)
             # artanh r is nearly normal, with a variance of 1 / (n - 3) that does not depend on r.
             half = float(ndtri(0.5 + self.confidence / 2))
-            width = half / sqrt(effective - 3) if effective > 3 else inf
+            width = half / sqrt(count - 3) if count > 3 else inf
             z = np.arctanh(correlation)
         return {
             "count": state["count"],

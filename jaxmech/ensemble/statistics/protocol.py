@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, get_type_hints
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Int
 
 from jaxmech.config import InFile
 from jaxmech.config.errors import out_of_range, refuse, refuse_all
@@ -34,34 +34,26 @@ class Sample(NamedTuple):
 
     Attributes:
         values: the requested quantities by name, shape (B, ...).
-        weight: importance weights, 0 for failed trajectories and padding, shape (B,).
+        good: False for failed trajectories and padding, shape (B,).
         real: False for padding, shape (B,).
         number: index of the trajectory in the study, shape (B,).
-        good: False for failed trajectories and padding, shape (B,); by default as the weights say.
     """
 
     values: Mapping[str, Array]
-    weight: Float[Array, " B"]
+    good: Bool[Array, " B"]
     real: Bool[Array, " B"]
     number: Int[Array, " B"]
-    good: Bool[Array, " B"] | None = None
-
-    @property
-    def counts(self) -> Bool[Array, " B"]:
-        """Whether a trajectory counts in a probability: with a weight of zero it does not hit."""
-        return self.weight > 0 if self.good is None else self.good
 
     def floats(self, name: str) -> Array:
         """A quantity as floating-point numbers, truth values too."""
         value = self.values[name]
         return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(float)
 
-    def weighted(self, name: str) -> tuple[Array, Array]:
-        """A quantity and its weights, both zero where it is not finite or does not count."""
+    def counted(self, name: str) -> tuple[Array, Array]:
+        """A quantity, zero where it is not finite or does not count, and one where it does."""
         value = self.floats(name)
-        weight = self.weight.reshape(-1, *(1,) * (value.ndim - 1))
-        counts = jnp.isfinite(value) & (weight > 0)
-        return jnp.where(counts, value, 0), jnp.where(counts, weight, 0)
+        counts = jnp.isfinite(value) & self.good.reshape(-1, *(1,) * (value.ndim - 1))
+        return jnp.where(counts, value, 0), counts.astype(value.dtype)
 
 
 class AbstractStatistic(abc.ABC):
@@ -81,16 +73,6 @@ class AbstractStatistic(abc.ABC):
         refuse_all(out_of_range(self))
 
     @property
-    def of_event(self) -> str | None:
-        """The event that it is computed from; None if it is one of quantities."""
-        return None
-
-    @property
-    def passage(self) -> str | None:
-        """The event of a threshold that is sought between the saved times; None without one."""
-        return None
-
-    @property
     def quantities(self) -> tuple[str, ...]:
         """The quantities that the key `of` names."""
         return (self.of,) if isinstance(self.of, str) else self.of
@@ -105,7 +87,7 @@ class AbstractStatistic(abc.ABC):
         return 1
 
     def of_sample(self, sample: Sample) -> State:
-        """The state of the trajectories of a sample; none of padding and of weight zero count."""
+        """The state of the trajectories of a sample; failed ones and padding do not count."""
         raise NotImplementedError
 
     def init(self, sample: Sample) -> State:

@@ -45,7 +45,7 @@ class SobolIndices(AbstractStatistic):
         """Sums of the products of each group, in a row for the estimate and for each resample."""
         size = self.group(sample)
         value = sample.floats(self.of).reshape(-1, size)
-        is_whole = ((sample.weight > 0).reshape(-1, size) & jnp.isfinite(value)).all(1)
+        is_whole = (sample.good.reshape(-1, size) & jnp.isfinite(value)).all(1)
         # Less the first value that counts: sums of squares of large numbers lose digits.
         centre = value[is_whole.argmax(), 0]
         value = jnp.where(is_whole[:, None], value - centre, 0)

@@ -1,4 +1,4 @@
-"""`Worst`, the trajectories with the largest values, and `Audit`, the outcomes of all of them."""
+"""`Worst`, the trajectories with the largest values."""
 
 from dataclasses import dataclass, field
 
@@ -13,8 +13,6 @@ from jaxmech.ensemble.statistics.protocol import (
     State,
     StatisticResult,
 )
-from jaxmech.run import TOO_COARSE
-from jaxmech.status import Status, succeeded
 from jaxmech.utils.text import doc, setting
 
 
@@ -71,9 +69,9 @@ class Worst(AbstractStatistic):
         return merged
 
     def _score(self, sample: Sample) -> Array:
-        value = sample.floats(self.of).reshape(len(sample.weight), -1)
+        value = sample.floats(self.of).reshape(len(sample.good), -1)
         value = -value.min(1) if self.smallest else value.max(1)
-        return jnp.where((sample.weight > 0) & ~jnp.isnan(value), value, -jnp.inf)
+        return jnp.where(sample.good & ~jnp.isnan(value), value, -jnp.inf)
 
     def result(self, state: State) -> StatisticResult:
         """Numbers, values, q and v of the trajectories, the worst one first."""
@@ -81,76 +79,3 @@ class Worst(AbstractStatistic):
         x = {name: np.asarray(values)[held] for name, values in state.items()}
         value = -x["score"] if self.smallest else x["score"]
         return {"index": x["index"], "value": value, "q": x["q"], "v": x["v"]}
-
-
-AUDIT = "audit"  # name of the statistic of the statuses, where these are not stored
-WORST = {
-    "position_residual": "worst_position_residual",
-    "velocity_residual": "worst_velocity_residual",
-    "energy_drift": "energy_drift",
-    "integration_error": "integration_error",
-}
-_SHOWN = 20  # failed trajectories whose numbers are kept
-
-
-@dataclass(frozen=True)
-class Audit(AbstractStatistic):
-    """Counts of statuses, and the worst residuals, drift and error of those that did not fail."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the values in the audit of `simulate`."""
-        return ("status", "rank", "missed_events", *WORST.values())
-
-    def of_sample(self, sample: Sample) -> State:
-        """The counts of a sample, and the worst values."""
-        values, status = sample.values, sample.values["status"]
-        good = sample.real & succeeded(status)
-        bad = sample.real & ~good
-        # The first failed ones in their order, whatever the block holds before them.
-        order = jnp.argsort(~bad, stable=True)[:_SHOWN]
-        numbers = jnp.where(bad[order], sample.number[order], -1)
-        numbers = jnp.concatenate([numbers, jnp.full(_SHOWN, -1, numbers.dtype)])[:_SHOWN]
-        worst = {
-            name: jnp.where(good & ~jnp.isnan(values[name]), values[name], -jnp.inf).max()
-            for name in WORST.values()
-        }
-        counts = (status == jnp.array(list(map(int, Status)))[:, None]) & sample.real
-        coarse = good & (values["integration_error"] > TOO_COARSE)
-        return {
-            "count": counts.sum(1).astype(numbers.dtype),
-            "coarse": coarse.sum().astype(numbers.dtype),
-            "missing": (good & (values["missed_events"] > 0)).sum().astype(numbers.dtype),
-            "rank": jnp.where(good, values["rank"], 2**31 - 1).min().astype(jnp.int32),
-            "failed": numbers,
-            **worst,
-        }
-
-    def merge(self, first: State, second: State) -> State:
-        """Add the counts, and keep the worst values of both."""
-        failed = jnp.concatenate([first["failed"], second["failed"]])
-        first_failed = failed[jnp.argsort(failed < 0, stable=True)][:_SHOWN]
-        return {
-            "count": first["count"] + second["count"],
-            "coarse": first["coarse"] + second["coarse"],
-            "missing": first["missing"] + second["missing"],
-            "rank": jnp.minimum(first["rank"], second["rank"]),
-            "failed": first_failed,
-            **{name: jnp.maximum(first[name], second[name]) for name in WORST.values()},
-        }
-
-    def result(self, state: State) -> StatisticResult:
-        """The figures of a summary; None where unknown."""
-        x = state
-        worst = {
-            key: float(x[name]) if np.isfinite(x[name]) else None for key, name in WORST.items()
-        }
-        good = int(x["count"][[succeeded(status) for status in Status]].sum())
-        return {
-            "count": {s.name: int(n) for s, n in zip(Status, x["count"], strict=True)},
-            "too_coarse": int(x["coarse"]),
-            "with_missed_events": int(x["missing"]),
-            "smallest_rank": int(x["rank"]) if good else None,
-            "failed": x["failed"][x["failed"] >= 0].tolist(),
-            "worst": worst,
-        }

@@ -40,12 +40,12 @@ from jaxmech.config import (
     require_same_config,
     require_same_environment,
     stored_environment,
-    system_digests,
+    system_digest,
     write_whole,
 )
 from jaxmech.ensemble.blocks.kernel import BlockProgram
 from jaxmech.ensemble.draws.sampler import Sampler, stored_name
-from jaxmech.ensemble.members.base import Tree, first_of, inputs_of, params_of
+from jaxmech.ensemble.members.base import first_of, inputs_of, params_of
 from jaxmech.ensemble.statistics.protocol import Custom, Reduction
 from jaxmech.ensemble.store import marks
 from jaxmech.ensemble.store.layout import STATES, array_of, create_arrays
@@ -60,7 +60,11 @@ _FIRST = 1024  # members whose draws are digested, whatever the size of a block
 def origin(study: Study, subject: Subject, sampler: Sampler) -> dict[str, Any]:
     """The content of `environment.json` but the time: facts, digests of functions and draws."""
     dtype = np.dtype(study.precision)
-    functions, params = function_digests(subject, *inputs_of(sampler.rows(0, 1), dtype), dtype)
+    inputs = first_of(*inputs_of(sampler.rows(0, 1), dtype))
+    params = params_of(subject, inputs)
+    functions = {"system": system_digest(subject.system, params, dtype)}
+    if subject.model:
+        functions["start"] = digest(subject.model.state, inputs["start"], params)
     functions |= _observed(study, subject, params, dtype)
     # Some at the beginning and the last member: another seed, size or rule changes one of them, and
     # all draws of a large study would take long.
@@ -77,27 +81,12 @@ def origin(study: Study, subject: Subject, sampler: Sampler) -> dict[str, Any]:
 
 
 def draw_digests(sampler: Sampler, *ranges: tuple[int, int]) -> dict[str, str]:
-    """The digest of each variable in some ranges of members, and of their weights."""
+    """The digest of each variable in some ranges of members."""
     parts = [sampler.rows(*part) for part in ranges]
-    draws = {
+    return {
         stored_name(same[0]): arrays_digest(*(variable.values for variable in same))
         for same in zip(*parts, strict=True)
     }
-    if sampler.weighted:
-        draws["weights"] = arrays_digest(*(sampler.weights(*part) for part in ranges))
-    return draws
-
-
-def function_digests(
-    subject: Subject, varying: Tree, shared: Tree, dtype: Any
-) -> tuple[dict[str, str], dict[str, Any]]:
-    """The digests of the functions of a model at the first of some draws, and its parameters."""
-    inputs = first_of(varying, shared)
-    params = params_of(subject, inputs)
-    digests = system_digests(subject.system, params, dtype)
-    if subject.model:
-        digests["start"] = digest(subject.model.state, inputs["start"], params)
-    return digests, params
 
 
 def _observed(study: Study, subject: Subject, params: Any, dtype: Any) -> dict[str, str]:
@@ -184,10 +173,10 @@ class RunFolder:
 
     def is_sound(self, block: int) -> bool:
         """Whether the chunks of a marked block are there and have their checksums."""
-        mark = marks.read_mark(self.path, block)
-        if mark is None or not marks.has_files(self.path, block):
+        files = marks.read_mark(self.path, block)
+        if files is None or not marks.has_files(self.path, block):
             return False
-        arrays = {name: self._array(name) for name in {x.split("/")[1] for x in mark.files}}
+        arrays = {name: self._array(name) for name in {x.split("/")[1] for x in files}}
         try:
             for name, array in arrays.items():
                 size = 1 if name == STATES else self.block

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import zarr
-from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
+from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from jaxmech.ensemble.blocks.estimate import bytes_of
 from jaxmech.ensemble.blocks.kernel import BlockProgram
@@ -26,11 +26,7 @@ def create_arrays(kernel: BlockProgram, path: Path) -> None:
     """Create the Zarr group of a run, with times and what all share, and all other arrays empty."""
     member, study = kernel.member, kernel.member.study
     # The checksum is what every reader compares.
-    compressors: dict[str, list[Any]] = {
-        "zstd": [ZstdCodec(level=1), Crc32cCodec()],
-        "blosc": [BloscCodec(cname="zstd", shuffle="shuffle"), Crc32cCodec()],
-        "none": [Crc32cCodec()],
-    }
+    compressors: list[Any] = [ZstdCodec(level=1), Crc32cCodec()]
     shared = list(member.shared_arrays())
     attributes: dict[str, Any] = {"model": member.subject.name}
     if any(array.name == "t" for array in shared):
@@ -51,7 +47,7 @@ def create_arrays(kernel: BlockProgram, path: Path) -> None:
             chunks=(kernel.block, *chunk) if rows else chunk,
             dtype="str" if is_text else dtype,
             **options,
-            compressors=compressors[study.compression],
+            compressors=compressors,
             dimension_names=("trajectory", *dims) if rows else dims,
             attributes=attributes,
         )
@@ -68,7 +64,7 @@ def create_arrays(kernel: BlockProgram, path: Path) -> None:
             about |= member.subject.inputs.flags(variable.name)
         if not variable.varies:
             create(name, values, dims, about)[...] = values
-        elif arrays:  # else no arrays of single trajectories are stored
+        elif study.store != "statistics":
             create(name, one, dims, about, study.size)
     for name, shape in arrays.items():
         dims = member.dimensions(name, len(shape.shape))
@@ -79,7 +75,7 @@ def create_arrays(kernel: BlockProgram, path: Path) -> None:
             shape=(-(-study.size // kernel.block), size),
             chunks=(1, size),
             dtype="uint8",
-            compressors=compressors[study.compression],
+            compressors=compressors,
             dimension_names=("block", "byte"),
             attributes={"long_name": "states of the statistics of each block"},
         )

@@ -9,20 +9,12 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
-from jaxmech.config import processor, write_whole
+from jaxmech.config import write_whole
 
 STATISTICS_FILE = "statistics.npz"
 SUMMARY = ("summary.json", "summary.txt", STATISTICS_FILE)
 RESULTS, BLOCKS = "results.zarr", "blocks"
-
-
-class BlockMark(NamedTuple):
-    """The content of the file that marks a block as finished."""
-
-    files: tuple[str, ...]  # its chunks, by path in the run folder
-    processor: str  # kind of the processor that computed it; empty if unknown
 
 
 def mark_of(path: Path, block: int) -> Path:
@@ -46,32 +38,30 @@ def write_mark(path: Path, block: int, arrays: Iterable[str]) -> None:
     """Mark a block as finished."""
     files = sorted(f.relative_to(path).as_posix() for f in block_files(path, block, arrays))
     (path / BLOCKS).mkdir(exist_ok=True)
-    # The processor is noted in each block, since a run may be continued on another machine.
-    mark = {"block": block, "files": files, "processor": processor()}
-    write_whole(mark_of(path, block), json.dumps(mark) + "\n")
+    write_whole(mark_of(path, block), json.dumps({"block": block, "files": files}) + "\n")
 
 
-def read_mark(path: Path, block: int) -> BlockMark | None:
-    """The mark of a block, or None if it cannot be read."""
+def read_mark(path: Path, block: int) -> tuple[str, ...] | None:
+    """The chunks of a block, by path in the run folder, or None if its mark cannot be read."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         mark = json.loads(mark_of(path, block).read_text(encoding="utf-8"))
         files = tuple(map(str, mark["files"]))  # formerly a table with their digests
         if mark["block"] == block and all(name.startswith(f"{RESULTS}/") for name in files):
-            return BlockMark(files, str(mark.get("processor", "")))
+            return files
     return None
 
 
 def has_files(path: Path, block: int) -> bool:
     """Whether a block has a mark, and all files that the mark lists."""
-    mark = read_mark(path, block)
-    return mark is not None and all((path / name).is_file() for name in mark.files)
+    files = read_mark(path, block)
+    return files is not None and all((path / name).is_file() for name in files)
 
 
 def remove_block(path: Path, block: int) -> None:
     """Remove a block."""
     # In this order: a process that is killed in between leaves chunks without a mark, which are
     # written again, and never a mark without chunks.
-    mark = read_mark(path, block)
+    files = read_mark(path, block)
     mark_of(path, block).unlink(missing_ok=True)
-    for name in mark.files if mark else ():
+    for name in files or ():
         (path / name).unlink(missing_ok=True)

@@ -5,7 +5,6 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -30,11 +29,7 @@ from jaxmech.ensemble.store.marks import (
 from jaxmech.ensemble.study import STATISTICS
 from jaxmech.status import succeeded
 from jaxmech.utils.drawings import DRAWINGS
-from jaxmech.utils.text import html_table, sparkline
 from jaxmech.utils.units import with_unit
-
-_DRAWN = 1024  # trajectories of which a notebook shows the median
-_ROWS = 12  # coordinates that it shows
 
 
 @dataclass(frozen=True, repr=False)
@@ -137,11 +132,6 @@ class Results:
         file = self.path / SUMMARY[0]
         return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
 
-    @property
-    def has_trajectories(self) -> bool:
-        """Whether anything is stored of single trajectories."""
-        return self.has("status")
-
     @cached_property
     def status(self) -> np.ndarray:
         """Status of the finished trajectories, shape (done,)."""
@@ -170,17 +160,6 @@ class Results:
             ValueError: if a name cannot be drawn, or the study stores nothing to draw.
         """
         return DRAWINGS["Results"](self, names, figure)
-
-    def _repr_html_(self) -> str:
-        card = f"<pre>{escape(repr(self))}</pre>"
-        if not self.has("q"):
-            return card
-        q = self.good("q", limit=_DRAWN)
-        if q.ndim != 3 or not len(q):
-            return card
-        medians = zip(self.labels, np.median(q, axis=0).T, strict=False)
-        rows = [(label, sparkline(median)) for label, median in medians][:_ROWS]
-        return f"{card}{html_table(rows, ('', 'median over time'))}"
 
     def all_of(self, name: str) -> np.ndarray:
         """The finished blocks of an array together."""

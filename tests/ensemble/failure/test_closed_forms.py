@@ -111,11 +111,6 @@ def test_correlated_variables_with_distributions_of_their_own() -> None:
     result = probability(lambda p: limit - p["a"] * p["b"], drawn, "importance", sampling=sampling)
     assert is_right(result, stats.norm.sf(5.5))
     assert result.design_points[0].index == pytest.approx(5.5, rel=1e-3)
-    # d log p / d log(median) = φ(β) / Φ(-β) / sd, the same for both.
-    slope = stats.norm.pdf(5.5) / stats.norm.sf(5.5) / sd
-    for x in result.sensitivities:
-        if x.parameter == "median":
-            assert abs(x.derivative * x.value - slope) < 4 * x.standard_deviation * x.value + 0.02
 
 
 def test_the_upper_tail_of_another_distribution_keeps_its_digits() -> None:

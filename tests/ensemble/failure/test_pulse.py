@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 import jaxmech as jm
@@ -16,21 +15,11 @@ from jaxmech.ensemble import (
     Study,
     Times,
     failure_probability,
-    read_failure,
 )
 from jaxmech.integrate import FixedSteps
 from tests.ensemble.failure.problems import LOADS, pulse_study
 
 RARE = 1.51444067446e-8
-# Derivatives of log p, from differences of the quadrature of the closed form.
-SENSITIVITIES = {
-    ("parameters.F1", "mean"): 37.1125,
-    ("parameters.F1", "sd"): 99.0931,
-    ("parameters.r", "mean"): -78.2831,
-    ("parameters.r", "sd"): 300.179,
-    ("parameters.t1", "sd"): 31.9160,
-    ("parameters.m", "mean"): -9.96291,
-}
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +47,9 @@ def test_a_probability_of_1e_8_takes_few_trajectories(
     result: FailureProbability, folder: Path
 ) -> None:
     by_method = {x.method: x.probability for x in result.estimates}
-    sorm = failure_probability(
-        pulse_study(folder), folder=folder, failure=Failure(of="excess", above=0.0, method="sorm")
-    )
     assert result.method == "importance"
     assert result.interval[0] < RARE < result.interval[1]
     assert result.trajectories <= 20_000
-    assert sorm.probability == pytest.approx(RARE, rel=2e-3)
     assert by_method["form"] == pytest.approx(1.562e-8, rel=2e-3)
     point = result.design_points[0]
     assert sum(point.importance.values()) == pytest.approx(1.0)
@@ -81,13 +66,6 @@ def test_a_probability_of_1e_8_takes_few_trajectories(
     assert float(jnp.abs(sol["x"]).max()) == pytest.approx(
         3 * point.variables["parameters.r"], 1e-3
     )
-
-
-def test_sensitivities_are_differences_of_log_p(result: FailureProbability) -> None:
-    by_name = {(x.variable, x.parameter): x for x in result.sensitivities}
-    for name, expected in SENSITIVITIES.items():
-        x = by_name[name]
-        assert abs(x.derivative - expected) < 4 * x.standard_deviation
 
 
 def test_a_killed_run_continues_with_the_same_bits(tmp_path: Path) -> None:
@@ -110,9 +88,3 @@ def test_a_killed_run_continues_with_the_same_bits(tmp_path: Path) -> None:
     assert again.probability == whole.probability
     files = [tmp_path / name / "failure.json" for name in ("whole", "killed")]
     assert files[0].read_bytes() == files[1].read_bytes()
-    stored = read_failure(tmp_path / "killed")
-    assert str(stored) == str(whole)
-    for ours, theirs in zip(stored.design_points, whole.design_points, strict=True):
-        for key in "qvu":
-            np.testing.assert_array_equal(getattr(ours, key), getattr(theirs, key))
-        assert dict(ours.params) == dict(theirs.params)

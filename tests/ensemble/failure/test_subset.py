@@ -100,7 +100,7 @@ def of_bowl() -> float:
 def test_intervals_of_subset_simulation(fn: Points, n: int, exact: float) -> None:
     held, ratios = 0, []
     for seed in range(15):
-        estimate = subset_simulation(Margins(fn, None, n), 0.1, None, seed)
+        estimate = subset_simulation(Margins(fn, None, n), 0.1, seed)
         low, high = estimate.interval(0.95)
         held += low < exact < high
         ratios.append(estimate.probability / exact)

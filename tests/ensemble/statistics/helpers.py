@@ -11,13 +11,13 @@ import numpy as np
 from jaxmech.ensemble.statistics import AbstractStatistic, Sample
 
 
-def sample(values: Mapping[str, Any], weight: Any = None, first: int = 0) -> Sample:
+def sample(values: Mapping[str, Any], good: Any = None, first: int = 0) -> Sample:
     """All values as one sample."""
     count = len(next(iter(values.values())))
-    weight = np.ones(count) if weight is None else weight
+    good = np.full(count, True) if good is None else np.asarray(good, bool)
     number = first + np.arange(count)
     found = {name: np.asarray(x) for name, x in values.items()}
-    return Sample(found, np.asarray(weight), np.full(count, True), number)
+    return Sample(found, good, np.full(count, True), number)
 
 
 def states(statistic: AbstractStatistic, whole: Sample, *ends: int) -> list[Any]:

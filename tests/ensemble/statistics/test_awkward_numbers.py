@@ -32,7 +32,7 @@ def test_mean_and_deviation_keep_their_digits(name: str) -> None:
 
 def test_mean_and_deviation_in_float32() -> None:
     x = (1000 + DIGITS / 16).astype(np.float32)
-    found = result(Moments(of="x"), sample({"x": x}, np.ones(600, np.float32)), *ENDS)
+    found = result(Moments(of="x"), sample({"x": x}), *ENDS)
     assert found["mean"] == pytest.approx(x.astype(float).mean(), rel=1e-7)
     assert found["sd"] == pytest.approx(x.astype(float).std(ddof=1), rel=1e-4)
 
@@ -40,7 +40,7 @@ def test_mean_and_deviation_in_float32() -> None:
 def test_empty_parts_change_nothing() -> None:
     add, both = compiled(Moments(of="x"))
     whole = sample({"x": AWKWARD["far apart"]})
-    state, empty = add(whole), add(whole._replace(weight=np.zeros(600)))
+    state, empty = add(whole), add(whole._replace(good=np.zeros(600, bool)))
     for merged in (both(state, empty), both(empty, state)):
         jax.tree.map(np.testing.assert_array_equal, merged, state)
 

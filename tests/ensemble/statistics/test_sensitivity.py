@@ -59,8 +59,8 @@ def test_they_are_those_of_scipy() -> None:
 def test_a_group_that_is_not_whole_is_left_out() -> None:
     x = drawn(64)
     y = ishigami(np.stack([*x.values()]))
-    weight = np.ones(320)
-    weight[7], y[7] = 0, np.nan
-    found = result(SobolIndices(of="y"), sample({"y": y, **x}, weight))
+    good = np.full(320, True)
+    good[7], y[7] = False, np.nan
+    found = result(SobolIndices(of="y"), sample({"y": y, **x}, good))
     assert found["groups"] == 63
     assert np.isfinite(found["total"]).all()
