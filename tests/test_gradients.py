@@ -304,6 +304,7 @@ def test_gradients_of_failed_trajectories_are_nan() -> None:
     assert np.isnan(heard["inconsistent"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("events", [(), Event(lambda q, v, t, p: v[0] + 0.4, name="fast")])
 def test_saves_before_a_failure_have_their_gradients(events: Any) -> None:
     """The square root of this potential is NaN from x = 0 on, which is reached at 1.89 s."""

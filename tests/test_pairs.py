@@ -59,6 +59,7 @@ def test_a_pair_in_exact_pieces(pair: tuple[str, str], way: str) -> None:
     np.testing.assert_allclose(cart.motion(cart.run(**WAYS[way])), exact(pair), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_batch_and_its_states_between_saves() -> None:
     loads = np.array([-1.3, -1.0, -0.7])
     sols = jax.vmap(lambda F: ALL.run(F, **FIXED))(loads)
@@ -81,6 +82,7 @@ def test_a_derivative(way: str) -> None:
     np.testing.assert_allclose(jax.grad(end)(-1.0), slope, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_observed_accelerations_are_those_of_the_motion() -> None:
     sol = ALL.run(**FIXED)
     seen = jm.observe(ALL.system, sol, ALL.params)
@@ -92,6 +94,7 @@ def test_observed_accelerations_are_those_of_the_motion() -> None:
     assert jnp.isfinite(seen.multipliers["rub"]).all()
 
 
+@pytest.mark.slow
 def test_a_view_shows_the_saved_motion() -> None:
     sol = ALL.run(**FIXED)
     shapes = lambda q, t, p: {"cart": jnp.stack([q[0], 0.0])}  # noqa: E731

@@ -28,6 +28,7 @@ def swing(steps: Any = CHOSEN, seconds: float = 100.0) -> jm.Solution:
     return jm.simulate(MODEL.system, *MODEL.initial(), ts, MODEL.params, steps=steps)
 
 
+@pytest.mark.slow
 def test_the_default_step_does_what_it_does_in_float64(float32: None) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -144,6 +144,7 @@ def test_a_failure_raises_with_the_solution() -> None:
     np.testing.assert_array_equal(quiet.q, sol.q)
 
 
+@pytest.mark.slow
 def test_an_inconsistent_start_names_the_constraint() -> None:
     with pytest.raises(SimulationError, match="pass it through `assemble` first") as error:
         simulate(HAZARDS, OFF, V0, TS, SAFE, steps=STEPS)

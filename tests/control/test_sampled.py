@@ -102,6 +102,7 @@ def test_samples_are_exact_however_long_the_steps_and_wherever_the_saves() -> No
         assert sol.accepted <= 102
 
 
+@pytest.mark.slow
 def test_the_loop_is_stable_for_damping_between_its_published_limits() -> None:
     """Colgate and Schenkel 1997: K T / 2 < B < 2 m / T, here 2 < B < 200."""
 
@@ -127,6 +128,7 @@ def test_an_inverted_pendulum_with_a_late_torque(delay: float, theta: float, rat
     np.testing.assert_allclose(by_name["theta"], sol["theta"], rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay", [0.006, 0.054])
 @pytest.mark.parametrize(
     "steps", [FixedSteps(4), pytest.param(Adaptive(rtol=1e-11), marks=pytest.mark.slow)]
@@ -142,6 +144,7 @@ def test_any_delay_and_its_gradient(delay: float, steps: Any) -> None:
     np.testing.assert_allclose(slope, (both[1] - both[0]) / (2 * e), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_gradient_of_a_delay_of_whole_samples_is_that_of_a_longer_one() -> None:
     def theta(delay: Any) -> Any:
         params = {"lag": delay}
@@ -151,6 +154,7 @@ def test_the_gradient_of_a_delay_of_whole_samples_is_that_of_a_longer_one() -> N
     np.testing.assert_allclose(slopes[::2], slopes[1::2], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_batches_and_gradients_of_gains() -> None:
     def end(B: Any, **ways: Any) -> Any:
         ways = {"steps": HELD} | ways

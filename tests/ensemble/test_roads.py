@@ -104,6 +104,7 @@ def test_a_spring_ends_where_the_height_of_its_road_takes_it(folder: Path) -> No
     np.testing.assert_allclose(array(run, "q")[:, -1, 0], expected, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("interpolation", "names"), [("linear", NAMES[1:]), ("cubic", NAMES[:1])])
 def test_the_roads_of_one_study_are_those_of_several(
     folder: Path, whole: Path, interpolation: Any, names: tuple[str, ...]
@@ -120,6 +121,7 @@ def test_the_roads_of_one_study_are_those_of_several(
     assert np.abs(np.diff(array(run, "q")[:, -1, 0])).min() > 0
 
 
+@pytest.mark.slow
 def test_samples_at_uneven_times_are_those_of_another_study(folder: Path) -> None:
     write(folder / "road_b.csv", 2.0 * np.linspace(0, 1, 60) ** 2, np.arange(60) / 1000)
     run, alone = computed(folder, "run"), computed(folder, "alone", of("road_b.csv"))
@@ -171,6 +173,7 @@ def test_files_of_one_name_in_several_folders(folder: Path) -> None:
     assert open_results(run).config["inputs"]["road"]["file"][1:] == ["road_1.csv", "road_2.csv"]
 
 
+@pytest.mark.slow
 def test_two_inputs_share_the_number_of_their_file(folder: Path, whole: Path) -> None:
     car = CAR.replace('p["road"](t)', '(p["road"](t) + p["left"](t)) / 2')
     (folder / "car.py").write_text(car)

@@ -68,6 +68,7 @@ def test_the_same_bits_whatever_the_number_of_devices(tmp_path: Path) -> None:
     assert same_bits(config.parent / "several", config.parent / "one")
 
 
+@pytest.mark.slow
 def test_a_requested_device_computes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = jax.devices()[0]
     monkeypatch.setattr(jax, "local_devices", lambda: [one, one, one])

@@ -142,6 +142,7 @@ def test_resumed_and_replayed_to_the_same_bits(run: Path, tmp_path: Path) -> Non
     assert "rates" in planned(as_default, tmp_path).study.save
 
 
+@pytest.mark.slow
 def test_other_kinematics_are_another_model() -> None:
     """A run is not continued where the functions of the velocities have changed."""
     system = pendulum()

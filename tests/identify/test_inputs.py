@@ -47,6 +47,7 @@ def test_two_recordings_with_inputs_of_their_own(interpolation: Any) -> None:
         np.testing.assert_allclose(fit.params[name], value, rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("states", ["free", jm.identify.Shooting(0.5)])
 def test_a_jump_at_the_end_asks_for_no_shorter_steps(states: Any) -> None:
     ts, values = np.linspace(0.0, 1.0, 21), [1.0, -1.0, 3.0, 4.0]
@@ -68,6 +69,7 @@ def adaptive() -> jm.identify.Fit:
     return jm.fit(SLIDER, recorded(2, 21, 40), GUESS, steps=steps)
 
 
+@pytest.mark.slow
 def test_adaptive_steps_end_where_an_input_jumps(adaptive: jm.identify.Fit) -> None:
     assert adaptive.converged
     for name, value in TRUTH.items():

@@ -45,6 +45,7 @@ def test_dry_friction_is_found_across_the_ridges() -> None:
     assert found.optimization.evaluations > 20
 
 
+@pytest.mark.slow
 def test_a_local_minimum_is_named() -> None:
     """With one starting point there is no search: the fit ends where the message says so."""
     found = fitted(optimizer=TrustRegion(starts=MultiStart(count=1, refine=1)))

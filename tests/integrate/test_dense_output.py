@@ -66,6 +66,7 @@ def test_states_are_those_of_a_run_that_saves_them(steps: Any) -> None:
     assert sol.at(np.full((3, 1), 0.13))["y"].shape == (3, 1)
 
 
+@pytest.mark.slow
 def test_derivatives_batches_and_jit() -> None:
     def height(g: Any, t: Any) -> Any:
         return swung(FixedSteps(32), p={**PENDULUM.params, "g": g}).at(t)["y"]
@@ -142,6 +143,7 @@ def test_nothing_moves_after_a_terminal_event() -> None:
     np.testing.assert_allclose(states.q[1:], np.stack([sol.q[-1]] * 2), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_constraints_are_on_as_in_the_run() -> None:
     """A bead on a hoop that it leaves between two saves."""
     ts = np.array([0.0, 2.0])

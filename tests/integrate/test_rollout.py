@@ -174,6 +174,7 @@ def test_a_prescribed_motion_is_followed() -> None:
     assert sol.rank == 2
 
 
+@pytest.mark.slow
 def test_a_bead_on_a_rotating_wire_with_friction() -> None:
     """r'' = w^2 r - (c / m) r', in closed form; the constraint depends on time."""
     p = WIRE.params
@@ -190,6 +191,7 @@ def test_a_bead_on_a_rotating_wire_with_friction() -> None:
     assert np.isnan(sol.energy_drift)
 
 
+@pytest.mark.slow
 def test_constraints_hold_over_a_hundred_thousand_steps() -> None:
     """And the energy with them, to the error of the method."""
     ts = jnp.linspace(0.0, 100.0, 5)

@@ -155,6 +155,7 @@ def test_a_drive_that_starts_moves_the_rest(kind: str) -> None:
     assert sol.velocity_residual.max() < 1e-9
 
 
+@pytest.mark.slow
 def test_the_time_of_an_event_follows_the_blow() -> None:
     passing = Event(lambda q, v, t, p: v[0], name="turn", terminal=True, direction=-1)
 

@@ -90,6 +90,7 @@ ROUGH = """
 """
 
 
+@pytest.mark.slow
 def test_friction_of_joints_sticks() -> None:
     """The arm holds its weight of 2 g N m up to a frictionloss of 20 N m."""
     robot = from_mjcf(ROUGH, limits=True, params=("frictionloss",))

@@ -41,6 +41,7 @@ def _start(coordinates: str, angle: float) -> jp.Start:
     return jp.Start((0.5 * np.sin(angle), -0.5 * np.cos(angle)), angle)
 
 
+@pytest.mark.slow
 def test_a_ball_slides_until_it_rolls() -> None:
     radius, mu, speed = 0.1, 0.3, 2.0
     ball = jp.planar_body("ball", mass=1.0, inertia=0.5 * radius**2)
@@ -56,6 +57,7 @@ def test_a_ball_slides_until_it_rolls() -> None:
     np.testing.assert_allclose(force[-1], 0.0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_load_of_a_joint_presses() -> None:
     """A disc on a journal of radius r runs down in J w / (mu r m g)."""
     disc = jp.planar_body("disc", mass=3.0, inertia=0.02)

@@ -25,6 +25,7 @@ def door() -> jp.Mechanism:
     return jp.Mechanism([leaf], [hinge, wall], [push], params)
 
 
+@pytest.mark.slow
 def test_a_door_beyond_half_a_turn_bounces_off_its_stop() -> None:
     """With unit acceleration it hits at sqrt(2 x), and comes back by e times its rate."""
     mechanism, zero = door(), jnp.zeros(1)
@@ -97,6 +98,7 @@ def test_a_rope_winds_round_a_pole() -> None:
     np.testing.assert_allclose(tension, 0.3 * speed**2 / free, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_rope_that_leaves_a_drum_on_its_far_side_is_named() -> None:
     r, length, speed = 0.1, 2.0, 2.0
     ball = jp.point_mass("ball", mass=1.0)

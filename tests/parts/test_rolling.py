@@ -119,6 +119,7 @@ def test_knife_edge_goes_along_itself_and_turns() -> None:
     assert np.linalg.norm(point) > 1  # not the origin, where the test would see less
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3])
 def test_planetary_gear_obeys_willis(size: int) -> None:
     """(w_sun - w_arm) / (w_planet - w_arm) = -r_planet / r_sun."""
@@ -143,6 +144,7 @@ def test_planetary_gear_obeys_willis(size: int) -> None:
     np.testing.assert_allclose(level[-1], 0.2 * (3.0 - 0.8), rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_rolling_disk_turns_as_le_saux_leine_and_glocker_say() -> None:
     """Back at its place after a full turn (Nonlinear Science 15, 2005, equations 5.11-5.12)."""
     case = published("closed_forms")["rolling_disc_steady_turn"]

@@ -187,6 +187,7 @@ def test_the_unit_of_a_state_does_not_matter_to_the_steps() -> None:
     np.testing.assert_allclose(sol.integration_error, run.integration_error, rtol=1.0)
 
 
+@pytest.mark.slow
 def test_a_state_costs_a_batch_its_own_operations_alone() -> None:
     model = jm.models.double_pendulum()
     q, v = model.initial()

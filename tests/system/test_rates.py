@@ -50,6 +50,7 @@ def test_excluded_motions_are_a_constraint_on_the_rates() -> None:
     np.testing.assert_allclose(of_coordinates, expected.qdd, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_a_sledge_by_its_speeds_is_as_stable_as_with_a_blade() -> None:
     found = jm.analysis.linearize(BY_SPEEDS, [0.1, 0.2, 0.0], [SPEED, 0.0], PARAMS, steady=False)
     values = np.asarray(jm.analysis.modes(found).eigenvalues)
@@ -67,6 +68,7 @@ def test_structure_and_equilibrium_take_speeds() -> None:
     np.testing.assert_allclose(rest.q[2], 0.0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_inverse_dynamics_takes_speeds() -> None:
     def circle(t: Any, p: Any) -> Any:  # the blade is a tangent
         return jnp.stack([jnp.sin(t), 1 - jnp.cos(t), t])

@@ -167,6 +167,7 @@ def test_a_row_of_several_signals_has_their_bits(interpolation: Any, power: int)
         np.testing.assert_array_equal(stack.of_row(row).ts[: len(signal.values)], signal.ts)
 
 
+@pytest.mark.slow
 def test_rows_are_read_in_native_code() -> None:
     """However many samples there are, and steps end at those of the row."""
     draw = np.random.default_rng(6)

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxmech as jm
 from tests.unilateral.systems import G
@@ -92,6 +93,7 @@ def _pushed_up(static: Any, kinetic: Any, speed: Any, end: Any) -> jm.Solution:
     return jm.simulate(INCLINE, jnp.zeros(2), speed * ALONG, ts, p, steps=jm.FixedSteps(10))
 
 
+@pytest.mark.slow
 def test_a_block_on_an_incline_does_not_creep_or_slides_up_and_stays_or_comes_back() -> None:
     static, kinetic = jnp.array([0.5, 0.5, 0.2]), jnp.array([0.5, 0.3, 0.2])
     speeds, ends = jnp.array([0.0, 2.0, 2.0]), jnp.array([3600.0, 2.0, 2.0])

@@ -58,7 +58,9 @@ def _rolled(mu: float) -> tuple[float, np.ndarray]:
     return stop, np.hstack([np.array([1.0, 0.0]) * s + a * s**2 / 2 + v * (t - s), v])
 
 
-@pytest.mark.parametrize("steps", [STEPS, jm.Adaptive(rtol=1e-9, atol=1e-9)])
+@pytest.mark.parametrize(
+    "steps", [STEPS, pytest.param(jm.Adaptive(rtol=1e-9, atol=1e-9), marks=pytest.mark.slow)]
+)
 def test_a_ball_with_side_spin_slides_on_a_parabola_until_it_rolls(steps: Any) -> None:
     sol = _roll(0.2, steps=steps)
     stop, exact = _rolled(0.2)
@@ -122,6 +124,7 @@ def _slid(angle: float, mu: float, end: float) -> np.ndarray:
     return np.asarray(sol.y[:, -1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mu", "tolerance"), [(0.3, 1e-6), (0.8, 1e-5)])
 def test_a_block_across_an_incline_turns_downhill_or_rests(mu: float, tolerance: float) -> None:
     p = {"angle": 0.5, "mu": mu}
@@ -168,6 +171,7 @@ def test_a_push_that_grows_and_turns_lets_a_sled_slip_once(steps: Any, tolerance
     np.testing.assert_allclose(sol.q[-1], [-9.86599807, 7.77825777], atol=tolerance)
 
 
+@pytest.mark.slow
 def test_random_loads_of_a_contact_are_held_or_slide_against_their_slip() -> None:
     rng, on = np.random.default_rng(2), jnp.ones(2, bool)
 

@@ -120,6 +120,7 @@ def _cart(count: int) -> jm.System:
 THREE, ONE = _cart(3), _cart(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [jm.FixedSteps(8), jm.Adaptive(rtol=1e-10, atol=1e-12)])
 def test_frictions_on_one_coordinate_are_their_sum(steps: Any) -> None:
     rng, ts = np.random.default_rng(3), jnp.linspace(0.0, 8.0, 17)
@@ -149,6 +150,7 @@ def test_frictions_on_one_coordinate_are_their_sum(steps: Any) -> None:
             np.testing.assert_allclose(found.t[has], single.t[has], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_slip_of_several_frictions_has_derivatives_by_all_limits() -> None:
     def slip(static: Any) -> Any:
         p = {"static": static, "kinetic": static}
@@ -192,6 +194,7 @@ def test_a_crate_on_four_feet_moves_like_its_center() -> None:
 RADIUS, ROD, FORCE = 0.1, 0.25, 4.0
 
 
+@pytest.mark.slow
 def test_friction_of_a_slider_reverses_at_the_dead_centers() -> None:
     """There its row depends on the equation of the rod; the sign follows from the motion."""
 
@@ -228,6 +231,7 @@ def test_a_start_with_a_velocity_into_a_stop_is_an_impact(e: float) -> None:
     np.testing.assert_allclose(sol.q[2:], 0.0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_two_contacts_that_slide_have_one_motion_none_or_several() -> None:
     """Painlevé's paradox of both together: each alone would have one; by every choice of gaps."""
     draws, count = np.random.default_rng(0), 400
@@ -261,6 +265,7 @@ LINK, CRANK, COUPLER = 0.5, 0.1, 0.8  # length [m], inertia of a crank, mass
 JOINTS = (0.05, 0.1, 0.02, 0.08)  # limits of friction [N m]
 
 
+@pytest.mark.slow
 def test_frictions_in_the_joints_of_a_parallelogram_are_their_sum() -> None:
     """Its cranks turn alike and its coupler does not turn, so that all joints slip alike."""
 

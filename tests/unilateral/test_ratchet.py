@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxmech as jm
 
@@ -50,6 +51,7 @@ def _turned(torque: Any, angle: Any, speed: Any) -> Any:
     return sol.q[-1, 0], sol
 
 
+@pytest.mark.slow
 def test_a_wheel_turns_back_to_its_last_tooth_only() -> None:
     run = jax.value_and_grad(_turned, has_aux=True)
     (angle, sol), slope = run(jnp.asarray(1.0), jnp.asarray(SHARE), jnp.asarray(0.0))

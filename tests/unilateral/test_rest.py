@@ -12,7 +12,9 @@ from tests.unilateral.systems import BALL, G, height, time_to_rest
 
 TS = jnp.linspace(0.0, 2.0, 11)
 FIXED, BY_TOLERANCE = jm.FixedSteps(10), jm.Adaptive(max_steps=256)
-STEPS = pytest.mark.parametrize("steps", [FIXED, BY_TOLERANCE], ids=["fixed", "tolerance"])
+STEPS = pytest.mark.parametrize(
+    "steps", [FIXED, pytest.param(BY_TOLERANCE, marks=pytest.mark.slow)], ids=["fixed", "tolerance"]
+)
 
 
 def dropped(e: Any, steps: Any = FIXED, ts: Any = TS, start: Any = 1.0) -> jm.Solution:

@@ -71,6 +71,7 @@ def test_a_tilted_bar_loses_energy_until_it_lies() -> None:
     assert jnp.abs(sols.q[:, -1]).max() < 1e-9
 
 
+@pytest.mark.slow
 def test_a_ball_comes_to_rest_in_a_corner() -> None:
     def energy(q: Any, v: Any, t: Any, p: Any) -> Any:
         return 0.5 * v @ v - 3 * q[0] - G * q[1]
@@ -90,6 +91,7 @@ def test_a_ball_comes_to_rest_in_a_corner() -> None:
 LEGS = jnp.array([[1.0, 1.0, -1.0, -1.0], [1.0, -1.0, 1.0, -1.0]])
 
 
+@pytest.mark.slow
 def test_a_table_with_four_legs_is_lifted_on_one_side() -> None:
     def energy(q: Any, v: Any, t: Any, p: Any) -> Any:
         return 0.5 * v[0] ** 2 + 0.2 * (v[1] ** 2 + v[2] ** 2) - G * q[0] + 3 * t * q[1]

@@ -15,6 +15,11 @@ from jaxmech.status import Status
 G = 9.81
 TS = np.linspace(0.0, 1.0, 6)
 STEPS = [None, jm.FixedSteps(1), jm.Adaptive(rtol=1e-10, atol=1e-12)]
+each_steps = pytest.mark.parametrize(
+    "steps",
+    [STEPS[1], *(pytest.param(s, marks=pytest.mark.slow) for s in (STEPS[0], STEPS[2]))],
+    ids=repr,
+)
 
 
 def falling(q: Array, v: Array, t: Array, p: Any) -> Array:
@@ -35,7 +40,7 @@ def cut(x: Any, speed: Any, steps: Any) -> jm.Solution:
     return jm.simulate(LOAD, [0.0, -1.0], v0, TS, {"x": x}, events=CUT, steps=steps)
 
 
-@pytest.mark.parametrize("steps", STEPS, ids=repr)
+@each_steps
 def test_a_rope_that_is_cut(steps: Any) -> None:
     """From the cut on the load flies on a parabola; its speed there is that of a pendulum."""
     sol = cut(0.5, jnp.asarray(3.0), steps)
@@ -71,7 +76,7 @@ SHELF = [
 ]
 
 
-@pytest.mark.parametrize("steps", STEPS, ids=repr)
+@each_steps
 def test_a_shelf_that_is_put_in_place_and_withdrawn(steps: Any) -> None:
     def run(times: Any) -> jm.Solution:
         start = [0.5], [0.0]
@@ -101,7 +106,9 @@ TRAP = jm.System(
 )
 
 
-@pytest.mark.parametrize("steps", [jm.FixedSteps(3), jm.Adaptive()], ids=repr)
+@pytest.mark.parametrize(
+    "steps", [jm.FixedSteps(3), pytest.param(jm.Adaptive(), marks=pytest.mark.slow)], ids=repr
+)
 def test_a_gap_that_jumps(steps: Any) -> None:
     """One that jumps open lets the body fall; one that jumps closed is an error with its name."""
     sol = jm.simulate(TRAP, [0.0], [0.0], TS, {"by": 3.0}, steps=steps)

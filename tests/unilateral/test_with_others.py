@@ -81,6 +81,7 @@ def _way(mu: Any, t: Any) -> Any:
     return 2 * t - mu * G * t**2 / 2
 
 
+@pytest.mark.slow
 def test_dense_output_knows_in_which_direction_a_friction_slides() -> None:
     sol = _slid(0.3, steps=jm.FixedSteps(2))
     t = np.array([0.1, 0.35, 0.67, 0.7, 0.93])

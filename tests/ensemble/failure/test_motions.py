@@ -49,6 +49,7 @@ def test_extremes_between_steps_and_events(of: str, limits: dict[str, float]) ->
     assert result.probability == pytest.approx(stats.norm.sf(4.0), rel=2e-3)
 
 
+@pytest.mark.slow
 def test_first_passage_of_an_oscillator_under_white_noise() -> None:
     exact, _ = first_passage(0.25, 20, 4.0)
     result = failure_probability(noisy_study(0.25, 20, 4.0, method="subset"))

@@ -158,6 +158,7 @@ def test_a_singular_force_ends_in_underflow() -> None:
     assert 0.4 < sol.t_failed <= 0.5
 
 
+@pytest.mark.slow
 def test_steps_at_the_limit_of_stability_are_reported() -> None:
     """A damper of rate 1e4 that acts on a slow motion."""
 

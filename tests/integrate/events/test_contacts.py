@@ -111,6 +111,7 @@ def right(q: Array, t: Array, p: Any) -> Array:
     return q[0] + jnp.sin(q[1])
 
 
+@pytest.mark.slow
 @by_steps
 def test_a_bar_that_falls_flat(steps: Any) -> None:
     """Its ends hit the floor one after another at one time, until both of them rise."""
@@ -171,6 +172,7 @@ BOX = (
 )
 
 
+@pytest.mark.slow
 @by_steps
 def test_starts_in_contact_and_save_times(steps: Any) -> None:
     """Right, or a status: corners, rest, and save times that are wrong under `jit` or repeated."""

@@ -70,6 +70,7 @@ def test_a_ceiling_that_is_just_touched(policies: Any) -> None:
     assert thrown(height, policies, stops).events.reason == "stops"
 
 
+@pytest.mark.slow
 @by_policies
 def test_derivatives_of_both_times(policies: Any) -> None:
     def times(speed: Any) -> Array:
@@ -93,6 +94,7 @@ def test_several_functions_in_one_step() -> None:
         np.testing.assert_allclose(record.t[: len(expected)], expected, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_functions_of_velocities_by_a_tolerance() -> None:
     """cos t and its slope: -0.9 and less around the fastest point, in crude steps."""
     system = jm.System(lambda q, v, t, p: 0.5 * v @ v - 0.5 * q @ q, coordinates=("x",))

@@ -48,7 +48,7 @@ def of_loads(system: jm.System, steps: Any, **policies: Any) -> jm.Solution:
     return jax.vmap(run)(LOADS)
 
 
-@pytest.mark.parametrize("rtol", [1e-3, 1e-9])
+@pytest.mark.parametrize("rtol", [1e-3, pytest.param(1e-9, marks=pytest.mark.slow)])
 def test_no_slip_is_stepped_over(rtol: float) -> None:
     """While the block sticks steps have no error; loads just above the limit are short pulses."""
     record = of_loads(ROUGH, jm.Adaptive(rtol=rtol, atol=rtol)).events["floor slips"]
@@ -70,7 +70,9 @@ LIMIT = jm.Event(
 )
 
 
-@pytest.mark.parametrize("steps", [None, jm.Adaptive()], ids=repr)
+@pytest.mark.parametrize(
+    "steps", [None, pytest.param(jm.Adaptive(), marks=pytest.mark.slow)], ids=repr
+)
 def test_reactions_of_a_body_that_a_lock_holds(steps: Any) -> None:
     record = of_loads(HELD, steps, events=LIMIT).events["limit"]
     assert (record.count == 12).all()
@@ -79,6 +81,7 @@ def test_reactions_of_a_body_that_a_lock_holds(steps: Any) -> None:
     np.testing.assert_allclose(record.t[0, :12], exact, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_long_given_steps_report_what_they_miss() -> None:
     with pytest.warns(StepWarning, match="'limit' was missed"):
         record = of_loads(HELD, jm.FixedSteps(2), events=LIMIT).events["limit"]

@@ -60,6 +60,7 @@ def test_a_terminal_event_holds_the_state() -> None:
     assert "'lands'" in repr(sol)
 
 
+@pytest.mark.slow
 def test_a_bead_leaves_its_hoop_at_the_exact_angle() -> None:
     """From rest at an angle a from the top, cos = 2/3 cos(a): there gravity alone bends enough."""
     q0, v0 = released(0.3, BEAD_PARAMS)
@@ -75,6 +76,7 @@ def test_a_bead_leaves_its_hoop_at_the_exact_angle() -> None:
     assert int(at.count) == 1
 
 
+@pytest.mark.slow
 def test_same_bits_alone_and_in_a_batch() -> None:
     heights = jnp.linspace(0.5, 2.0, 11)
 

@@ -100,6 +100,7 @@ def test_two_impacts_at_the_same_time() -> None:
     np.testing.assert_allclose(sol.v[-1, 0], -1.0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_bounces_within_a_step_are_all_found() -> None:
     """A step of 1.5 s, in which the parabola is exact, has two of them."""
     jump = jm.Transition(lambda q, v, t, p: (q, v * jnp.array([1.0, -p["e"]])))
@@ -110,6 +111,7 @@ def test_bounces_within_a_step_are_all_found() -> None:
     np.testing.assert_allclose(sol.events["floor"].t[:4], expected, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_ever_shorter_bounces_end_with_a_status() -> None:
     p = {**BALL_PARAMS, "e": jnp.asarray(0.5)}
     with pytest.raises(jm.errors.SimulationError, match="TOO_MANY_EVENTS") as error:

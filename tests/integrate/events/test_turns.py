@@ -97,7 +97,9 @@ def pulsed(steps: Any, p: Any = SHORT) -> jm.Solution:
     return simulate(FREE, [0.0], [1.0], [0.0, 1.0], p, steps=steps, events=PULSES)
 
 
-@pytest.mark.parametrize("steps", [None, Adaptive()], ids=repr)
+@pytest.mark.parametrize(
+    "steps", [None, pytest.param(Adaptive(), marks=pytest.mark.slow)], ids=repr
+)
 def test_steps_become_short_enough_for_a_pulse(steps: Any) -> None:
     sol = pulsed(steps)
     assert [int(sol.events[name].count) for name in sol.events] == [2, 1]
@@ -107,6 +109,7 @@ def test_steps_become_short_enough_for_a_pulse(steps: Any) -> None:
     assert sol.accepted < 100
 
 
+@pytest.mark.slow
 def test_given_steps_that_are_too_long_are_reported_with_the_event() -> None:
     steps = FixedSteps(5)
     with pytest.warns(StepWarning) as record:

@@ -121,6 +121,7 @@ def test_a_stiff_system_gets_its_small_steps() -> None:
     np.testing.assert_allclose(sol.q[-1], exact, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_force_with_jumps_does_not_take_forever() -> None:
     dry = jm.System(
         lambda q, v, t, p: 0.5 * (v @ v - 10 * q @ q),
@@ -153,6 +154,7 @@ def test_a_mechanism_at_rest_has_no_error(steps: Any) -> None:
     assert 0 < moved.integration_error < 1e-4
 
 
+@pytest.mark.slow
 def test_a_block_that_sticks_before_it_slides() -> None:
     """The trial is of sliding too: of 3 pi / 4 s each, after 1.25 s and then 1 s of sticking."""
 
@@ -198,6 +200,7 @@ def test_a_constraint_whose_release_has_no_end_keeps_the_steps_of_the_motion() -
     np.testing.assert_allclose(sol.q[-1], [1.0, np.cos(10.0)], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_steps_are_chosen_again_where_impacts_need_more_than_the_fall_before_them() -> None:
     def lagrangian(q, v, t, p):  # two masses on a spring that the fall does not stretch
         return v @ v / 2 - 9.81 * q.sum() - 500.0 * (q[1] - q[0] - 1.0) ** 2
@@ -211,6 +214,7 @@ def test_steps_are_chosen_again_where_impacts_need_more_than_the_fall_before_the
     assert sol.integration_error < 16e-6
 
 
+@pytest.mark.slow
 def test_steps_between_the_samples_of_a_controller_show_their_error() -> None:
     plant = jm.System(
         lambda q, v, t, p: v @ v / 2, force=lambda q, v, t, p: p["u"][None], coordinates=("x",)

@@ -94,6 +94,7 @@ def test_abrupt_changes_between_saves_are_named() -> None:
     ends(held, {"motor": Signal([0.0, 4.4321], [0.0, 5.0], "hold")})
 
 
+@pytest.mark.slow
 def test_chosen_steps_end_at_jumps() -> None:
     step = pushed(lambda t, p: jnp.where(t < p["a"], 0.0, 1.0))
     steps = choose_steps(step, ZERO, ZERO, TS, {"a": jnp.asarray(3.0)})
