@@ -388,6 +388,7 @@ def _advance(
             rank=jnp.where(running & info.computed, moved.rank, state.rank),
             status=jnp.where(running, info.status, state.status),
             t_failed=jnp.where(running, jax.lax.stop_gradient(t), state.t_failed),
+            events=events,  # which stay by themselves
         )
 
     # Asked once per step and not number by number: native code skips `stays` where no lane needs

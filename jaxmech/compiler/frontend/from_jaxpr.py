@@ -185,6 +185,7 @@ class JaxprReader(AbstractLoopReader):
         self, branches: Sequence[ClosedJaxpr], index: int, zero: int, operands: Values
     ) -> list[Value]:
         """Add the long sides of a `cond` as loops that run at most once, a short one as it is."""
+        # Of two long sides, that for which the predicate is false counts as the usual one.
         pairs = list(zip(("eq", "ne"), branches, strict=True))
         short = [side for _, side in pairs if not is_long(side.jaxpr)]
         if short:
@@ -194,12 +195,14 @@ class JaxprReader(AbstractLoopReader):
             outs = [constant(self.graph, x) for x in zeros]
         for compare, side in pairs:
             if is_long(side.jaxpr):
-                outs = self._once(side, folded(self.graph, compare, index, zero), operands, outs)
+                holds = folded(self.graph, compare, index, zero)
+                outs = self._once(side, holds, operands, outs, not short and compare == "eq")
         return list(outs)
 
     def _once(
-        self, closed: ClosedJaxpr, holds: int, operands: Values, otherwise: list[Ids]
-    ) -> list[Ids]:
+        self, closed: ClosedJaxpr, holds: int, operands: Values, otherwise: list[Ids],
+        is_usual: bool = False,
+    ) -> list[Ids]:  # fmt: skip
         """Add a loop that runs once where a condition holds; return its results."""
         if self.active is not None:
             holds = folded(self.graph, "and", self.active, holds)
@@ -218,6 +221,7 @@ class JaxprReader(AbstractLoopReader):
         return self.added_while(
             inside, [holds, *flat(otherwise)],
             [inside.graph.const(False, np.dtype(bool)), *flat(ends)], [flag, *closed.out_avals],
+            is_usual,
         )  # fmt: skip
 
     def _active_where(self, compare: str, index: int, zero: int, side: ClosedJaxpr) -> int | None:

@@ -115,6 +115,16 @@ def holds_loop(jaxpr: Jaxpr) -> bool:
     return any(eqn.primitive.name in LOOPS for eqn in jaxpr.eqns) or any(map(holds_loop, inner))
 
 
+def runs_once(eqn: JaxprEqn) -> bool:
+    """Whether a `while` runs at most once: as long as a flag of its carry holds, then false."""
+    condition, constants = loop_condition(eqn)
+    (flag,), variables = condition.jaxpr.outvars, condition.jaxpr.invars[constants:]
+    if flag not in variables:
+        return False
+    end = loop_content(eqn)[0].jaxpr.outvars[variables.index(flag)]
+    return isinstance(end, Literal) and not end.val
+
+
 def is_long(side: Jaxpr) -> bool:
     """Whether a side of a `cond` has so many equations that it should rarely be computed."""
     return _length(side) >= LONG_SIDE

@@ -16,6 +16,7 @@ from jaxmech.compiler.frontend.jaxprs import (
     holds_loop,
     loop_condition,
     loop_content,
+    runs_once,
 )
 from jaxmech.compiler.ir.graph import Graph
 from jaxmech.compiler.ir.loops import (
@@ -168,7 +169,8 @@ class AbstractLoopReader(abc.ABC):
         goes_on = self.goes_on(condition, fixed[:first], values[second:], self.active)
         if self.graph.values[goes_on] is not None and not self.graph.values[goes_on]:
             return values[second:]
-        inside = type(self)(Graph(self.graph), self.active)
+        # What only a rare loop needs is not computed before it.
+        inside = type(self)(Graph(self.graph, is_rare=runs_once(eqn)), self.active)
         outer = captured(inside.graph, fixed)
         avals = [x for k, x in enumerate(body.in_avals[second - first :]) if k not in rows]
         running, *carry = leaves(inside.graph, "carry", [condition.out_avals[0], *avals])
@@ -185,8 +187,9 @@ class AbstractLoopReader(abc.ABC):
         return with_rows(results, rows)
 
     def added_while(
-        self, inside: Self, init: list[int], carry: list[int], avals: Sequence[Any]
-    ) -> list[Ids]:
+        self, inside: Self, init: list[int], carry: list[int], avals: Sequence[Any],
+        is_usual: bool = False,
+    ) -> list[Ids]:  # fmt: skip
         """Add a loop that runs while the first number of its carry holds; return the others."""
         number = len(self.loops)
         self.loops.append(
@@ -201,6 +204,7 @@ class AbstractLoopReader(abc.ABC):
                 reverse=False,
                 position=len(self.graph.nodes),
                 written=inside.written,
+                is_usual=is_usual,
             )
         )
         return leaves(self.graph, "result", avals, number)[1:]

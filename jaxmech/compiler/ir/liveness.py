@@ -229,7 +229,7 @@ def _exclusive(
 
 
 def _changed_by_one_branch(loop: Loop, part: LiveLoop) -> dict[int, int]:
-    """Indices of a carry that only one branch reads and changes, with their leaves."""
+    """Indices of a carry that only one branch or rare loop reads and changes, with their leaves."""
     # Registers would be moved, or spilled and loaded again, in every iteration.
     assert part.body is not None
     nodes, readers = loop.body.nodes, _readers(loop, part, part.body)
@@ -238,16 +238,23 @@ def _changed_by_one_branch(loop: Loop, part: LiveLoop) -> dict[int, int]:
         end = loop.carry[position]
         node = nodes[end]
         if node.op == "branch" and node.params in part.body.branches:
-            leaf = node.inputs[1]
-            is_own = nodes[leaf].op == "carry" and nodes[leaf].params == position
-            is_own &= loop.carry.count(end) == 1
-            if is_own and readers.get(leaf, set()) <= {node.params} and end not in readers:
-                changed[position] = leaf
+            leaf, reader = node.inputs[1], node.params
+        elif node.op == "result" and loop.inner[node.params[0]].is_branch:
+            leaf, reader = loop.inner[node.params[0]].init[node.params[1]], ~node.params[0]
+        else:
+            continue
+        is_own = nodes[leaf].op == "carry" and nodes[leaf].params == position
+        is_own &= loop.carry.count(end) == 1
+        if is_own and readers.get(leaf, set()) <= {reader} and end not in readers:
+            changed[position] = leaf
     return changed
 
 
 def _readers(loop: Loop, part: LiveLoop, body: Live) -> dict[int, set[int | None]]:
-    """The branches in which each node of a loop's body is read; None for everywhere else."""
+    """The branches in which each node of a loop's body is read, or what they are of rare loops.
+
+    None stands for everywhere else, and ~k for the rare loop k.
+    """
     nodes, readers = loop.body.nodes, dict[int, set[int | None]]()
     reads: list[tuple[int | None, int]] = []
     for i in body.nodes:
@@ -264,12 +271,18 @@ def _readers(loop: Loop, part: LiveLoop, body: Live) -> dict[int, set[int | None
     ]
     reads += [(None, int(i)) for k in part.stacked for i in loop.stacked[k].ravel()]
     reads += [(None, i) for row in part.written for i in row.nodes]
-    for number in body.loops:
+    for number, live in body.loops.items():
         inside = loop.inner[number]
         scanned = [x.ids for x in inside.scanned if isinstance(x, SequenceOfNodes)]
         captured = [x.params for x in inside.body.nodes if x.op == "capture"]
-        inputs = [*inside.init, *captured, *(i for ids in scanned for i in ids.ravel())]
-        reads += [(None, int(i)) for i in inputs]
+        start = [inside.init[k] for k in sorted(live.carry)]
+        twice = {i for i in start if start.count(i) > 1}
+        rare = ~number if inside.is_branch else None
+        reads += [(None if i in twice else rare, i) for i in start]
+        reads += [(rare, int(i)) for i in captured]
+        reads += [
+            (None, int(i)) for i in [*inside.init[:1], *(i for x in scanned for i in x.ravel())]
+        ]
     for branch, number in reads:
         readers.setdefault(number, set()).add(branch)
     return readers
@@ -287,7 +300,7 @@ def operations(graph: Graph, loops: list[Loop], live: Live, *, repeated: bool = 
     If `repeated`, they count as often as they are executed, those of a `while` once.
     """
     count = sum(graph.nodes[i].op not in LEAVES for i in live.nodes)
-    usual = {k: part for k, part in live.loops.items() if not loops[k].is_branch}
+    usual = {k: part for k, part in live.loops.items() if not loops[k].is_rare}
     inner = [(loops[k], part.body) for k, part in usual.items() if part.body is not None]
     return count + sum(
         (loop.length if repeated and loop.length is not None else 1)
@@ -302,13 +315,13 @@ def most_carried(loops: list[Loop], live: Live) -> int:
     # mostly does its work itself, such as steps with a loop over the values that they save.
     counts = [0]
     for k, part in live.loops.items():
-        if loops[k].is_branch:
+        if loops[k].is_rare:
             continue
         has_inner = part.body is not None and not all(
             loops[k].inner[i].is_branch for i in part.body.loops
         )
         if part.body is not None and has_inner:
             counts.append(most_carried(loops[k].inner, part.body))
-        if not has_inner or loops[k].length is None:
+        if (not has_inner or loops[k].length is None) and not loops[k].is_branch:
             counts.append(len(part.carry) - len(part.in_memory))
     return max(counts)

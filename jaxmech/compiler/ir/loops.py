@@ -154,6 +154,7 @@ class Loop:
         active: node of the graph around it that is false where nothing depends on the loop.
         position: number of nodes of the graph around it that precede its results.
         written: rows that every iteration writes, after all inner loops.
+        is_usual: whether it is the usual one of two long sides of a `cond`.
     """
 
     body: Graph
@@ -167,17 +168,25 @@ class Loop:
     position: int
     active: int | None = None
     written: "list[WrittenRow]" = field(default_factory=list)
+    is_usual: bool = False
 
     @property
     def is_branch(self) -> bool:
         """Whether it is a side of a `cond`, which runs at most once: nothing starts it again."""
         return self.length is None and self.body.values[self.carry[0]] is not None
 
+    @property
+    def is_rare(self) -> bool:
+        """Whether it is a side of a `cond` that usually does not run."""
+        return self.is_branch and not self.is_usual
+
 
 def has_while(loops: "list[Loop]") -> bool:
     """Whether one of the loops is a `while`, at any depth, outside of sides of a `cond`."""
-    usual = [loop for loop in loops if not loop.is_branch]
-    return any(loop.length is None or has_while(loop.inner) for loop in usual)
+    usual = [loop for loop in loops if not loop.is_rare]
+    return any(
+        (loop.length is None and not loop.is_branch) or has_while(loop.inner) for loop in usual
+    )
 
 
 def scanned_value(value: Value, aval: Any) -> Scanned:

@@ -48,17 +48,14 @@ class ExtremumSearch(eqx.Module):
         end: tuple[Array, Array],
     ) -> "ExtremumSearch":  # fmt: skip
         """The possible minima in a step, from the functions and their rates in u at both ends."""
-        s = signs.astype(start[0].dtype)
-        zeros, ones = jnp.zeros_like(s), jnp.ones_like(s)
-        low = StepEnd(zeros, s * start[0], s * start[1])
-        high = StepEnd(ones, s * end[0], s * end[1])
-        is_dip = (signs != 0) & enabled & (low.g > 0) & (high.g > 0) & (low.r < 0) & (high.r > 0)
+        low, high, is_dip = _dips(signs, enabled, start, end)
         # Most functions are far from zero, and their minima need not be estimated.
         pending = jax.lax.cond(
             (is_dip & _possible(low, high)).any(),
             lambda: is_dip & _hopeful(low, high),
             lambda: jnp.zeros_like(is_dip),
         )
+        ones = jnp.ones_like(low.u)
         return ExtremumSearch(pending, low, high, jnp.zeros((), jnp.int32), ones)
 
     def after(self, low: Array) -> Float[Array, ""]:
@@ -99,6 +96,27 @@ class ExtremumSearch(eqx.Module):
         """Drop all minima, since the motion has changed."""
         stops = jnp.where(changed, jnp.ones_like(self.stops), self.stops)
         return replace(self, pending=self.pending & ~changed, stops=stops)
+
+
+def may_dip(
+    signs: Int[Array, " E"], enabled: Bool[Array, " E"], start: tuple[Array, Array],
+    end: tuple[Array, Array],
+) -> Bool[Array, " E"]:  # fmt: skip
+    """Flags of the functions that may have a minimum to be sought, by a bound that is cheap."""
+    low, high, is_dip = _dips(signs, enabled, start, end)
+    return is_dip & _possible(low, high)
+
+
+def _dips(
+    signs: Int[Array, " E"], enabled: Bool[Array, " E"], start: tuple[Array, Array],
+    end: tuple[Array, Array],
+) -> tuple[StepEnd, StepEnd, Bool[Array, " E"]]:  # fmt: skip
+    """Both ends of a step, and flags of the functions that fall at the first and then rise."""
+    s = signs.astype(start[0].dtype)
+    low = StepEnd(jnp.zeros_like(s), s * start[0], s * start[1])
+    high = StepEnd(jnp.ones_like(s), s * end[0], s * end[1])
+    is_dip = (signs != 0) & enabled & (low.g > 0) & (high.g > 0) & (low.r < 0) & (high.r > 0)
+    return low, high, is_dip
 
 
 def _minimum(low: StepEnd, high: StepEnd) -> tuple[Array, Array]:
@@ -157,10 +175,15 @@ MotionState = tuple[Array, Array, Array, Array | None]  # q, v, t and, where kno
 
 def step_dips(
     scheme: Scheme, event_set: EventSet, state: EventState, start: MotionState, end: MotionState,
-    h: Array, params: Params,
+    h: Array, params: Params, values: Float[Array, " E"] | None = None,
 ) -> tuple[EventState, EventState, ExtremumSearch, Array]:  # fmt: skip
-    """The events before a step; after it, if none occur; minima in it; whether any may occur."""
-    values, enabled = event_set.values(scheme, *end[:3], params), event_set.enabled(state.active)
+    """The events before a step; after it, if none occur; minima in it; whether any may occur.
+
+    `values` are those of the functions at its end, if they are known.
+    """
+    if values is None:
+        values = event_set.values(scheme, *end[:3], params)
+    enabled = event_set.enabled(state.active)
     start_rates, end_rates = (
         rates(event_set, scheme, q, v, t, h, params, qdd) for q, v, t, qdd in (start, end)
     )

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.events.crossing import through_events
 from jaxmech.integrate.events.event_set import EventSet
-from jaxmech.integrate.events.extremum_search import ExtremumSearch, step_dips
+from jaxmech.integrate.events.extremum_search import ExtremumSearch, may_dip, rates, step_dips
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepInfo, StepState
@@ -283,15 +283,77 @@ def with_events(
 ) -> tuple[StepEndWithEvents, Array]:  # fmt: skip
     """The result of a step with its events, from the one without, and the log with them.
 
-    `number` is the number of the step in the segment.
+    `number` is the number of the step in the segment. After a failure the events stay as they are.
     """
     if not event_set:
         return (*without_events, state), log
     (end, info), active_params = without_events, event_set.params(params, state.active)
-    ends = (start.q, start.v, start.t, None), (end.q, end.v, end.t, None)
-    state, passed, dips, happens = step_dips(scheme, event_set, state, *ends, h, active_params)
+    values = event_set.values(scheme, end.q, end.v, end.t, active_params)
+    is_calm = _is_calm(event_set, scheme, start, end, h, active_params, state, values, looks)
     # The step that an event at its start makes void may fail.
-    happens = running & (info.good | state.due) & happens
+    may_happen = running & (state.due | (info.good & ~is_calm))
+    goes_on = running & info.good
+    usual = replace(
+        state,
+        values=jnp.where(goes_on, values, state.values),
+        smooth=jnp.where(goes_on, state.smooth + 1, state.smooth),
+    )
+    Carry = tuple[Array, StepEndWithEvents, Array]
+
+    # A loop that runs at most once: native code jumps over it, and it may write rows of the log.
+    def once(carry: Carry) -> Carry:
+        _, _, log = carry
+        (end, info, events), log = _with_events_that_may_happen(
+            scheme, event_set, start, without_events, state, log, h, params, number, extents, looks,
+            values,
+        )  # fmt: skip
+        events = jax.tree.map(lambda x, y: jnp.where(info.good, x, y), events, state)
+        return jnp.asarray(False), (end, info, events), log
+
+    begin = may_happen, (end, info, usual), log
+    _, result, log = jax.lax.while_loop(lambda carry: carry[0], once, begin)
+    return result, log
+
+
+def _is_calm(
+    event_set: EventSet, scheme: Scheme, start: StepState, end: StepState, h: Array,
+    params: Params, state: EventState, values: Float[Array, " E"], looks: Looks,
+) -> Bool[Array, ""]:  # fmt: skip
+    """Whether no event can have occurred in a step, and no sample could show one.
+
+    All functions have known signs at its start, which those at its end and all samples have too,
+    and there is no minimum that could be sought. Loads that are sampled are never calm.
+    """
+    enabled, signs = event_set.enabled(state.active), state.signs
+    ends = ((x, rates(event_set, scheme, x.q, x.v, x.t, h, params, None)) for x in (start, end))
+    (_, start_rates), (_, end_rates) = ends
+    keeps = signs * values > 0
+    keeps &= ~may_dip(signs, enabled, (state.values, start_rates), (values, end_rates))
+    motion, _ = _along(
+        event_set, scheme, (start.q, start.v), (end.q, end.v), start.t, h, params, looks.loads
+    )
+    is_of_motion = event_set.flags([not event.needs_reactions for event in event_set.events])
+
+    def keeps_sign(k: Array, keeps: Array) -> Array:
+        g = motion(_point(k, looks.samples, h.dtype))
+        return keeps & ((signs * g > 0) | ~is_of_motion)
+
+    keeps = jax.lax.fori_loop(0, looks.samples, keeps_sign, keeps)
+    keeps &= ~event_set.flags(looks.loads)
+    return (keeps | ~enabled).all() & jnp.isfinite(values).all()
+
+
+def _with_events_that_may_happen(
+    scheme: Scheme, event_set: EventSet, start: StepState, without_events: StepEnd,
+    state: EventState, log: Array, h: Array, params: Params, number: Array,
+    extents: Float[Array, " n"] | None, looks: Looks, values: Float[Array, " E"],
+) -> tuple[StepEndWithEvents, Array]:  # fmt: skip
+    (end, info), active_params = without_events, event_set.params(params, state.active)
+    ends = (start.q, start.v, start.t, None), (end.q, end.v, end.t, None)
+    state, passed, dips, happens = step_dips(
+        scheme, event_set, state, *ends, h, active_params, values
+    )
+    happens &= info.good | state.due
     search, log = through_events(
         scheme, event_set, start, h, params, state, number, dips, happens, log, extents
     )

@@ -301,10 +301,22 @@ class AssemblyBuilder:
             ]
 
     @contextmanager
+    def once(
+        self, condition: str, carry: Sequence[tuple[str, str]], is_usual: bool
+    ) -> Iterator[tuple[str, list[str], list[str]]]:
+        """A `loop` of at most one iteration, skipped if `condition` is false in every lane."""
+        # A jump that is rarely taken, not a loop, by which LLVM would think it the busiest part.
+        ends = list[str]()
+        with self.branch(condition, carry, is_usual) as (names, rare):
+            yield "0", [start for _, start in carry], ends
+            rare += ends
+        ends[:] = names
+
+    @contextmanager
     def branch(
-        self, condition: str, carry: Sequence[tuple[str, str]]
+        self, condition: str, carry: Sequence[tuple[str, str]], is_usual: bool = False
     ) -> Iterator[tuple[list[str], list[str]]]:
-        """A rarely taken branch, skipped if `condition` is false in every lane.
+        """A branch, rarely taken unless `is_usual`, skipped if `condition` is false in every lane.
 
         `carry` has the types, and the values if it is skipped; yields the names after it, and a
         list for the values computed in it.
@@ -314,7 +326,8 @@ class AssemblyBuilder:
         # A jump for all lanes at once: if some need the branch, all compute it, and each selects.
         any_lane = self.any_lane(condition)
         entry_block = self.block
-        self.lines.append(f"br i1 {any_lane}, label %{label}, label %{label}.end, !prof !0")
+        weights = "" if is_usual else ", !prof !0"
+        self.lines.append(f"br i1 {any_lane}, label %{label}, label %{label}.end{weights}")
         self.label(label)
         yield names, ends
         last = self.block

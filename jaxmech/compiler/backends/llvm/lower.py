@@ -382,29 +382,40 @@ class Assembler(Operations):
     ) -> tuple[dict[int, str], dict[int, Memory]]:
         inner = part.body
         assert inner is not None
+        # What only this loop reads and changes, which runs at most once, stays in memory.
+        kept = {k: self.in_memory[i] for k in part.carry if (i := loop.init[k]) in self.in_memory}
         for i in read_by_loop(loop, part):  # not inside the loop
-            if i not in self.slots:
+            if i not in self.slots and i not in self.in_memory:
                 self.name(i)
-        start = {k: self.name(loop.init[k]) for k in sorted(part.carry)}
+        start = {k: self.name(loop.init[k]) for k in sorted(part.carry - kept.keys())}
         stacked = {k: self._position_for(number, loop, k) for k in sorted(part.stacked)}
         if loop.length == 0:
             return start, stacked
         read = read_elements(loop, part)
         elements = {k: self._sequence(loop.scanned[k], positions) for k, positions in read.items()}
         builder = self.builder
-        dtypes = {k: loop.body.nodes[loop.carry[k]].dtype for k in start}
-        in_memory = {k: builder.scratch(1, dtypes[k]) for k in sorted(part.in_memory)}
+        dtypes = {k: loop.body.nodes[loop.carry[k]].dtype for k in part.carry}
+        in_memory = {k: builder.scratch(1, dtypes[k]) for k in sorted(part.in_memory.keys() - kept)}
         for k, address in in_memory.items():
             builder.store(start.pop(k), address, dtypes[k])
         carried = [(type_of(dtypes[k], builder.lanes), start[k]) for k in start]
         active = loop.init[0] if loop.length is None else loop.active
         condition = None if active is None else self.name(active)
-        with builder.loop(loop.length, carried, condition) as (turn, carry, ends):
+        if loop.is_branch and condition is not None:
+            rounds = builder.once(condition, carried, loop.is_usual)
+        else:
+            rounds = builder.loop(loop.length, carried, condition)
+        with rounds as (turn, carry, ends):
+            for k, address in kept.items():  # what it captures, too, as it is at the start
+                value = builder.load(address, dtypes[k], builder.lanes)
+                self.names[loop.init[k]] = value
+            values = {k: self.names[loop.init[k]] for k in kept}
+            addresses = in_memory | kept
             body = Assembler(
                 loop.body, loop.inner, inner, used_after_iteration(loop), builder, self.leaf,
                 inside_loop(self.memory), self.functions, self,
-                dict(zip(start, carry, strict=True)),
-                {part.in_memory[k]: address for k, address in in_memory.items()},
+                dict(zip(start, carry, strict=True)) | values,
+                {part.in_memory[k]: addresses[k] for k in part.in_memory},
             )  # fmt: skip
             body.elements, body.length = elements, loop.length
             body.at = turn
@@ -416,9 +427,13 @@ class Assembler(Operations):
                     body._store(i, memory, body.at, position)
             for row in part.written:
                 body._write_row(row)
+            for k in sorted(kept.keys() - part.in_memory.keys()):
+                builder.store(body.name(loop.carry[k]), kept[k], dtypes[k])
             ends += [body.name(loop.carry[k]) for k in start]
             body._free(set(body._own_slots))
-        results = dict(zip(start, ends, strict=True))
+        results = dict(zip(start, ends, strict=True)) | dict.fromkeys(kept, "")
+        for k in kept:
+            del self.names[loop.init[k]]
         for k, address in in_memory.items():
             results[k] = builder.load(address, dtypes[k], builder.lanes)
         return results, stacked
