@@ -108,11 +108,8 @@ def rollout(
         # Given velocities do not move q by the projection: all of what they miss is an error.
         keeps_q, h = scheme.drive == Drive.VELOCITIES, _longest(ts) / per_save
         error += errors.delay(end.corrections, h, duration, keeps_q)
-    occurrences = event_set.written_rows(log, end.events.counts)
     saves = at_saves(_saved(start), saved, per_save // steps)
-    trajectory = Trajectory(
-        saves, end.rank, end.status, end.t_failed, error, end.events, occurrences
-    )
+    trajectory = Trajectory(saves, end.rank, end.status, end.t_failed, error, end.events, log)
     return trajectory, ends
 
 

@@ -101,7 +101,7 @@ class Trajectory(eqx.Module):
         t_failed: time of the last good state before a failure, NaN without one.
         error: estimated integration error relative to the motion, as in `Solution`.
         events: state of the events.
-        occurrences: rows of the events, NaN if unused.
+        occurrences: rows of the events; the content of those that are not written is undefined.
         counts: counts of the work, a `StepCounts`; empty for fixed steps, whose number is known.
     """
 

@@ -105,7 +105,7 @@ def _trajectory(run: RunSetting, initial: RunState, state: RunState, rows: RunRo
         error=_integration_error(run, state),
         counts=replace(state.counts, t_stiff=state.stiffness.t),
         events=state.events,
-        occurrences=run.event_set.written_rows(rows.log, state.events.counts),
+        occurrences=rows.log,
     )
 
 

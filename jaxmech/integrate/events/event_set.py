@@ -109,19 +109,13 @@ class EventSet:
     def log(self, q: Array, v: Array) -> Float[Array, "R w"]:
         """Empty rows, in which a loop writes the occurrences of all events."""
         row = jnp.zeros(self.width(q, v), q.dtype)
-        return empty_rows(self.rows[-1], row) if self else row[None][:0]
+        return empty_rows(self.rows[-1], row, sparse=True) if self else row[None][:0]
 
     def is_kept(self, counts: Int[Array, " E"]) -> Bool[Array, " R"]:
         """Flags of the rows that are written after so many occurrences of each event."""
         kept = [event.kept for event in self.events]
         owners = np.repeat(np.arange(len(kept)), kept)
         return jnp.asarray(np.arange(self.rows[-1]) - np.array(self.rows)[owners]) < counts[owners]
-
-    def written_rows(
-        self, log: Float[Array, "R w"], counts: Int[Array, " E"]
-    ) -> Float[Array, "R w"]:
-        """The rows after a run, NaN if they are not written."""
-        return jnp.where(self.is_kept(counts)[:, None], log, jnp.nan) if self else log
 
     # Switches.
 

@@ -43,7 +43,8 @@ class Events(eqx.Module):
     """The events of a `Solution` by name. Under `jax.vmap` every array gets a leading batch axis.
 
     Attributes:
-        occurrences: those of all events, R rows, one event after the other.
+        log: the rows of all events, R of w numbers, one event after the other, as a run leaves
+            them: of those without an occurrence the content is undefined.
         counts: number of occurrences of each event.
         missed: number of those that were not located.
         stopped_by: index of the terminal event that ended the trajectory, in the order of the
@@ -54,10 +55,13 @@ class Events(eqx.Module):
         rows: the first row of each event, and the number R of rows.
         has_transition: whether each event has a transition.
         switched: names of the constraints that are switched.
+        sizes: numbers n of coordinates and k of velocities, and those that hold decisions.
+        has_copies: whether rows may be copies of others, of events that took place together.
     """
 
-    # The records are parts of a few arrays, since XLA would compile a copy for each of them.
-    occurrences: Occurrences
+    # A record is read where it is asked for: for many events the memory of all is large, most of it
+    # is never written, and each copy would take longer than a short run.
+    log: Float[Array, "*B R w"]
     counts: Int[Array, " *B E"]
     missed: Int[Array, " *B E"]
     stopped_by: Int[Array, " *B"]
@@ -67,18 +71,30 @@ class Events(eqx.Module):
     rows: tuple[int, ...] = eqx.field(static=True)
     has_transition: tuple[bool, ...] = eqx.field(static=True)
     switched: tuple[str, ...] = eqx.field(static=True)
+    sizes: tuple[int, int, int] = eqx.field(static=True)
+    has_copies: bool = eqx.field(static=True)
 
     def __getitem__(self, name: str) -> EventRecord:
         if name not in self.names:
             raise KeyError(f"`{name}` {not_one_of(name, self.names, 'an event')}")
-        k, all_ = self.names.index(name), self.occurrences
-        mine = slice(self.rows[k], self.rows[k + 1])
-        after = (all_.q_after, all_.v_after) if self.has_transition[k] else (None, None)
-        q_after, v_after = (None if x is None else x[..., mine, :] for x in after)
-        return EventRecord(
-            self.counts[..., k], self.missed[..., k], all_.t[..., mine], all_.q[..., mine, :],
-            all_.v[..., mine, :], q_after, v_after, all_.outcome[..., mine, :],
-        )  # fmt: skip
+        number = self.names.index(name)
+        x = self.occurrences(number)
+        has_transition = self.has_transition[number]
+        after = (x.q_after, x.v_after) if has_transition else (None, None)
+        counts = self.counts[..., number], self.missed[..., number]
+        return EventRecord(*counts, x.t, x.q, x.v, *after, x.outcome)
+
+    def occurrences(self, number: int) -> Occurrences:
+        """The first K occurrences of the event of this number; NaN where there were fewer."""
+        mine = np.arange(self.rows[number], self.rows[number + 1])
+        is_kept = jnp.asarray(mine - self.rows[number]) < self.counts[..., number, None]
+        rows = self.log[..., mine[0] : mine[-1] + 1, :]
+        if self.has_copies:
+            # Gaps and frictions that take part in one event have copies of a row.
+            source = jnp.where(is_kept, jax.lax.stop_gradient(rows[..., -1]), -1)
+            source = jnp.where(source >= 0, source, mine).astype(jnp.int32)
+            rows = jnp.take_along_axis(self.log, source[..., None], axis=-2)
+        return Occurrences.unpacked(jnp.where(is_kept[..., None], rows, jnp.nan), *self.sizes)
 
     @property
     def active(self) -> dict[str, Bool[Array, " *B T"]]:
@@ -107,18 +123,12 @@ def events_of(
     `rows` are their occurrences (R, w). `active` flags the constraints with a switch that are on at
     the save times, shape (T, C).
     """
-    if event_set.gaps:
-        # Gaps and frictions that take part in one event have copies of a row.
-        own = jnp.arange(len(rows))
-        source = jax.lax.stop_gradient(jnp.nan_to_num(rows[:, -1], nan=-1.0)).astype(own.dtype)
-        rows = rows[jnp.where(source >= 0, source, own)]
-    occurrences = Occurrences.unpacked(rows, system.n, system.n_velocities, event_set.words)
     t_end = t_last
     for k, event in enumerate(event_set.events):
         if event.terminal:
-            t_end = jnp.where(state.stopped_by == k, occurrences.t[event_set.rows[k]], t_end)
+            t_end = jnp.where(state.stopped_by == k, rows[event_set.rows[k], 0], t_end)
     return Events(
-        occurrences=occurrences,
+        log=rows,
         counts=state.counts,
         missed=state.missed,
         stopped_by=state.stopped_by,
@@ -128,4 +138,6 @@ def events_of(
         rows=event_set.rows,
         has_transition=tuple(event.transition is not None for event in event_set.events),
         switched=event_set.names,
+        sizes=(system.n, system.n_velocities, event_set.words),
+        has_copies=bool(event_set.gaps),
     )
