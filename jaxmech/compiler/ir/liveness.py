@@ -277,9 +277,9 @@ def _readers(loop: Loop, part: LiveLoop, body: Live) -> dict[int, set[int | None
         captured = [x.params for x in inside.body.nodes if x.op == "capture"]
         start = [inside.init[k] for k in sorted(live.carry)]
         twice = {i for i in start if start.count(i) > 1}
-        rare = ~number if inside.is_branch else None
-        reads += [(None if i in twice else rare, i) for i in start]
-        reads += [(rare, int(i)) for i in captured]
+        once = ~number if inside.is_branch else None
+        reads += [(None if i in twice else once, i) for i in start]
+        reads += [(once, int(i)) for i in captured]
         reads += [
             (None, int(i)) for i in [*inside.init[:1], *(i for x in scanned for i in x.ravel())]
         ]

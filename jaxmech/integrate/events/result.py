@@ -86,9 +86,10 @@ class Events(eqx.Module):
 
     def occurrences(self, number: int) -> Occurrences:
         """The first K occurrences of the event of this number; NaN where there were fewer."""
-        mine = np.arange(self.rows[number], self.rows[number + 1])
-        is_kept = jnp.asarray(mine - self.rows[number]) < self.counts[..., number, None]
-        rows = self.log[..., mine[0] : mine[-1] + 1, :]
+        first, end = self.rows[number : number + 2]
+        mine = np.arange(first, end).reshape(*[1] * np.ndim(self.t_end), -1)
+        is_kept = mine - first < self.counts[..., number, None]
+        rows = self.log[..., first:end, :]
         if self.has_copies:
             # Gaps and frictions that take part in one event have copies of a row.
             source = jnp.where(is_kept, jax.lax.stop_gradient(rows[..., -1]), -1)
