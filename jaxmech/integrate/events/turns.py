@@ -134,6 +134,11 @@ class Looks(NamedTuple):
         least = least_values(event_set, q, v, t, event_set.plain(params))
         return Looks(max(1, samples), loads, least)
 
+    def sampled(self, event_set: EventSet) -> list[bool]:
+        """Flags of the functions that are sampled: all but some of those of reactions."""
+        pairs = zip(event_set.events, self.loads, strict=True)
+        return [load or not event.needs_reactions for event, load in pairs]
+
 
 def step_turns(
     event_set: EventSet, scheme: Scheme, start: State, end: State, t: Array, h: Array,
@@ -205,9 +210,7 @@ def sampled_events(
     passes = jax.lax.fori_loop(-1 if looks.samples > 1 else 0, looks.samples, look, begin)
     # Bodies that touch have gaps of the size of a rounding error, which cross nothing.
     passes = passes.after(event_set, values, looks.least, ~event_set.one_sided)
-    motions = [not event.needs_reactions for event in event_set.events]
-    is_sampled = event_set.flags(motions) | event_set.flags(looks.loads)
-    return jnp.where(is_sampled, passes.events, 0)
+    return jnp.where(event_set.flags(looks.sampled(event_set)), passes.events, 0)
 
 
 def _point(k: Array, count: int | Array, dtype: Any) -> Float[Array, ""]:
@@ -322,24 +325,23 @@ def _is_calm(
     """Whether no event can have occurred in a step, and no sample could show one.
 
     All functions have known signs at its start, which those at its end and all samples have too,
-    and there is no minimum that could be sought. Loads that are sampled are never calm.
+    and there is no minimum that could be sought.
     """
     enabled, signs = event_set.enabled(state.active), state.signs
     ends = ((x, rates(event_set, scheme, x.q, x.v, x.t, h, params, None)) for x in (start, end))
     (_, start_rates), (_, end_rates) = ends
     keeps = signs * values > 0
     keeps &= ~may_dip(signs, enabled, (state.values, start_rates), (values, end_rates))
-    motion, _ = _along(
+    _, sampled = _along(
         event_set, scheme, (start.q, start.v), (end.q, end.v), start.t, h, params, looks.loads
     )
-    is_of_motion = event_set.flags([not event.needs_reactions for event in event_set.events])
+    is_sampled = event_set.flags(looks.sampled(event_set))
 
     def keeps_sign(k: Array, keeps: Array) -> Array:
-        g = motion(_point(k, looks.samples, h.dtype))
-        return keeps & ((signs * g > 0) | ~is_of_motion)
+        g, _, _ = sampled(_point(k, looks.samples, h.dtype))
+        return keeps & ((signs * g > 0) | ~is_sampled)
 
     keeps = jax.lax.fori_loop(0, looks.samples, keeps_sign, keeps)
-    keeps &= ~event_set.flags(looks.loads)
     return (keeps | ~enabled).all() & jnp.isfinite(values).all()
 
 
