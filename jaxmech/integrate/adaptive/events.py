@@ -11,7 +11,7 @@ from jaxmech.integrate.adaptive.attempt import Attempt, attempt
 from jaxmech.integrate.adaptive.run import RunSetting, RunState, StepEvents, StepSpan
 from jaxmech.integrate.derivatives.record import MoveRows
 from jaxmech.integrate.events.crossing import StepSearch, through_events
-from jaxmech.integrate.events.extremum_search import step_dips
+from jaxmech.integrate.events.extremum_search import rates, step_dips
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.events.turns import step_turns
 from jaxmech.integrate.methods.explicit_stages import EvaluatedState, evaluated_state
@@ -56,8 +56,15 @@ def events_in_step(
     h, end, accepted = run.sign * size, tried.end, is_good & turns.are_few
     missed_before, counts_before = state.missed, state.counts
     previous = replace(state, replay=event_set.replay(t.dtype))
-    ends = (start.q, start.v, t, start.qdd), (end.q, end.v, t + h, end.qdd)
-    state, passed, dips, happens = step_dips(scheme, event_set, previous, *ends, h, params)
+    ends = (start.q, start.v), (end.q, end.v)
+    values = event_set.values(scheme, *ends[1], t + h, params)
+    slopes = tuple(
+        rates(event_set, scheme, x.q, x.v, time, h, params, x.qdd)
+        for x, time in ((start, t), (end, t + h))
+    )
+    state, passed, dips, happens = step_dips(
+        scheme, event_set, previous, ends, t, h, params, values, slopes
+    )
     plain = params.params if isinstance(params, Switched) else params
 
     def part(base: StepState, h: Array, params: Params) -> tuple[StepState, StepInfo]:

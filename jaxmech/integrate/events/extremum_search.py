@@ -170,23 +170,18 @@ def rates(
     return jnp.where(np.array(known), jax.jvp(values, (q, v, t), along)[1], jnp.nan)
 
 
-MotionState = tuple[Array, Array, Array, Array | None]  # q, v, t and, where known, accelerations
+State = tuple[Array, Array]  # q and v
 
 
 def step_dips(
-    scheme: Scheme, event_set: EventSet, state: EventState, start: MotionState, end: MotionState,
-    h: Array, params: Params, values: Float[Array, " E"] | None = None,
+    scheme: Scheme, event_set: EventSet, state: EventState, ends: tuple[State, State], t: Array,
+    h: Array, params: Params, values: Float[Array, " E"], slopes: tuple[Array, ...],
 ) -> tuple[EventState, EventState, ExtremumSearch, Array]:  # fmt: skip
     """The events before a step; after it, if none occur; minima in it; whether any may occur.
 
-    `values` are those of the functions at its end, if they are known.
+    `values` are those of the functions at its end, and `slopes` their `rates` at both ends.
     """
-    if values is None:
-        values = event_set.values(scheme, *end[:3], params)
-    enabled = event_set.enabled(state.active)
-    start_rates, end_rates = (
-        rates(event_set, scheme, q, v, t, h, params, qdd) for q, v, t, qdd in (start, end)
-    )
+    enabled, (start_rates, end_rates) = event_set.enabled(state.active), slopes
     # A function that is zero at first has the sign of its rate right after, or its return to zero
     # within a long step would go unnoticed.
     leaves = (state.signs == 0) & (state.values == 0) & enabled
@@ -208,8 +203,8 @@ def step_dips(
     # NaN crosses nothing, but must be reported.
     happens = state.due | crossed.any() | jnp.isnan(values).any()
     passed = replace(state, signs=signs, values=values)
-    for q, v, t, _ in (start, end):
-        speeds = scheme.system.dynamics.speeds(q, v, t, params)
+    for (q, v), time in zip(ends, (t, t + h), strict=True):
+        speeds = scheme.system.dynamics.speeds(q, v, time, params)
         # A step that an event at its start makes void may have led to NaN.
         largest = jnp.maximum(state.speeds, jnp.abs(speeds))
         state = replace(state, speeds=jnp.where(jnp.isfinite(speeds), largest, state.speeds))

@@ -134,10 +134,10 @@ class Looks(NamedTuple):
         least = least_values(event_set, q, v, t, event_set.plain(params))
         return Looks(max(1, samples), loads, least)
 
-    def sampled(self, event_set: EventSet) -> list[bool]:
+    def flags(self, event_set: EventSet) -> Bool[Array, " E"]:
         """Flags of the functions that are sampled: all but some of those of reactions."""
         pairs = zip(event_set.events, self.loads, strict=True)
-        return [load or not event.needs_reactions for event, load in pairs]
+        return event_set.flags([load or not event.needs_reactions for event, load in pairs])
 
 
 def step_turns(
@@ -210,7 +210,7 @@ def sampled_events(
     passes = jax.lax.fori_loop(-1 if looks.samples > 1 else 0, looks.samples, look, begin)
     # Bodies that touch have gaps of the size of a rounding error, which cross nothing.
     passes = passes.after(event_set, values, looks.least, ~event_set.one_sided)
-    return jnp.where(event_set.flags(looks.sampled(event_set)), passes.events, 0)
+    return jnp.where(looks.flags(event_set), passes.events, 0)
 
 
 def _point(k: Array, count: int | Array, dtype: Any) -> Float[Array, ""]:
@@ -291,94 +291,77 @@ def with_events(
     if not event_set:
         return (*without_events, state), log
     (end, info), active_params = without_events, event_set.params(params, state.active)
-    values = event_set.values(scheme, end.q, end.v, end.t, active_params)
-    is_calm = _is_calm(event_set, scheme, start, end, h, active_params, state, values, looks)
-    # The step that an event at its start makes void may fail.
-    may_happen = running & (state.due | (info.good & ~is_calm))
-    goes_on = running & info.good
-    usual = replace(
-        state,
-        values=jnp.where(goes_on, values, state.values),
-        smooth=jnp.where(goes_on, state.smooth + 1, state.smooth),
+    ends = (start.q, start.v), (end.q, end.v)
+    values = event_set.values(scheme, *ends[1], end.t, active_params)
+    slopes = tuple(
+        rates(event_set, scheme, *q_and_v, t, h, active_params, None)
+        for q_and_v, t in zip(ends, (start.t, end.t), strict=True)
     )
-    Carry = tuple[Array, StepEndWithEvents, Array]
 
-    # A loop that runs at most once: native code jumps over it, and it may write rows of the log.
-    def once(carry: Carry) -> Carry:
-        _, _, log = carry
-        (end, info, events), log = _with_events_that_may_happen(
-            scheme, event_set, start, without_events, state, log, h, params, number, extents, looks,
-            values,
-        )  # fmt: skip
-        events = jax.tree.map(lambda x, y: jnp.where(info.good, x, y), events, state)
-        return jnp.asarray(False), (end, info, events), log
-
-    begin = may_happen, (end, info, usual), log
-    _, result, log = jax.lax.while_loop(lambda carry: carry[0], once, begin)
-    return result, log
-
-
-def _is_calm(
-    event_set: EventSet, scheme: Scheme, start: StepState, end: StepState, h: Array,
-    params: Params, state: EventState, values: Float[Array, " E"], looks: Looks,
-) -> Bool[Array, ""]:  # fmt: skip
-    """Whether no event can have occurred in a step, and no sample could show one.
-
-    All functions have known signs at its start, which those at its end and all samples have too,
-    and there is no minimum that could be sought.
-    """
-    enabled, signs = event_set.enabled(state.active), state.signs
-    ends = ((x, rates(event_set, scheme, x.q, x.v, x.t, h, params, None)) for x in (start, end))
-    (_, start_rates), (_, end_rates) = ends
-    keeps = signs * values > 0
-    keeps &= ~may_dip(signs, enabled, (state.values, start_rates), (values, end_rates))
-    _, sampled = _along(
-        event_set, scheme, (start.q, start.v), (end.q, end.v), start.t, h, params, looks.loads
+    # No event has occurred, and no sample shows one, where all functions have known signs at the
+    # start, which those at the end and all samples have too, and where no minimum can be sought.
+    enabled, signs, is_sampled = (
+        event_set.enabled(state.active),
+        state.signs,
+        looks.flags(event_set),
     )
-    is_sampled = event_set.flags(looks.sampled(event_set))
+    dips = may_dip(signs, enabled, (state.values, slopes[0]), (values, slopes[1]))
+    _, sampled = _along(event_set, scheme, *ends, start.t, h, active_params, looks.loads)
 
     def keeps_sign(k: Array, keeps: Array) -> Array:
         g, _, _ = sampled(_point(k, looks.samples, h.dtype))
         return keeps & ((signs * g > 0) | ~is_sampled)
 
+    keeps = (signs * values > 0) & jnp.isfinite(values) & ~dips
     keeps = jax.lax.fori_loop(0, looks.samples, keeps_sign, keeps)
-    return (keeps | ~enabled).all() & jnp.isfinite(values).all()
-
-
-def _with_events_that_may_happen(
-    scheme: Scheme, event_set: EventSet, start: StepState, without_events: StepEnd,
-    state: EventState, log: Array, h: Array, params: Params, number: Array,
-    extents: Float[Array, " n"] | None, looks: Looks, values: Float[Array, " E"],
-) -> tuple[StepEndWithEvents, Array]:  # fmt: skip
-    (end, info), active_params = without_events, event_set.params(params, state.active)
-    ends = (start.q, start.v, start.t, None), (end.q, end.v, end.t, None)
-    state, passed, dips, happens = step_dips(
-        scheme, event_set, state, *ends, h, active_params, values
-    )
-    happens &= info.good | state.due
-    search, log = through_events(
-        scheme, event_set, start, h, params, state, number, dips, happens, log, extents
+    is_calm = (keeps | ~(enabled | jnp.isnan(values))).all()
+    # The step that an event at its start makes void may fail.
+    goes_on, may_happen = running & info.good, running & (state.due | (info.good & ~is_calm))
+    usual = replace(
+        state,
+        values=jnp.where(goes_on, values, state.values),
+        smooth=jnp.where(goes_on, state.smooth + 1, state.smooth),
     )
 
-    def rarely() -> StepEndWithEvents:
-        is_nan = search.info.good & jnp.isnan(search.events.values).any()
-        status = jnp.where(is_nan, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), search.info.status)
-        info = replace(search.info, good=search.info.good & ~is_nan, status=status)
-        end_t = jnp.where(search.events.stopped_by >= 0, start.t + search.bracket.high * h, end.t)
-        return StepState(search.q, search.v, end_t), info, search.events
+    # A loop that runs at most once: native code jumps over it, and it may write rows of the log.
+    def once(
+        carry: tuple[Array, StepEndWithEvents, Array],
+    ) -> tuple[Array, StepEndWithEvents, Array]:
+        before, passed, dips, happens = step_dips(
+            scheme, event_set, state, ends, start.t, h, active_params, values, slopes
+        )
+        happens &= info.good | before.due
+        search, log = through_events(
+            scheme, event_set, start, h, params, before, number, dips, happens, carry[2], extents
+        )
 
-    end, info, events = jax.lax.cond(happens, rarely, lambda: (end, info, passed))
-    # Samples show what was missed since the motion last changed, where there are enough of them.
-    changed = happens & (search.base_u > 0)
-    sampled = sampled_events(
-        event_set, scheme, (search.base_q, search.base_v), (end.q, end.v),
-        start.t + search.base_u * h, (1 - search.base_u) * h,
-        event_set.params(params, events.active), jnp.where(changed, 0, state.signs), events.values,
-        looks, changed,
-    )  # fmt: skip
-    # Those to which the rates at the ends lead are sought, as far as the method resolves them.
-    sampled = jnp.where(event_set.enabled(events.active) & (changed | ~dips.pending), sampled, 0)
-    missed = jnp.maximum(sampled - (events.counts - state.counts), 0)
-    missed = jnp.where(info.good & (events.stopped_by < 0), missed, 0)
-    events = replace(events, smooth=events.smooth + 1, missed=state.missed + missed)
-    return (end, info, events), log
+        def rarely() -> StepEndWithEvents:
+            is_nan = search.info.good & jnp.isnan(search.events.values).any()
+            status = jnp.where(is_nan, int(Status.EVENT_IS_NAN), search.info.status)
+            checked = replace(
+                search.info, good=search.info.good & ~is_nan, status=status.astype(jnp.int32)
+            )
+            stops = search.events.stopped_by >= 0
+            end_t = jnp.where(stops, start.t + search.bracket.high * h, end.t)
+            return StepState(search.q, search.v, end_t), checked, search.events
+
+        found = jax.lax.cond(happens, rarely, lambda: (end, info, passed))
+        # Samples show what was missed since the motion last changed, if there are enough of them.
+        events, changed = found[2], happens & (search.base_u > 0)
+        hidden = sampled_events(
+            event_set, scheme, (search.base_q, search.base_v), (found[0].q, found[0].v),
+            start.t + search.base_u * h, (1 - search.base_u) * h,
+            event_set.params(params, events.active), jnp.where(changed, 0, before.signs),
+            events.values, looks, changed,
+        )  # fmt: skip
+        # Those to which the rates at the ends lead are sought, as far as the method resolves them.
+        counts = event_set.enabled(events.active) & (changed | ~dips.pending)
+        missed = jnp.maximum(jnp.where(counts, hidden, 0) - (events.counts - state.counts), 0)
+        missed = jnp.where(events.stopped_by < 0, missed, 0)
+        events = replace(events, smooth=events.smooth + 1, missed=state.missed + missed)
+        events = jax.tree.map(lambda x, y: jnp.where(found[1].good, x, y), events, state)
+        return jnp.asarray(False), (*found[:2], events), log
+
+    begin = may_happen, (end, info, usual), log
+    _, result, log = jax.lax.while_loop(lambda carry: carry[0], once, begin)
+    return result, log
