@@ -78,9 +78,40 @@ def test_long_sides_are_loops_that_run_at_most_once() -> None:
     kernel = kernel_of(long_sides, 1.0)
     assert [loop.is_branch for loop in kernel.reader.loops] == [True, True]
     assert [len(part.body.nodes) > LONG_SIDE for part in kernel.live.loops.values()] == [True] * 2
-    # No trajectory executes all of both sides, so they count for neither.
-    assert kernel.operations < 10
+    # A trajectory usually executes the side for which the predicate is false, so that counts alone.
+    assert [loop.is_rare for loop in kernel.reader.loops] == [False, True]
+    assert LONG_SIDE <= kernel.operations < LONG_SIDE + 10
     assert not kernel.has_while
+
+
+def rarely(x: Any) -> Any:
+    """Steps with a `while` that runs at most once, which alone reads and changes a part of them."""
+
+    def step(k: Any, carry: Any) -> Any:
+        y, kept = carry
+
+        def once(inside: Any) -> Any:
+            _, z, kept = inside
+            z = series(z, 0.1 * k, 20)
+            return False, z / (1 + z * z), kept[::-1] + z * y
+
+        z = 0.9 * y + 0.1
+        return lax.while_loop(lambda inside: inside[0], once, (z > 0.7, z, kept))[1:]
+
+    return lax.fori_loop(0, 50, step, (x, x + jnp.arange(3.0)))
+
+
+def test_a_rare_while_keeps_in_memory_what_it_alone_changes() -> None:
+    kernel = kernel_of(rarely, 1.0)
+    ((loop,), (part,)) = kernel.reader.loops, kernel.live.loops.values()
+    assert [inner.is_rare for inner in loop.inner] == [True]
+    assert len(part.in_memory) == 3
+    assert kernel.operations < 10
+    x = np.linspace(-0.9, 0.9, 11)
+    for found, wanted in zip(
+        jax.jit(jax.vmap(batched(rarely)))(x), jax.vmap(rarely)(x), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
 SIDES = {
