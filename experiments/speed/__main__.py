@@ -65,8 +65,6 @@ def write(results: Results, out: Path) -> list[str]:
         for k, (_, table) in enumerate(report.places(found["table"]))
         if any(outcome["best"] for row in table for outcome in row["outcomes"].values())
     }
-    if any(row["outcomes"] for row in found["scaling"]):
-        pictures["scaling.png"] = charts.scaling(found["scaling"])
     for name, picture in pictures.items():
         picture.savefig(out / name)
     return [*files, *pictures]

@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 import jaxmech as jm
 
@@ -24,9 +23,7 @@ _RANGES: Mapping[str, Mapping[str, tuple[float, float]]] = {
     "andrews": {"beta": (-0.1, 0.1), "beta_rate": (-20.0, 20.0)},
     "rolling_wheel": {"theta": (-3.0, 3.0), "spin": (-4.0, -2.0), "turn": (0.5, 1.5)},
     "chain": {"theta": (-0.2, 0.2), "omega": (-0.1, 0.1)},
-    "dense": {"q": (-0.2, 0.2), "v": (-0.2, 0.2)},
 }
-_SIZED = ("chain", "dense")  # named with a number, such as chain_10
 _TITLES = {"four_bar": "four-bar linkage", "andrews": "Andrews' mechanism"}
 NAMES = ("double_pendulum", "chain_10", "four_bar", "andrews", "rolling_wheel")
 
@@ -60,8 +57,6 @@ class Case:
     def title(self) -> str:
         """The name in tables and pictures."""
         kind, _, count = self.name.partition("_")
-        if kind == "dense":
-            return f"dense system of {count} coordinates"
         if kind == "chain":
             return f"chain of {count} link{'' if count == '1' else 's'}"
         return _TITLES.get(self.name, self.name.replace("_", " "))
@@ -70,14 +65,14 @@ class Case:
 def is_name(name: str) -> bool:
     """Whether a name is that of a case."""
     kind, _, count = name.partition("_")
-    return count.isdecimal() and int(count) > 0 if kind in _SIZED else name in _RANGES
+    return count.isdecimal() and int(count) > 0 if kind == "chain" else name in _RANGES
 
 
 def make(name: str, batch: int, steps: int, step_size: float) -> Case:
     """Make a case by its name, such as `double_pendulum` or `chain_10`."""
     kind, _, count = name.partition("_")
-    if kind in _SIZED:
-        model = {"chain": jm.models.chain, "dense": dense}[kind](int(count))
+    if kind == "chain":
+        model = jm.models.chain(int(count))
     elif name == "four_bar":
         model = jm.models.four_bars(bars=1)
     else:
@@ -95,28 +90,3 @@ def states(case: Case, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     }
     q0, v0 = jax.jit(jax.vmap(case.model.initial))(start)
     return np.asarray(q0), np.asarray(v0)
-
-
-def dense(n: int) -> jm.models.Model:
-    """A model of n coordinates with a full mass matrix that depends on all, and n/3 constraints.
-
-        L = (u^T M0 u - q^T q) / 2,  u_i = v_i (1 + 0.1 sin(W q)_i),    B q = 0
-
-    Nothing can be folded here except the second derivatives of the constraints, which are linear.
-    """
-    rng = np.random.default_rng(n)
-    G = rng.normal(size=(n, n)) / np.sqrt(n)
-    W, B = rng.normal(size=(n, n)) / n, rng.normal(size=(max(n // 3, 1), n))
-    along = np.eye(n) - np.linalg.pinv(B) @ B
-
-    def lagrangian(q: Array, v: Array, t: Array, p: Any) -> Array:
-        u = v * (1 + 0.1 * jnp.sin(W @ q))
-        return 0.5 * p["mass"] * (u @ (G @ G.T + np.eye(n)) @ u) - 0.5 * q @ q
-
-    def state(start: Any, params: Any) -> tuple[Array, Array]:
-        return along @ jnp.asarray(start["q"]), along @ jnp.asarray(start["v"])
-
-    planes = jm.Holonomic(lambda q, t, p: B @ q, name="planes")
-    system = jm.System(lagrangian, [planes], coordinates=tuple(f"q{i}" for i in range(n)))
-    rest = {"q": np.zeros(n), "v": np.zeros(n)}
-    return jm.models.Model(f"dense_{n}", dense.__name__, system, {"mass": 1.0}, rest, state)

@@ -5,7 +5,7 @@ A row is the JSON of a case on a device: its size, and its outcomes by route or 
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from math import isfinite
@@ -16,10 +16,6 @@ from experiments.speed.benchmarks import Measured, Results
 Row = Mapping[str, Any]
 NONE = "–"
 _RESIDUALS = ("difference", "position_residual", "velocity_residual")
-_SECTIONS = {
-    "scaling": "Speed over the size of the batch and of the system: M steps/s",
-    "gradients": "Gradient of a scalar of the final state, and sensitivities: in forward runs",
-}
 
 
 def content(results: Results) -> dict[str, Any]:
@@ -34,7 +30,6 @@ def content(results: Results) -> dict[str, Any]:
         "devices": results.devices,
         "config": asdict(results.config),
         "table": [as_row(results, x) for x in results.table],
-        "scaling": [as_row(results, x) for x in results.scaling],
         "gradients": [as_row(results, x) for x in results.gradient],
     }
 
@@ -45,10 +40,8 @@ def as_json(found: Mapping[str, Any]) -> str:
 
 
 def as_row(results: Results, measured: Measured) -> Row:
-    """Make the row of a case; the share of the peak is that of the operations of the graph."""
-    case, operations = measured.case, measured.operations
-    peak = results.devices[measured.platform].get("peak", {}).get(measured.precision)
-    outcomes = {}
+    """Make the row of a case."""
+    case, outcomes = measured.case, {}
     for name, outcome in measured.outcomes.items():
         best = outcome.best
         speed = case.batch * case.steps / best if best else None
@@ -56,12 +49,11 @@ def as_row(results: Results, measured: Measured) -> Row:
             **{key: _finite(value) for key, value in asdict(outcome).items()},
             "best": best,
             "steps_per_second": speed,
-            "share_of_peak": operations * speed / peak if operations and speed and peak else None,
         }
     n, m = case.equations
     return {
         "case": case.name, "title": case.title, "n": n, "m": m,
-        "platform": measured.platform, "precision": measured.precision, "operations": operations,
+        "platform": measured.platform,
         "batch": case.batch, "steps": case.steps, "step_size": case.step_size,
         "outcomes": outcomes,
     }  # fmt: skip
@@ -73,10 +65,10 @@ def names(group: Sequence[Row]) -> list[str]:
 
 
 def places(group: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """The platforms and precisions of a group, as text, with their rows."""
+    """The platforms of a group, with their rows."""
     found: dict[str, list[Row]] = {}
     for row in group:
-        found.setdefault(f"{row['platform']}, {row['precision']}", []).append(row)
+        found.setdefault(row["platform"], []).append(row)
     return list(found.items())
 
 
@@ -93,7 +85,7 @@ def as_markdown(found: Mapping[str, Any]) -> str:
 def heading(row: Row) -> str:
     """Format the case with its size."""
     size = f"{row['batch']:,} trajectories of {row['steps']:,} steps"
-    return f"{_title(row)}, {size}, {row['platform']}, {row['precision']}"
+    return f"{_title(row)}, {size}, {row['platform']}"
 
 
 def facts(row: Row) -> str:
@@ -128,20 +120,21 @@ def _sections(found: Mapping[str, Any]) -> Iterator[str]:
         yield from problems(table)
     yield (
         f"Trajectory-steps per second, RK4, best of {found['config']['timing']['rounds']} rounds; "
-        "in brackets how many times slower than the first route. The share of the peak is what the "
-        "operations of the scalar graph (a sine is one) would need of the arithmetic peak, which "
-        "is measured by chains of multiply-add (two operations).\n\n"
+        "in brackets how many times slower than the first route.\n\n"
         + "\n".join(f"- {place}: {device(known)}" for place, known in found["devices"].items())
         + f"\n- load of the machine before the start: {found['host']['load']:.1f}"
     )
     for row in found["table"]:
         yield f"## {heading(row)}"
         yield facts(row)
-    for part, title in _SECTIONS.items():
-        for place, group in places(found[part]):
-            yield f"## {title} (of peak, compile), {place}"
-            yield _by_case(group, _speed if part == "scaling" else _in_forward_runs)
-            yield from problems(group)
+    for place, group in places(found["gradients"]):
+        yield f"## Gradient of a scalar of the final state, in forward runs, {place}"
+        lines = [["case", "batch", *names(group)]]
+        for row in group:
+            cells = [_in_forward_runs(row, x) for x in names(group)]
+            lines.append([row["title"], f"{row['batch']:,}", *cells])
+        yield grid(lines)
+        yield from problems(group)
 
 
 def _summary(table: Sequence[Row]) -> str:
@@ -159,30 +152,11 @@ def _summary(table: Sequence[Row]) -> str:
     return grid(lines)
 
 
-def _by_case(group: Sequence[Row], cell: Callable[[Row, str], str]) -> str:
-    """Format a table of cases by routes or forms."""
-    lines = [["case", "batch", *names(group)]]
-    for row in group:
-        known = [f"{cell(row, x)}{in_brackets(row['outcomes'].get(x))}" for x in names(group)]
-        lines.append([row["title"], f"{row['batch']:,}", *known])
-    return grid(lines)
-
-
-def in_brackets(outcome: Mapping[str, Any] | None) -> str:
-    """Format the share of the peak and the compile time of an outcome with a speed."""
-    if outcome is None or not outcome["steps_per_second"]:
-        return ""
-    share = outcome["share_of_peak"]
-    of_peak = NONE if share is None else f"{100 * share:.2g} %"
-    return f" ({of_peak}, {outcome['compile_seconds']:.1f} s)"
-
-
 def device(known: Mapping[str, Any]) -> str:
-    """Describe a device, its peak, and the versions that ran on it."""
+    """Describe a device, and the versions that ran on it."""
     name = known["processor"] if known["platform"] == "cpu" else known["device"]
-    peaks = [f"{peak / 1e9:,.0f} G/s in {kind}" for kind, peak in known.get("peak", {}).items()]
     driver = [f"driver {known['driver']}"] if known.get("driver") else []
-    return ", ".join([name, *peaks, *driver, f"jax {known['jax']}", f"Python {known['python']}"])
+    return ", ".join([name, *driver, f"jax {known['jax']}", f"Python {known['python']}"])
 
 
 def grid(lines: Sequence[Sequence[str]]) -> str:

@@ -4,7 +4,6 @@ A route is a function of a case and its initial states that compiles what it nee
 `Prepared`. Its module is imported only by the process that runs it.
 """
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -73,9 +72,9 @@ ROUTES: Mapping[str, Route] = {
 }
 
 
-def runs_on(route: str, platform: str, precision: str) -> bool:
+def runs_on(route: str, platform: str) -> bool:
     """Whether a route can run on a platform: those in JAX run everywhere."""
-    return ROUTES[route].place.startswith("jax_") or (platform, precision) == ("cpu", "float64")
+    return ROUTES[route].place.startswith("jax_") or platform == "cpu"
 
 
 def prepare(route: str, case: Case, seed: int) -> Prepared:
@@ -88,26 +87,9 @@ def prepare(route: str, case: Case, seed: int) -> Prepared:
     return replace(made, compared=lambda result: [x[:COMPARED] for x in made.compared(result)])
 
 
-def compiled(fn: Callable[..., Any], *args: Any, options: Any = None) -> Prepared:
-    """Compile a function of arrays ahead of its first run.
-
-    Raises:
-        Unavailable: it needs more memory than is available.
-    """
+def compiled(fn: Callable[..., Any], *args: Any) -> Prepared:
+    """Compile a function of arrays ahead of its first run."""
     args = jax.block_until_ready(jax.tree.map(jnp.asarray, args))
     begun = time.perf_counter()
-    program = jax.jit(fn).lower(*args).compile(options)
-    seconds = time.perf_counter() - begun
-    if size := program.memory_analysis():
-        needed = size.temp_size_in_bytes + size.output_size_in_bytes
-        if needed > (free := _free_bytes()):
-            raise Unavailable(f"needs {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free")
-    return Prepared(seconds, lambda: jax.block_until_ready(program(*args)))
-
-
-def _free_bytes() -> float:
-    """The unused memory of the default device."""
-    known = jax.devices()[0].memory_stats()
-    if known is None:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return known["bytes_limit"] - known["bytes_in_use"]
+    program = jax.jit(fn).lower(*args).compile()
+    return Prepared(time.perf_counter() - begun, lambda: jax.block_until_ready(program(*args)))

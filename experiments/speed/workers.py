@@ -35,8 +35,8 @@ class Worker:
     longer, the methods raise a `JobError`.
     """
 
-    def __init__(self, limit: float, platform: str = "cpu", precision: str = "float64") -> None:
-        self._limit, self._kind = limit, (platform, precision)
+    def __init__(self, limit: float, platform: str = "cpu") -> None:
+        self._limit, self._platform = limit, platform
         self._process: Any = None
         self._pipe: Any = None
 
@@ -82,7 +82,7 @@ class Worker:
     def _start(self) -> None:
         context = get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, *self._kind), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, self._platform), daemon=True)
         # Ctrl-C reaches every process of a terminal; only the benchmark itself handles it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
@@ -93,7 +93,7 @@ class Worker:
 
 
 class Pool:
-    """One reusable worker per name, all on one platform and in one precision."""
+    """One reusable worker per name, all on one platform."""
 
     def __init__(self, *kind: Any) -> None:
         self._kind = kind  # the arguments of a worker
@@ -113,13 +113,13 @@ class Pool:
         return self._workers[name]
 
 
-def _serve(pipe: Connection, platform: str, precision: str) -> None:
+def _serve(pipe: Connection, platform: str) -> None:
     """Answer requests until the benchmark ends."""
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # several workers share the device
     os.environ["JAXMECH_KERNEL_CACHE"] = "off"  # compile times are measured
     jax.config.update("jax_enable_compilation_cache", False)
     jax.config.update("jax_platforms", platform)
-    jax.config.update("jax_enable_x64", precision == "float64")
+    jax.config.update("jax_enable_x64", True)
     held: list[Prepared] = []
     while True:
         try:

@@ -10,7 +10,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -378,8 +377,8 @@ def check(
 
     The attribute of a Python file is a System, a Model, a Mechanism, a Robot, or a function that
     returns one. A Model has a state, and the coordinates of a Mechanism are zero unless its file
-    has `q0` and `v0`; for a System, the file may define `q0`, `v0` (at rest), `t0` (0) and `params`
-    (None). Without `q0`, a state is found by `assemble` and printed.
+    has `q0` and `v0`; for a System, the file defines `q0`, and may define `v0` (at rest), `t0` (0)
+    and `params` (None).
 
     exit code: 0 nothing serious; 1 something makes results wrong; 2 bad input
 
@@ -446,10 +445,10 @@ def bench(
 ) -> int:  # fmt: skip
     """Measure the speed of batches, in a clone, beside other methods for the same trajectories.
 
-    On every device, over the batch size and the length of a chain, with the cost of gradients. The
-    run folder holds `speed.md`, `speed.json`, `speed.png` and `scaling.png`; Ctrl-C keeps the
-    measurements up to then. The benchmark is the folder `experiments/speed` of a clone. MuJoCo and
-    diffrax are included if they are installed: pip install -e '.[bench]'
+    On every device, with the cost of gradients. The run folder holds `speed.md`, `speed.json` and
+    `speed.png`; Ctrl-C keeps the measurements up to then. The benchmark is the folder
+    `experiments/speed` of a clone. MuJoCo and diffrax are included if they are installed:
+    pip install -e '.[bench]'
 
     Args:
         config: a TOML file like configs/speed.toml or configs/speed_quick.toml.
@@ -551,10 +550,7 @@ def _loaded_state(system: str, start: Pairs, param: Pairs, option: Pairs) -> "Sy
     from jaxmech.cli.resolve import load_state
 
     _use_float64()
-    loaded = load_state(system, options=option or (), start=start or (), params=param or ())
-    if loaded.remark:
-        print(textwrap.fill(loaded.remark, 100))
-    return loaded
+    return load_state(system, options=option or (), start=start or (), params=param or ())
 
 
 def _use_float64() -> None:

@@ -13,20 +13,6 @@ from tests.interop.models import FOUR_BAR
 
 mujoco = pytest.importorskip("mujoco", reason="MuJoCo is not installed: jaxmech[mujoco]")
 
-HEAVY = """<mujoco><worldbody><body name="flat"><joint/>
-<inertial pos="0 0 0" mass="1" diaginertia="0.1 0.4 0.2"/></body></worldbody></mujoco>"""
-
-
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, capsys) -> None:
-    file = tmp_path / "flat.xml"
-    file.write_text(HEAVY, encoding="utf-8")
-    assert main(["audit", str(file)]) == 2
-    assert "cannot be read: " in capsys.readouterr().err
-    assert main(["audit", str(tmp_path / "none.xml")]) == 2
-    assert capsys.readouterr().err.startswith("jaxmech: Argument `source` must be the path")
-    assert main(["audit", str(file), "--seconds", "-1"]) == 2
-    assert "--seconds" in capsys.readouterr().err
-
 
 @pytest.mark.slow
 def test_a_four_bar_is_audited(tmp_path: Path, capsys) -> None:

@@ -1,7 +1,5 @@
 """The command `check`, and how it finds a system and its state."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -78,46 +76,7 @@ def test_the_state_of_a_file(spring) -> None:
     assert found.params == {"m": 2.0, "k": 3.0}
 
 
-@pytest.mark.slow
-def test_a_system_without_a_state_is_checked_at_an_assembled_one(capsys) -> None:
-    """The skate of configs/ comes without a state and without parameters."""
-    skate = f"{Path(__file__).resolve().parents[2] / 'configs' / 'skate.py'}:skate"
-    pairs = ("m=2.0", "J=0.5", "g=9.81", "slope=0.3")
-    assert main(["check", skate, "--fast", *(f"--param={pair}" for pair in pairs)]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    found = load_state(skate, params=pairs)
-    numbers = ", ".join(
-        f"{c} = {x:.4g}" for c, x in zip(["x", "y", "heading"], found.q, strict=True)
-    )
-    assert f"without a state; `assemble` found {numbers}, at rest; write q0" in shown
-    assert main(["check", skate, "--fast"]) == 2
-    assert "parameters that `lagrangian` reads" in capsys.readouterr().err
-    assert "state consistent" in shown
-
-
-def test_an_assembled_state_is_on_the_constraints(spring) -> None:
-    bare = spring.parent / "bare.py"
-    bare.write_text(SPRING.replace("q0 =", "start ="))
-    found = load_state("bare.py:tied", folder=spring.parent, start=["x=0.7"])
-    np.testing.assert_allclose(found.q, [0.7, 0.7], rtol=1e-14)
-    assert found.params == {"m": 2.0, "k": 8.0}
-    assert "`assemble` found x = 0.7, y = 0.7, at rest" in found.remark
-    assert load_state("spring.py:tied", folder=spring.parent).remark == ""
-
-
 def test_the_state_of_a_model() -> None:
     found = load_state("chain", options=["links=2"], start=["theta=0.5,0.5"], params=["g=1.5"])
     assert found.system.n == 4
     assert found.params["g"] == 1.5
-
-
-def test_bad_input_has_an_exit_code_of_its_own(capsys) -> None:
-    assert main(["check", "no/such.py:arm"]) == 2
-    assert capsys.readouterr().err.startswith("jaxmech: no/such.py:arm must name a Python file")
-
-
-@pytest.mark.parametrize("pair", ["l=nan", "l=inf", "l=1.0,-inf"])
-def test_values_that_are_not_numbers_are_refused(capsys, pair) -> None:
-    for option in ("--param", "--start"):
-        assert main(["check", "pendulum", option, pair]) == 2
-        assert capsys.readouterr().err == f"jaxmech: {option} {pair!r} must hold finite numbers\n"

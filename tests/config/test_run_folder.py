@@ -2,16 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-
-from jaxmech.config.run_folder import model_name, write_whole
-
-
-def test_a_file_that_cannot_be_written_is_named_not_its_draft(tmp_path: Path) -> None:
-    file = tmp_path / "no folder" / "report.html"
-    with pytest.raises(FileNotFoundError) as caught:
-        write_whole(file, "text")
-    assert caught.value.filename == str(file)
+from jaxmech.config.run_folder import model_name
 
 
 def test_a_run_is_named_by_its_model_or_its_folder(tmp_path: Path) -> None:

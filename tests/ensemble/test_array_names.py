@@ -2,11 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
 import jaxmech.ensemble as je
 from jaxmech.config.toml import read
-from jaxmech.errors import StudyError
 from tests.ensemble.studies import write_study
 
 ROBOT = """
@@ -41,18 +38,6 @@ per_save = 1
 pull = { statistic = "moments", of = "multipliers_left.tie" }
 """
 NAMES = ["a/b", "", "..", "__x", "line\nbreak", "x" * 201]
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("section", ["observe", "statistics"])
-def test_a_name_that_is_no_file_is_refused(section: str, name: str) -> None:
-    entry = {
-        "observe": je.Observed(lambda q, v, t, p: q[0]),
-        "statistics": je.Moments(of="q"),
-    }[section]
-    with pytest.raises(StudyError, match="name") as caught:
-        je.Study(model="pendulum", size=4, times=je.Times(end=1.0), **{section: {name: entry}})
-    assert caught.value.problems[0].key == (section, name)
 
 
 def test_slashes_of_a_model_are_points_in_its_arrays(tmp_path: Path) -> None:

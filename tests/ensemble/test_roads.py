@@ -1,7 +1,6 @@
 """Studies over several recorded inputs: each trajectory has the file of its number."""
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.cli.main import main
 from jaxmech.config.errors import StoppedError, StudyError
 from jaxmech.ensemble import (
     Cluster,
@@ -165,14 +163,6 @@ def test_workers_of_a_cluster_read_the_same_roads(folder: Path, whole: Path) -> 
     assert array(whole, "q").tobytes() == array(away, "q").tobytes()
 
 
-def test_files_of_one_name_in_several_folders(folder: Path) -> None:
-    for name in NAMES:
-        (folder / name).mkdir()
-        shutil.move(folder / f"road_{name}.csv", folder / name / "road.csv")
-    run = computed(folder, "run", of("*/road.csv"))
-    assert open_results(run).config["inputs"]["road"]["file"][1:] == ["road_1.csv", "road_2.csv"]
-
-
 @pytest.mark.slow
 def test_two_inputs_share_the_number_of_their_file(folder: Path, whole: Path) -> None:
     car = CAR.replace('p["road"](t)', '(p["road"](t) + p["left"](t)) / 2')
@@ -180,69 +170,6 @@ def test_two_inputs_share_the_number_of_their_file(folder: Path, whole: Path) ->
     study = Study(**SETTINGS, parameters=PARAMETERS, inputs={"road": ROAD, "left": ROAD})
     run_study(study, folder / "run", folder=folder)
     np.testing.assert_allclose(array(folder / "run", "q"), array(whole, "q"))
-
-
-def test_numbers_from_a_table_in_a_file_of_a_study(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    np.savetxt(folder / "draws.csv", [2, 0, 1, 1], header="road", comments="")
-    (folder / "study.toml").write_text(TABLE)
-    command = ["ensemble", str(folder / "study.toml"), "--out", str(folder / "run")]
-    assert main(command) == 0
-    assert array(folder / "run", "parameter_road").tolist() == [2, 0, 1, 1]
-    np.savetxt(folder / "draws.csv", [2, 0, 3, 1], header="road", comments="")
-    assert main([*command[:-1], str(folder / "other")]) == 2
-    assert "parameters.road must be the number of a file, from 0 to 2, but is 3" in (
-        capsys.readouterr().err
-    )
-
-
-TABLE = """
-model = "car.py:car"
-size = 4
-steps = { per_save = 8 }
-times = { end = 1.9, saves = 5 }
-coordinates = { height = 0.0 }
-parameters = { m = 1.0, c = 1.0, k = 40.0, road = { distribution = "table" } }
-sampling = { table = "draws.csv" }
-
-[inputs.road]
-file = ["road_a.csv", "road_b.csv", "road_c.csv"]
-column = "height"
-"""
-
-
-def short(folder: Path) -> None:
-    write(folder / "road_b.csv", np.array([0.0, 1.0]), np.zeros(2))
-
-
-def unlike(folder: Path) -> None:
-    write(folder / "road_c.csv", np.array([0.0, 2.0]), np.zeros(2), "depth")
-
-
-@pytest.mark.parametrize(
-    ("spoil", "road", "parameters", "message"),
-    [
-        (None, of("rod_*.csv"), {}, "inputs.road.file` must match a file"),
-        (None, of(("road_a.csv", "rod.csv")), {}, "none at .*rod.csv"),
-        (short, ROAD, {}, "but those of road_b.csv are known from 0 s to 1 s"),
-        (unlike, ROAD, {}, "not a column of .*road_c.csv"),
-        (None, ROAD, {"road": Fixed(3.0)}, "parameters.road` must be .* 0 to 2, but is 3"),
-        (None, ROAD, {"road": Discrete((0.0, 0.5))}, "but is 0.5"),
-        (None, ROAD, {"road": Uniform(0.0, 2.0)}, "from 0 to 2, but is Uniform"),
-        (None, of("road_a.csv"), {"road": Fixed(0.0)},
-         "inputs.road` must have another name"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_is_named_before_any_work(
-    folder: Path, spoil: Callable[[Path], None] | None, road: RecordedInput,
-    parameters: dict[str, Any], message: str,
-) -> None:  # fmt: skip
-    if spoil is not None:
-        spoil(folder)
-    with pytest.raises(StudyError, match=message):
-        computed(folder, "run", road, parameters=parameters)
-    assert not (folder / "run").exists()
 
 
 MODEL = """

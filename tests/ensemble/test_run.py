@@ -285,23 +285,6 @@ def test_two_processes_do_not_share_a_folder(begun) -> None:
 
 
 # The warning of `simulate` about a parameter that nothing reads, which is an error of its own here.
-@pytest.mark.filterwarnings("ignore:Argument `params` holds 'mm'")
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (STUDY.replace("m = 1.0", ""), "`parameters` must give the parameter 'm'"),
-        (
-            STUDY.replace("limit = ", "limti = "),
-            "'limit', which .* reads; correct the name 'limti' if it is meant",
-        ),
-        (STUDY.replace("m = 1.0", "m = [1.0, 2.0]"), "`model` cannot be computed: "),
-        (STUDY.replace("m = 1.0", "m = 1.0\nmm = 1.0"), "`parameters.mm` is not used"),
-    ],
-)
-def test_errors_of_the_model_are_reported(tmp_path, text, message) -> None:
-    with pytest.raises(StudyError, match=message):
-        computed(tmp_path, text)
-    assert not (tmp_path / "run").exists()
 
 
 def test_an_unfinished_run_can_be_read(begun, whole) -> None:

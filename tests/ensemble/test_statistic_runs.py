@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from jaxmech import FixedSteps
-from jaxmech.cli.main import main
 from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import read
 from jaxmech.ensemble import (
@@ -196,33 +195,6 @@ def test_reactions_are_given_on_request(tmp_path) -> None:
     found = arrays(tmp_path / "run")
     exact = found["multipliers_rod"][..., 0] * (found["q"] ** 2).sum(-1)
     assert found["pull"] == pytest.approx(exact)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('of = "widest", above', 'of = "widestt", above', "did you mean `widest`"),
-        ('"of.py:stretch"\n', '"of.py:strech"\n', "did you mean `stretch`"),
-        ('"of.py:stretch"\n', '"of.py:three"\n', "but it takes 3 arguments"),
-        ('keep = "max"', 'keep = "most"', 'keep must be "all", "final"'),
-        ("above = 0.5 }\nwhen", "above = 0.5, below = 0.1 }\nwhen", "but both are"),
-        ('of = ["widest", "integ', 'of = ["stretch", "integ', 'such as keep = "max"'),
-        ("[observe]", '[until]\nquantity = "wid"\nhalf_width = 1.0\n[observe]', "`wide`"),
-        ('functions = "of.py:largest"', 'functions = "of.py:stretch"', "Reduction"),
-        ("[observe]", '[observe]\nt = "of.py:stretch"', "an array `t` already"),
-    ],
-)
-def test_errors_name_file_line_and_remedy(tmp_path, capsys, old, new, message) -> None:
-    assert old in OBSERVED
-    config = write_study(tmp_path, OBSERVED.replace(old, new))
-    (tmp_path / "of.py").write_text(FUNCTIONS)
-    assert main(["ensemble", str(config), "--out", str(tmp_path / "run")]) == 2
-    told = capsys.readouterr().err
-    assert message in told
-    named = int(told.partition("study.toml:")[2].partition(":")[0])
-    lines = config.read_text().splitlines()
-    changed = {k for k, text in enumerate(lines, 1) if text not in OBSERVED.splitlines()}
-    assert named in changed, told
 
 
 @pytest.mark.slow

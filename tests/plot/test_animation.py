@@ -1,9 +1,6 @@
 """Animations: the frames at a time, their rate, and the written files."""
 
-import base64
-import io
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -170,21 +167,6 @@ def test_a_gif_lasts_as_long_as_the_motion(short: Animation, tmp_path: Path) -> 
     assert [file.name for file in tmp_path.iterdir()] == ["rod.gif"]
 
 
-def test_a_notebook_shows_it_in_motion(short: Animation) -> None:
-    data = short._repr_html_().partition("base64,")[2].partition('"')[0]
-    with Image.open(io.BytesIO(base64.b64decode(data))) as gif:
-        assert gif.n_frames == 11
-
-
-def test_a_video_needs_ffmpeg(
-    short: Animation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FFMpegWriter, "isAvailable", classmethod(lambda cls: False))
-    with pytest.raises(ValueError, match=r"must end in .gif here, since .mp4 needs"):
-        short.save(tmp_path / "rod.mp4")
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.skipif(not FFMpegWriter.isAvailable(), reason="ffmpeg is not installed")
 def test_a_video_is_written(short: Animation, tmp_path: Path) -> None:
     assert short.save(tmp_path / "rod.mp4", progress=False).read_bytes()[4:8] == b"ftyp"
@@ -215,23 +197,6 @@ def test_the_last_dot_that_moves_leaves_the_trail() -> None:
     assert max(trails(motion), key=len)[-1] == pytest.approx([2.0, 2.0])
     assert len(trails(jm.animate(dots, (TS, TS[:, None]), trails=["a", "b"]))) == 2
     assert not trails(jm.animate(dots, (TS, TS[:, None]), trails=()), "None")
-
-
-@pytest.mark.parametrize("length", [1.0, 30.0, 0.3])
-def test_labels_of_the_horizontal_axis_do_not_touch(length: float) -> None:
-    q = np.pi / 2 * np.sin(4 * TS)[:, None]
-    animation = jm.animate(rod, (TS, q), {"l": length})
-    animation.figure.dpi = 55
-    animation.figure.draw_without_rendering()
-    low, high = animation.ax.get_xlim()
-    axis = animation.ax.xaxis
-    boxes = [
-        label.get_window_extent()
-        for place, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)
-        if low <= place <= high
-    ]
-    assert len(boxes) >= 3
-    assert all(a.x1 + 4 < b.x0 for a, b in pairwise(boxes))
 
 
 def test_a_solid_moves_as_one_artist_and_a_strobe_adds_fainter_ones() -> None:

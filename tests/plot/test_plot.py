@@ -35,10 +35,6 @@ def test_the_portrait_counts_every_state() -> None:
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "d x/dt")
 
 
-def test_a_single_state_can_be_drawn() -> None:
-    phase_portrait(np.zeros((1, 1)), np.zeros((1, 1)))
-
-
 def test_drift_is_logarithmic_and_accepts_zeros() -> None:
     ax = drift(TS, np.zeros((4, 9)), np.full((4, 9), 1e-15))
     assert ax.get_yscale() == "log"

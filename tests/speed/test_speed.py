@@ -16,7 +16,9 @@ parts = ["table"]
 timing = { rounds = 2, least = 0.0 }
 [table]
 routes = ["jaxmech, bare kernel", "Cholesky"]
-cases.chain_1 = { batches = [3], steps = 4, step = 0.01 }
+cases.chain_1 = { batch = 3, steps = 4, step = 0.01 }
+[gradient]
+cases.chain_1 = { batch = 3, steps = 4, step = 0.01 }
 """
 
 
@@ -38,16 +40,13 @@ def test_a_tiny_table_from_the_outside(tmp_path, monkeypatch, capfd) -> None:
     assert found["finished"]
     assert {p.name for p in (tmp_path / "run").iterdir()} == {"speed.json", "speed.md", "speed.png"}
     assert found["devices"]["cpu"]["jax"] == jax.__version__
-    assert 1e8 < found["devices"]["cpu"]["peak"]["float64"] < 1e14
     (case,) = found["table"]
     assert (case["n"], case["m"], case["batch"], case["steps"]) == (2, 1, 3, 4)
-    assert (case["platform"], case["precision"]) == ("cpu", "float64")
+    assert case["platform"] == "cpu"
     for outcome in case["outcomes"].values():
         assert outcome["problem"] == ""
         assert len(outcome["seconds"]) == 2
         assert outcome["steps_per_second"] == 3 * 4 / min(outcome["seconds"])
-        work = outcome["steps_per_second"] * case["operations"]
-        assert outcome["share_of_peak"] == work / found["devices"]["cpu"]["peak"]["float64"]
         assert outcome["compile_seconds"] > 0
         assert outcome["difference"] < 1e-12
         assert outcome["position_residual"] < 1e-6
@@ -59,4 +58,4 @@ def test_a_tiny_table_from_the_outside(tmp_path, monkeypatch, capfd) -> None:
 @pytest.mark.parametrize("name", ["speed", "speed_quick"])
 def test_the_configurations_of_the_project_are_read(name: str) -> None:
     config = read(ROOT / "configs" / f"{name}.toml", Speed)
-    assert config.parts == ("table", "scaling", "gradient")
+    assert config.parts == ("table", "gradient")

@@ -1,13 +1,11 @@
 """Draws: reproducible, independent of everything but seed and name, and checked."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from jaxmech.config.errors import StudyError
 from jaxmech.config.load import Subject, load
 from jaxmech.ensemble import Fixed, Normal, Sampling, Study, Times, Uniform, draw
 from jaxmech.models import Model
@@ -120,21 +118,3 @@ def test_a_bare_system_takes_what_is_given(tmp_path) -> None:
     assert values["coordinates.x"].shape == (4,)
     assert values["parameters.m"].tolist() == [1.0, 2.0]
     assert "velocities.x" not in values
-
-
-def test_all_problems_are_named_at_once() -> None:
-    wanted = replace(study(start={"a": ANGLE}), parameters={"b": ANGLE}, fixed=("c",))
-    with pytest.raises(StudyError) as caught:
-        drawn(wanted)
-    assert {p.key for p in caught.value.problems} == {
-        ("start", "a"),
-        ("parameters", "b"),
-        ("fixed",),
-    }
-
-
-def test_a_fraction_of_a_default_of_zero_is_refused() -> None:
-    """A relative scatter of zero must not be drawn as a constant."""
-    with pytest.raises(StudyError, match=r"omega1.relative` must be false.*`sd` in its unit"):
-        drawn(study(start={"omega1": SCATTER}))
-    assert drawn(study(start={"omega1": Normal(sd=0.1)}))["start.omega1"].std() > 0

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.config.errors import StudyError
 from jaxmech.ensemble import Fixed, RecordedInput, Study, Times, Uniform, open_results, run_study
 
 PUSHED = """
@@ -65,24 +64,3 @@ def test_each_of_several_files_has_units_of_its_own(folder: Path) -> None:
     several = RecordedInput(file="push_*.csv", column="force")
     np.testing.assert_allclose(pushed(folder, several), 2 * 4 / (2 * MASS), rtol=1e-8)
     assert "1 push_2.csv; force [mN] was converted to N" in (folder / "run/summary.txt").read_text()
-
-
-@pytest.mark.parametrize(
-    ("text", "push", "message"),
-    [
-        ("t,force [kN]\n0,1\n2,1\n", of("forse"), r"inputs.push.column` names 'forse', .*force"),
-        ("t,force [kN],force [N]\n0,1,1\n2,1,1\n", of(), "may be force .kN. or force .N."),
-        ("t,force [kN]\n0,1\n2,\n", of(), r"push.csv:3: `force` is missing"),
-        ("t,force [kN]\n0,1\n2,x\n", of(), r"push.csv:3: column `force .kN.` must hold numbers"),
-        ("t,force [kN]\n0,1\n0,1\n", of(), r"push.csv:3: the time `t` must increase"),
-        ("t,force [kN]\n0,1\n2,1\n", of(units={"force": "N"}), r"push.units.force` must agree"),
-        ("t,force\n0,1\n2,1\n", of(units={"forse": "N"}), r"units.forse` must belong to a column"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_names_file_line_and_column(
-    folder: Path, text: str, push: RecordedInput, message: str
-) -> None:
-    (folder / "push.csv").write_text(text)
-    with pytest.raises(StudyError, match=message):
-        pushed(folder, push)
-    assert not (folder / "run").exists()

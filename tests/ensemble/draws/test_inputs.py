@@ -68,27 +68,3 @@ def test_a_run_has_a_copy_of_its_input(folder: Path) -> None:
     # but a run is not continued with it
     assert main(["ensemble", str(folder / "study.toml"), "--out", str(folder / "run")]) == 2
     write_road(folder, ROAD)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('column = "road"', 'column = "raod"', "did you mean `road`"),
-        ('"road.csv"', '"rod.csv"', "there is none at"),
-        ("end = 1.9", "end = 2.9", "from 0 s to 2.9 s, the times of the study"),
-        ("m = 1.0", "m = 1.0\nroad = 1.0", "must have another name"),
-        ("[inputs.road]", "[inputs.wind]\nfile = 'road.csv'\ncolumn = 'road'\n[inputs.road]",
-         "is not read by the system"),
-    ],
-)  # fmt: skip
-def test_a_wrong_input_is_named(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str,
-    message: str,
-) -> None:  # fmt: skip
-    for name in ("car.py", "road.csv"):
-        (tmp_path / name).write_text((folder / name).read_text())
-    assert old in STUDY
-    (tmp_path / "study.toml").write_text(STUDY.replace(old, new))
-    assert main(["ensemble", str(tmp_path / "study.toml"), "--out", str(tmp_path / "run")]) == 2
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.config.errors import StudyError
-from jaxmech.config.toml import ConfigError, read
+from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, WhiteNoise, open_results, run_study
 from jaxmech.ensemble.draws.inputs import TimeRange
 from jaxmech.ensemble.store.layout import array_of
@@ -70,17 +69,3 @@ def test_white_noise_has_its_intensity() -> None:
     assert process.signal.interpolation == "hold"
     np.testing.assert_allclose(np.asarray(process.signal.ts)[[0, -1]], [1.0, 1.95])
     assert float(process.values(jnp.ones(20))[3]) ** 2 * 0.05 == pytest.approx(3.0)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (NOISE.replace("0.1", "0.0"), "inputs.road.interval must be above 0, but is 0.0"),
-        (NOISE.replace("white-noise", "white"), "did you mean `white-noise`"),
-    ],
-)
-def test_a_wrong_process_is_named(text: str, message: str, tmp_path: Path) -> None:
-    config = study_of(tmp_path, text)
-    with pytest.raises((StudyError, ConfigError), match=message):
-        run_study(read(config, Study), tmp_path / "run", folder=tmp_path)
-    assert not (tmp_path / "run").exists()
