@@ -1,11 +1,11 @@
 """The programs of `examples/` run as they stand, and check themselves."""
 
-import os
+import runpy
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
+import jax
+import matplotlib.pyplot as plt
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[1] / "examples"
@@ -19,13 +19,14 @@ def test_the_site_shows_every_example() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_runs(name: str, tmp_path: Path) -> None:
+def test_an_example_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.copytree(FOLDER, tmp_path, dirs_exist_ok=True)  # with the files that examples read
-    environment = os.environ | {"MPLBACKEND": "Agg"}
-    done = subprocess.run(
-        [sys.executable, f"{name}.py"], cwd=tmp_path, env=environment,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
+    monkeypatch.chdir(tmp_path)
+    with jax.numpy_rank_promotion("allow"), plt.rc_context():
+        runpy.run_path(str(tmp_path / f"{name}.py"), run_name="__main__")
+    plt.close("all")
+    assert capsys.readouterr().out

@@ -1,20 +1,25 @@
 """Every block of every page runs as pasted, and prints what follows it.
 
-A page runs in a process of its own that imports only the packages of the base installation and of
-the extras that the page names: "needs `pip install '.[xarray]'`".
+A page imports only the packages of the base installation and of the extras that it names: "needs
+`pip install '.[xarray]'`".
 """
 
-import os
+import contextlib
+import io
+import linecache
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable
 from importlib import metadata
+from importlib.machinery import PathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import jax
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from packaging.requirements import Requirement
@@ -33,20 +38,6 @@ FILES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 TEXTS = {file.relative_to(ROOT).as_posix(): file.read_text(encoding="utf-8") for file in FILES}
 ELSEWHERE = ("docs/measured_pendulum.md",)  # with its recordings, by test_measured_page.py
 PAGES = [page for page, text in TEXTS.items() if "```python" in text and page not in ELSEWHERE]
-SEPARATOR = "\nprint('\\0', end='')\n"  # between the outputs of blocks
-# Python imports this file, of which `absent` is the first line, when it starts.
-WITHOUT_PACKAGES = """
-import sys
-from importlib.machinery import PathFinder
-
-class Installed(PathFinder):
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        if name.partition(".")[0] not in absent:
-            return super().find_spec(name, path, target)
-
-sys.meta_path[sys.meta_path.index(PathFinder)] = Installed
-"""
 
 
 def packages_of(requirements: Iterable[str]) -> set[str]:
@@ -75,7 +66,7 @@ def absent_modules(extras: Iterable[str]) -> set[str]:
     """The modules of all other extras of the project, which are not there without them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     optional: dict[str, Any] = project["optional-dependencies"]
-    lines = [line for extra in extras for line in optional[extra]]
+    lines = [line for extra in (*extras, "dev") for line in optional[extra]]  # pytest stays
     present = packages_of([*project["dependencies"], *lines])
     others = packages_of(line for lines in optional.values() for line in lines) - present
     return {
@@ -85,29 +76,30 @@ def absent_modules(extras: Iterable[str]) -> set[str]:
     }
 
 
-def run(page: str, folder: Path, hidden: Path) -> list[tuple[str, str]]:
-    """The printed output of each block, pasted into a new process, and the output on the page.
+def finder_without(absent: set[str]) -> Any:
+    """What finds all modules but these."""
 
-    `folder` is where the process runs, `hidden` a folder for what it must not find there.
-    """
-    text = TEXTS[page]
-    blocks = BLOCK.findall(text)
-    program = hidden / f"{Path(page).stem}.py"
-    for name in re.findall(r"\]\(data/(\w+\.csv)\)", text):
-        shutil.copyfile(DOCS / "data" / name, folder / name)
-    program.write_text(SEPARATOR.join(code for code, _ in blocks), encoding="utf-8")
-    extras = [extra for extras in EXTRAS.findall(text) for extra in extras.split(",")]
-    absent = f"absent = {sorted(absent_modules(extras))}"
-    (hidden / "sitecustomize.py").write_text(absent + WITHOUT_PACKAGES, encoding="utf-8")
-    environment = {name: x for name, x in os.environ.items() if name != "JAX_ENABLE_X64"}
-    paths = [str(hidden), str(ROOT), *filter(None, [environment.get("PYTHONPATH")])]
-    environment["PYTHONPATH"] = os.pathsep.join(paths)
-    done = subprocess.run(
-        [sys.executable, program], cwd=folder, env=environment, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return list(zip(done.stdout.split("\0"), (said for _, said in blocks), strict=True))
+    class Installed(PathFinder):
+        @classmethod
+        def find_spec(cls, name: str, *place: Any) -> Any:
+            is_absent = name.partition(".")[0] in absent
+            return None if is_absent else super().find_spec(name, *place)
+
+    return Installed
+
+
+def run(page: str) -> list[tuple[str, str]]:
+    """The printed output of each block, one after the other, and the output on the page."""
+    module = ModuleType(f"page_{Path(page).stem}")
+    sys.modules[module.__name__] = module  # where functions and classes of the page are looked up
+    outputs = []
+    for number, (code, said) in enumerate(BLOCK.findall(TEXTS[page])):
+        name = f"{page}, block {number + 1}"
+        linecache.cache[name] = len(code), None, code.splitlines(keepends=True), name
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
+            exec(compile(code, name, "exec"), module.__dict__)
+        outputs.append((shown.getvalue(), said))
+    return outputs
 
 
 def require_alike(shown: str, said: str) -> None:
@@ -125,16 +117,27 @@ def require_alike(shown: str, said: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("page", PAGES)
-def test_every_example_prints_what_follows_it(page: str, tmp_path: Path) -> None:
-    folder, hidden = tmp_path / "work", tmp_path / "hidden"
-    folder.mkdir()
-    hidden.mkdir()
-    for shown, said in run(page, folder, hidden):
-        require_alike(shown, said)
-    program = "".join(code for code, _ in BLOCK.findall(TEXTS[page]))
+def test_every_example_prints_what_follows_it(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = re.findall(r"\]\(data/(\w+\.csv)\)", TEXTS[page])
-    drawn = {file.name for file in folder.iterdir()} - {*data}
+    for name in data:
+        shutil.copyfile(DOCS / "data" / name, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    extras = [extra for extras in EXTRAS.findall(TEXTS[page]) for extra in extras.split(",")]
+    absent = absent_modules(extras)
+    for name in [name for name in sys.modules if name.partition(".")[0] in absent]:
+        monkeypatch.delitem(sys.modules, name)
+    installed = [finder_without(absent) if f is PathFinder else f for f in sys.meta_path]
+    monkeypatch.setattr(sys, "meta_path", installed)
+    with jax.numpy_rank_promotion("allow"), plt.rc_context():
+        for shown, said in run(page):
+            require_alike(shown, said)
+    plt.close("all")
+    program = "".join(code for code, _ in BLOCK.findall(TEXTS[page]))
+    drawn = {file.name for file in tmp_path.iterdir()} - {*data}
     assert drawn == set(re.findall(r'(?:save|savefig|file)[(=]"(\w+\.\w+)"', program))
 
 
