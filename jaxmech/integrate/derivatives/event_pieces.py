@@ -1,7 +1,8 @@
 """Pieces of a run between steps and events, through which its derivatives propagate.
 
 At an event, the size s of its piece is the root of g(x(s)) = 0 that the run found, and has the
-derivatives of the implicit function, ds = -dg / (dg/ds), of any order.
+derivatives of the implicit function, ds = -dg / (dg/ds), of any order. Where g jumps through zero,
+as the load of a friction does when a controller gives out another number, s does not change.
 """
 
 from collections.abc import Callable
@@ -108,7 +109,7 @@ def to_step_end(
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _root(value: Callable[[Any, Array], Array], root: Array, data: Any) -> Array:
+def _root(value: Callable[[Any, Array], Array], root: Array, accuracy: Array, data: Any) -> Array:
     return root
 
 
@@ -117,11 +118,12 @@ def _root(value: Callable[[Any, Array], Array], root: Array, data: Any) -> Array
 def _root_jvp(
     value: Callable[[Any, Array], Array], primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[Array, Array]:
-    root, data = primals
-    size = _root(value, root, data)
-    _, along = jax.jvp(partial(value, data), (size,), (jnp.ones_like(size),))
-    _, moved = jax.jvp(lambda data: value(data, size), (data,), (tangents[1],))
-    return size, -moved / along
+    root, accuracy, data = primals
+    size = _root(value, root, accuracy, data)
+    g, along = jax.jvp(partial(value, data), (size,), (jnp.ones_like(size),))
+    _, moved = jax.jvp(lambda data: value(data, size), (data,), (tangents[2],))
+    jumps = jnp.abs(g) > accuracy * jnp.abs(along)
+    return size, jnp.where(jumps, 0.0, -moved / jnp.where(jumps, 1.0, along))
 
 
 def along_motion(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> "Motion":
@@ -159,6 +161,7 @@ def at_event(
     motion: Motion,
     recorded_size: Array,
     piece: EventPiece,
+    h: Array,
     params: Params,
 ) -> tuple[Array, tuple[Array, Array], Array]:
     """The size of the motion up to an event, q and v after it, and its row in the log.
@@ -171,7 +174,10 @@ def at_event(
         return event_set.chosen(piece.which, event_set.values(scheme, *motion(size), active_params))
 
     with_traced, traced = hoisted(value, recorded_size)
-    size = _root(with_traced, recorded_size, traced)
+    # Far above the accuracy of the search, and far below what a jump makes of a load.
+    eps = float(jnp.finfo(h.dtype).eps)
+    accuracy = jnp.maximum(1e-6 * jnp.abs(h), 1e4 * eps * jnp.abs(piece.t))
+    size = _root(with_traced, recorded_size, jax.lax.stop_gradient(accuracy), traced)
     q, v, t = motion(size)
     next_state = q, v
     if event_set.has_transitions:
@@ -198,7 +204,7 @@ def to_event(
     def motion(size: Array) -> tuple[Array, Array, Array]:
         return *_part(scheme, start, size, h, active_params), start.t + size
 
-    size, next_state, row = at_event(scheme, event_set, motion, piece.size, piece, params)
+    size, next_state, row = at_event(scheme, event_set, motion, piece.size, piece, h, params)
     next_state = checked_states(*next_state, jnp.asarray(False))
     ended = PieceState(*next_state, memory, state.offset + size)
     interrupts = event_set.interrupts(piece.which)

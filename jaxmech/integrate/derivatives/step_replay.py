@@ -139,7 +139,8 @@ def _event(
     # As at a save, the derivative by the time of an event is that of the motion: that of the step
     # by its size is the same to within the tolerance, but would be a second step to differentiate.
     motion = along_motion(by_pair, state.q, state.v, t, active_params)
-    delay, next_state, row = at_event(by_pair, event_set, motion, jnp.zeros_like(h), piece, params)
+    size = jnp.zeros_like(h)
+    delay, next_state, row = at_event(by_pair, event_set, motion, size, piece, h, params)
     return PieceState(*next_state, state.memory, state.offset + delay), row
 
 
