@@ -134,3 +134,29 @@ def test_a_friction_coefficient_is_fitted_by_defaults() -> None:
     recording = jm.Recording(SLIDE_TIMES, _slid(0.3).q, [0.0], [2.0])
     fit = jm.fit(SLED, recording, {"mu": 0.25})
     np.testing.assert_allclose(fit.params["mu"], 0.3, rtol=1e-9)
+
+
+CART = jm.controlled(
+    jm.System(
+        lambda q, v, t, p: 0.5 * v @ v,
+        [jm.DryFriction(lambda q, v, t, p: v[0], static=lambda p: p["limit"], name="floor")],
+        force=lambda q, v, t, p: jnp.stack([p["push"]]),
+        coordinates=("x",),
+    ),
+    jm.Controller(
+        lambda v, memory, t, p: (jnp.where(t > 0.35, 3.0, 0.0), memory),
+        period=0.1,
+        measure=lambda q, v, t, p: v[0],
+        name="push",
+    ),
+)
+
+
+def test_a_slip_that_a_controller_begins_has_exact_derivatives() -> None:
+    def distance(limit: Array) -> Array:
+        ts = jnp.array([0.0, 1.0])
+        return jm.simulate(CART, [0.0], [0.0], ts, {"limit": limit}, steps=jm.FixedSteps(2))["x"][1]
+
+    # The push jumps from nothing to beyond the limit at 0.4 s; that time is no root of the load.
+    value, slope = jax.value_and_grad(distance)(jnp.array(1.5))
+    np.testing.assert_allclose([value, slope], [1.5 * 0.6**2 / 2, -(0.6**2) / 2], rtol=1e-12)
