@@ -1,8 +1,5 @@
 """Arguments of every kind have the right result, or an error with the remedy."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -71,42 +68,3 @@ def test_empty_batches() -> None:
         lambda g: jax.vmap(lambda q: VERBS["simulate"](q, p={**PARAMS, "g": g}))(none).sum()
     )
     assert total(9.81) == 0.0
-
-
-@pytest.mark.slow
-def test_shard_map() -> None:
-    """A batch over several devices, and the gradient by shared parameters, both as lanes."""
-    program = """
-import jax, jax.numpy as jnp, numpy as np
-from jax.sharding import Mesh, PartitionSpec
-jax.config.update("jax_enable_x64", True)
-from jaxmech import FixedSteps, simulate
-from tests.small import PENDULUM
-mesh, split = Mesh(jax.devices(), ("batch",)), PartitionSpec("batch")
-def run(speeds, params):
-    def end(speed):
-        v = speed * PENDULUM.v
-        ts = np.linspace(0, 0.3, 4)
-        return simulate(PENDULUM.system, PENDULUM.q, v, ts, params, steps=FixedSteps(1)).q[-1]
-    return jax.vmap(end)(speeds)
-def parts(speeds, params):
-    specs = split, PartitionSpec()
-    return jax.shard_map(run, mesh=mesh, in_specs=specs, out_specs=split)(speeds, params)
-speeds, params = jnp.linspace(0.5, 1.0, 6), {k: jnp.asarray(x) for k, x in PENDULUM.params.items()}
-whole = jax.jit(parts)(speeds, params)
-assert len(whole.sharding.device_set) == 2
-np.testing.assert_array_equal(whole, jax.jit(run)(speeds, params))
-slopes = [jax.jit(jax.grad(lambda p: fn(speeds, p).sum()))(params) for fn in (parts, run)]
-for name in params:
-    np.testing.assert_allclose(slopes[0][name], slopes[1][name], rtol=1e-12, atol=1e-14)
-assert abs(slopes[0]["l"]) > 0.1
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "JAX_NUM_CPU_DEVICES": "2"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
