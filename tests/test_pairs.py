@@ -37,7 +37,9 @@ ALL = Cart(FEATURES)
 FIXED = WAYS["fixed"]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", ["fixed", *(pytest.param(w, marks=pytest.mark.slow) for w in WAYS if w != "fixed")]
+)
 def test_all_at_once_in_exact_pieces(way: str) -> None:
     cart, features = ALL, FEATURES
     if way == "Rodas5P":

@@ -131,6 +131,7 @@ def test_a_run_that_ends_in_a_singular_pose_says_so() -> None:
         simulate(system, REST, REST, np.linspace(0, 1, 3), steps=FixedSteps(10))
 
 
+@pytest.mark.slow
 def test_a_toggle_on_a_free_base_keeps_the_freedoms_of_its_base() -> None:
     """Three points in one line, held by rods of 1, 1 and 2 m, move in the plane as one body."""
 
@@ -274,6 +275,7 @@ def test_the_apex_of_a_cone_is_not_reported_as_squared() -> None:
     assert (found.ranks.flat, found.ranks.here, found.ranks.nearby) == ((), 0, 1)
 
 
+@pytest.mark.slow
 def test_a_light_body_between_heavy_ones_is_reported_in_single_precision() -> None:
     """`simulate` would end with the status `ILL_CONDITIONED`."""
     row = System(

@@ -89,6 +89,7 @@ def test_a_servo_pushes_along_its_actuators_and_an_ideal_constraint_along_its_gr
     np.testing.assert_allclose(still.q, np.tile(start[0], (5, 1)), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_servo_with_a_constraint_and_a_force() -> None:
     """A bead with drag on the wire x = y, driven along x."""
     m, c = 1.5, 0.4

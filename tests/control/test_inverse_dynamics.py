@@ -47,6 +47,7 @@ def test_torque_and_tension_of_a_driven_pendulum(case: Any) -> None:
     assert found.followed.all()
 
 
+@pytest.mark.slow
 def test_more_actuators_than_needed_share_by_the_euclidean_norm() -> None:
     def three(q: Any, t: Any, p: Any) -> Any:
         return jnp.array([[1.0, 2.0, 0.0], [0.0, 0.0, 1.0]])

@@ -137,6 +137,7 @@ def test_derivatives_by_lengths_and_by_values() -> None:
         np.testing.assert_allclose(slope, other, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_the_branch_does_not_change_however_far_values_are_apart() -> None:
     """A crank that turns: the two branches of the loop never meet."""
     p = {"a": 0.35, "b": 1.2, "c": 0.9, "d": 1.05}

@@ -95,6 +95,7 @@ velocities.x = 0.0
 """
 
 
+@pytest.mark.slow
 def test_steps_end_where_a_force_jumps_at_a_saved_time(tmp_path: Path) -> None:
     (tmp_path / "pushed.py").write_text(PUSHED)
     run = computed(tmp_path, PUSHES)

@@ -114,6 +114,7 @@ def test_damage_is_reported_on_the_command_line(whole, copy, capsys) -> None:
     assert same_results(whole, copy)
 
 
+@pytest.mark.slow
 def test_damage_is_not_repaired_with_other_functions(whole, copy) -> None:
     (copy / Q).unlink()
     facts = json.loads((copy / "environment.json").read_text())

@@ -180,6 +180,7 @@ model = jm.models.Model("car", "a car", car, params, {}, lambda s, p: (jnp.zeros
 """
 
 
+@pytest.mark.slow
 def test_a_model_has_the_number_of_a_file_among_its_parameters(folder: Path) -> None:
     (folder / "car.py").write_text(CAR + MODEL)
     settings = {"model": "car.py:model", "coordinates": {}}

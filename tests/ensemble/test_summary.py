@@ -68,6 +68,7 @@ def test_a_run_without_a_good_trajectory_has_a_summary(folder) -> None:
     assert "NONFINITE" in (folder / "none" / "summary.txt").read_text()
 
 
+@pytest.mark.slow
 def test_motions_that_begin_at_nan_are_not_asked_for_shorter_steps(tmp_path: Path) -> None:
     def state(start: Any, p: Any) -> Any:
         return jnp.sqrt(start["x"])[None], jnp.zeros(1)

@@ -79,6 +79,7 @@ def test_bounds_hold() -> None:
     )
 
 
+@pytest.mark.slow
 def test_robust_losses_and_estimated_noise() -> None:
     recordings = [Recording(r.ts, r.observed, r.q0, r.v0) for r in recordings_of_swings()]
     options = {"recordings": recordings, "loss": Huber()}

@@ -68,6 +68,7 @@ def test_the_density_of_stated_noise(found: Fit) -> None:
         np.testing.assert_allclose(gradient @ way, numeric, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_estimated_noise_and_other_noise_in_the_density() -> None:
     light = [replace(one, weights=None) for one in PAIR]
     for options in ({}, {"loss": Huber()}, {"loss": StudentT()}):

@@ -62,6 +62,7 @@ def test_without_weights_the_noise_is_estimated(recordings: list[Recording], fou
     )
 
 
+@pytest.mark.slow
 def test_a_gap_has_the_result_of_missing_samples(recordings: list[Recording]) -> None:
     """Given as NaN, or as uneven sample times with an unchanged step."""
     observed = recordings[0].observed.copy()

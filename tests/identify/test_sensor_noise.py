@@ -5,6 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxmech import FixedSteps
 from jaxmech.identify import Fit, Recording, TrustRegion, fit
@@ -67,6 +68,7 @@ def test_a_sensor_of_few_samples_has_the_noise_of_all() -> None:
     assert 1e-4 < found.noise.sensors[1] < 1.0
 
 
+@pytest.mark.slow
 def test_without_noise_no_sensor_outweighs_the_others() -> None:
     clean = [
         replace(one, observed=np.concatenate([0.5 * np.sin(one.observed), one.observed], axis=1))
@@ -77,6 +79,7 @@ def test_without_noise_no_sensor_outweighs_the_others() -> None:
     np.testing.assert_allclose(found.values, WANTED, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_the_budget_is_that_of_all_rounds() -> None:
     """A fit that ends before its first minimum estimates no noise to begin again with."""
     given = sensed(swings((0.8,)), np.random.default_rng(2))

@@ -52,6 +52,7 @@ def test_steps_are_judged_by_the_noise() -> None:
     assert not any("Steps too coarse" in text for text in loud.notes)
 
 
+@pytest.mark.slow
 def test_a_fit_that_leaves_its_start_makes_more_steps() -> None:
     """Without friction the motion is smooth, with it a step must resolve each turn."""
     ts = np.linspace(0.0, 2.0, 101)

@@ -59,6 +59,7 @@ def test_a_mean_by_recording_has_the_spread_of_the_recordings() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_jackknife_is_what_leaving_a_recording_out_does() -> None:
     draw = np.random.default_rng(2)
     X = draw.normal(size=(40, 3)) * np.repeat([1.0, 4.0, 0.3, 2.0, 1.0], 8)[:, None]
@@ -124,6 +125,7 @@ def test_undetermined_parameters_have_infinite_errors() -> None:
     assert repr(found).count("not determined") == 2
 
 
+@pytest.mark.slow
 def test_units_change_nothing() -> None:
     draw = np.random.default_rng(6)
     X = draw.normal(size=(24, 3))

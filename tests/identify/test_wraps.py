@@ -50,6 +50,7 @@ def test_the_parameters_are_those_of_the_unwrapped_recording(fits) -> None:
     assert turning.warnings == whole.warnings == ()
 
 
+@pytest.mark.slow
 def test_a_sensor_may_wrap_where_the_prediction_does(angle) -> None:
     """The Cartesian pendulum, whose angle is an arctangent; 0 to 360 degrees are recorded."""
     q0, v0 = on_the_rod(2.0, 16.0, BEGIN["l"])

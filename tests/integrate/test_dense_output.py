@@ -136,6 +136,7 @@ def _but_keep(keep: int) -> tuple[Any, ...]:
     return BOUNCE.fn, BOUNCE.direction, BOUNCE.terminal, BOUNCE.transition, BOUNCE.name, keep
 
 
+@pytest.mark.slow
 def test_nothing_moves_after_a_terminal_event() -> None:
     sol = fallen(LANDS)
     states = sol.at(np.array([0.3, 0.5, 1.9]))
@@ -159,6 +160,7 @@ def test_constraints_are_on_as_in_the_run() -> None:
     np.testing.assert_allclose(off, q + 0.1 * v - np.array([0, 0.005 * G]), atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "steps", [FixedSteps(40), pytest.param(Adaptive(rtol=1e-9), marks=pytest.mark.slow)], ids=repr
 )

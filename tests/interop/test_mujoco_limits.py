@@ -70,6 +70,7 @@ URDF = """
 """
 
 
+@pytest.mark.slow
 def test_limits_of_urdf_joints_are_stops() -> None:
     robot = from_mjcf(URDF, limits=True)
     gaps = {gap.name: gap.constraint for gap in robot.system.unilateral}

@@ -80,6 +80,7 @@ def test_a_study_of_a_file_scatters_its_numbers(folder: Path) -> None:
     np.testing.assert_allclose(sol.q, q, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_longer_link_is_the_same_as_another_file() -> None:
     longer = from_mjcf(ARM.replace("0 0 -0.4", "0 0 -0.7")).mechanism.system
     scattered = from_mjcf(ARM, params=("anchor",)).mechanism
@@ -134,6 +135,7 @@ noise_sd = 0.01
 """
 
 
+@pytest.mark.slow
 def test_a_configuration_of_a_fit_names_a_body(folder: Path) -> None:
     """Its mass, centre and inertia are then fitted together."""
     (folder / "fit.toml").write_text(FIT)

@@ -40,6 +40,7 @@ def test_a_door_beyond_half_a_turn_bounces_off_its_stop() -> None:
     assert jnp.abs(sol.v[-1]).max() < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coordinates", ["joints", pytest.param("bodies", marks=pytest.mark.slow)])
 def test_the_hinge_of_a_beam_that_rests_on_an_edge_bears_half_of_it(coordinates: Any) -> None:
     beam = jp.planar_body("beam", mass=3.0, inertia=0.25)

@@ -151,6 +151,7 @@ def test_lengths_and_masses_can_be_differentiated() -> None:
         assert slopes[name] != 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [parallel_four_bar, slider_crank, whipple_bicycle])
 def test_single_precision_stays_single(make: Any) -> None:
     mechanism, q, v, params = built(make)

@@ -141,6 +141,7 @@ def test_names_starts_and_loads_of_bodies() -> None:
     jax.tree.map(np.testing.assert_array_equal, drawn, jp.Mechanism([body]).geometry(q, 0.0, {}))
 
 
+@pytest.mark.slow
 def test_in_the_coordinates_of_bodies() -> None:
     body = jp.spatial_body("body", mass=2.0, inertia=(0.1, 0.2, 0.25))
     pivot = jp.spherical("pivot", jp.ground, (0, 0, 0), body, (0, 0, 0.4))

@@ -167,6 +167,7 @@ def test_a_gif_lasts_as_long_as_the_motion(short: Animation, tmp_path: Path) -> 
     assert [file.name for file in tmp_path.iterdir()] == ["rod.gif"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not FFMpegWriter.isAvailable(), reason="ffmpeg is not installed")
 def test_a_video_is_written(short: Animation, tmp_path: Path) -> None:
     assert short.save(tmp_path / "rod.mp4", progress=False).read_bytes()[4:8] == b"ftyp"

@@ -83,6 +83,7 @@ def test_a_singular_mass_in_closed_form() -> None:
     assert sol.energy_drift < 1e-9
 
 
+@pytest.mark.slow
 def test_single_precision_stays_single() -> None:
     """Double constants in functions, and double parameters and times, do not promote the result."""
     g = np.float64(9.81)

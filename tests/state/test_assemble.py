@@ -156,6 +156,7 @@ def test_a_bad_guess_does_not_affect_others() -> None:
     np.testing.assert_array_equal(one[0][3], other[0][3])
 
 
+@pytest.mark.slow
 def test_single_precision() -> None:
     guess = [x.astype(np.float32) for x in guesses(PENDULUM, 0.5)]
     q, v = on_circle(*guess)

@@ -104,6 +104,7 @@ def test_an_event_finds_a_current_and_resets_it() -> None:
     np.testing.assert_allclose(after.v_after[0], [after.v[0, 0], 0.0])
 
 
+@pytest.mark.slow
 def test_hysteresis_by_bouc_and_wen() -> None:
     # nonlinearbenchmark.org; the numbers by scipy's DOP853 (rtol 2.3e-14) in 61 pieces, each up to
     # the next zero of y' or z, so that every piece is smooth.

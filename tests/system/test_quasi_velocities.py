@@ -152,6 +152,7 @@ def test_a_sleigh_slides_in_closed_form_and_so_do_its_derivatives() -> None:
     np.testing.assert_allclose(pushed, jax.jvp(closed, (p, u0), change)[1], atol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_loop_moves_in_any_velocities() -> None:
     steps, system, p = jm.FixedSteps(64), sheared(DOUBLE.system), DOUBLE.params
     q0, v0 = DOUBLE.initial()

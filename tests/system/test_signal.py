@@ -93,6 +93,7 @@ def test_save_times_among_which_the_samples_are() -> None:
         np.testing.assert_allclose(sol.q[:, 0], exact(signal, ts), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_derivatives_by_samples_and_delay() -> None:
     ts, tu = np.linspace(0.0, 1.0, 5), np.linspace(-0.1, 1.1, 13)
     u, rest = np.random.default_rng(2).normal(size=13), jnp.zeros(1)

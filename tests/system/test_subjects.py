@@ -111,6 +111,7 @@ def test_every_kind_of_model_is_taken_everywhere(
         assert fitted.errors.max() < 1e-9
 
 
+@pytest.mark.slow
 def test_a_mechanism_is_the_model_of_a_study(folder: Path) -> None:
     from_file = je.run_study(read(folder / "s.toml", je.Study), folder / "file", folder=folder)
     assert from_file["status"]["OK"]["count"] == 4

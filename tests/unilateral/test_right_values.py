@@ -78,6 +78,7 @@ def _numbers(low: float, high: float, count: int) -> Any:
     return strategies.lists(strategies.floats(low, high), min_size=count, max_size=count)
 
 
+@pytest.mark.slow
 @hypothesis.settings(max_examples=25, deadline=None, derandomize=True, database=None)
 @hypothesis.given(
     masses=_numbers(0.2, 3.0, 2),

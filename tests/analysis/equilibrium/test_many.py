@@ -65,6 +65,7 @@ def test_equilibria_have_second_derivatives() -> None:
     np.testing.assert_allclose(jax.jit(jax.grad(jax.grad(angle)))(w), second, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_damping_inside_a_shaft_makes_it_unstable_at_a_known_speed() -> None:
     """Hopf: beyond the natural frequency times 1 + outer over inner damping."""
 

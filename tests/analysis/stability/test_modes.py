@@ -67,6 +67,7 @@ def test_gyroscopic_circulatory_and_damping_parts() -> None:
     np.testing.assert_allclose(np.sort_complex(found), np.sort_complex(exact), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_eigenvalues_have_derivatives() -> None:
     """Derivatives with respect to every parameter, in both modes, agree with differences."""
 
@@ -205,6 +206,7 @@ def _moon(q: Any, v: Any, t: Any, p: Any) -> Any:
     return speed @ speed / 2 + p["mu_earth"] / earth + p["mu_moon"] / moon
 
 
+@pytest.mark.slow
 def test_a_triangular_libration_point_in_metres_and_seconds() -> None:
     """Szebehely, Theory of Orbits, 1967: lambda^4 + lambda^2 + 27/4 mu (1 - mu) = 0."""
     distance, masses = 3.844e8, np.array([3.986e14, 4.905e12])

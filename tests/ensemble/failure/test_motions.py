@@ -64,6 +64,7 @@ def test_first_passage_has_a_design_point_for_every_half_of_a_period() -> None:
     assert len(result.design_points) >= 4  # for every half of a period a time and a side
 
 
+@pytest.mark.slow
 def test_what_cannot_be_computed_counts_by_the_rule() -> None:
     def explodes(q: Any, v: Any, t: Any, p: Any) -> Any:
         return jnp.where(p["a"] > 1.0, 1e9 * (1 + q**4), 0.0)

@@ -68,6 +68,7 @@ def test_a_probability_of_1e_8_takes_few_trajectories(
     )
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues_with_the_same_bits(tmp_path: Path) -> None:
     study = Study(
         model="pendulum", size=64, block=128, times=Times(end=1.0, saves=5),

@@ -101,6 +101,7 @@ def test_worst_trajectories_of_statistics_alone_are_compared(tmp_path) -> None:
     assert again.values["q"].tobytes() == q.tobytes()
 
 
+@pytest.mark.slow
 def test_final_states_and_single_precision_are_compared(tmp_path) -> None:
     text = STUDY.replace("block = 4", 'block = 4\nstore = "final"\nstored_precision = "float32"')
     found = replayed(computed(tmp_path, text), 7)

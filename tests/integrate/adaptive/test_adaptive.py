@@ -64,6 +64,7 @@ def test_saved_times_do_not_change_the_steps(pair: AbstractPair) -> None:
     np.testing.assert_allclose(few.q[-1], many.q[-1], rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_saves_within_a_step_are_on_the_constraints_and_as_accurate(exact: Solution) -> None:
     ts = np.linspace(0.0, 1.0, 61)
     reference = run(DormandPrince8(), FixedSteps(per_save=4), DOUBLE, ts)

@@ -81,6 +81,7 @@ def test_derivatives_of_both_times(policies: Any) -> None:
     np.testing.assert_allclose(jax.jacrev(times)(SPEED), expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_several_functions_in_one_step() -> None:
     """Two heights are passed on the way up and down, another one just once."""
     heights = (0.5, 1.0, -0.5)

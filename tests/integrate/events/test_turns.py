@@ -73,6 +73,7 @@ def test_a_function_of_round_off_does_not_shorten_steps() -> None:
     assert sol.accepted + sol.rejected <= plain.accepted + plain.rejected + 5
 
 
+@pytest.mark.slow
 def test_chosen_steps_are_those_of_the_run_with_its_events() -> None:
     times, start = np.array([0.0, 10.0]), (np.zeros(1), np.full(1, 2 * np.pi))
     fine = choose_steps(FREE, *start, times, events=PASSES)

@@ -129,6 +129,7 @@ def test_a_batch_is_native_code_with_the_bits_of_single_runs() -> None:
     assert [part.reason for part in explain(pendulum, starts).parts] == [""]
 
 
+@pytest.mark.slow
 def test_gradients_in_both_modes() -> None:
     """Against central differences, with respect to the initial state and a parameter."""
 

@@ -111,6 +111,7 @@ def test_a_collision_after_the_first_steps_of_a_trial() -> None:
     np.testing.assert_allclose(sol.events.t_end, exact, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_stiff_system_gets_its_small_steps() -> None:
     stiff = jm.System(
         lambda q, v, t, p: 0.5 * v @ v - 0.5 * (q[0] ** 2 + 1e6 * q[1] ** 2),
