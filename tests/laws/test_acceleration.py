@@ -10,7 +10,7 @@ import pytest
 from jaxmech import Acceleration, System, acceleration
 from jaxmech.compiler import off
 from jaxmech.laws import LDL, QR, SVD, UdwadiaKalaba
-from tests.small import CASES, PENDULUM, REDUNDANT
+from tests.small import PENDULUM
 
 
 def quadratic(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -68,37 +68,6 @@ def test_a_rod_pulls() -> None:
     np.testing.assert_allclose(motion.constraint_force, [0.0, p["m"] * p["g"]], atol=1e-14)
     np.testing.assert_allclose(motion.multipliers, [-p["m"] * p["g"] / 2], rtol=1e-15)
     np.testing.assert_allclose(motion.qdd, 0.0, atol=1e-15)
-
-
-def test_redundant_rows_share_the_multiplier() -> None:
-    """Rows s_k q: the smallest multipliers are in the proportion of the s_k."""
-    plain, shared = (
-        jax.jit(lambda q, v, c=case: acceleration(c.system, q, v, 0.0, c.params))(*case[2:])
-        for case in (PENDULUM, REDUNDANT)
-    )
-    np.testing.assert_allclose(shared.qdd, plain.qdd, rtol=1e-12)
-    np.testing.assert_allclose(shared.constraint_force, plain.constraint_force, rtol=1e-12)
-    s = np.array([1e3, 1.0, 2 / PENDULUM.params["l"] ** 2])
-    np.testing.assert_allclose(shared.multipliers, plain.multipliers * s / (s @ s), rtol=1e-10)
-    assert plain.rank == shared.rank == 1
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_the_parts_belong_together(name: str) -> None:
-    case = CASES[name]
-
-    @jax.jit
-    def everything(q: Any, v: Any) -> Any:
-        eom = case.system.equations(q, v, 0.3, case.params)
-        return eom, acceleration(case.system, q, v, 0.3, case.params)
-
-    eom, motion = everything(case.q + 0.1, case.v)
-    np.testing.assert_allclose(eom.M @ motion.qdd, eom.Q + motion.constraint_force, atol=1e-10)
-    np.testing.assert_allclose(eom.A.T @ motion.multipliers, motion.constraint_force, atol=1e-10)
-    np.testing.assert_allclose(eom.A @ motion.qdd, eom.b, atol=1e-10)
-    assert motion.rank == np.linalg.matrix_rank(eom.A) if eom.A.size else motion.rank == 0
-    assert motion.residual < 1e-10
-    assert motion.definite
 
 
 def test_a_massless_coordinate_is_reported() -> None:

@@ -10,7 +10,6 @@ import pytest
 from jaxmech import Holonomic, System, acceleration
 from jaxmech.laws import Contravariant, christoffel_symbols, metric_tensor
 from jaxmech.laws.contravariant import eliminated
-from jaxmech.models import make
 from jaxmech.system import EquationsOfMotion
 from tests.quick import quick
 
@@ -38,19 +37,6 @@ def test_sphere() -> None:
     np.testing.assert_allclose(found.second, second, atol=1e-15)
     first = second * np.array([3.0, 3.0 * np.sin(theta) ** 2])[:, None, None]
     np.testing.assert_allclose(found.first, first, atol=1e-15)
-
-
-def test_double_pendulum() -> None:
-    """M(theta2) of the lecture: only the derivative h = -m2 l1 l2 sin(theta2) of it occurs."""
-    model = make("double_pendulum_angles")
-    p = model.params
-    theta2 = 0.9
-    h = -p["m2"] * p["l1"] * p["l2"] * np.sin(theta2)
-    first = symbols_in(model.system, jnp.array([0.3, theta2]), 0.0, dict(p)).first
-    expected = np.zeros((2, 3, 3))
-    expected[0, 1, 2] = expected[0, 2, 1] = expected[0, 2, 2] = h
-    expected[1, 1, 1] = -h
-    np.testing.assert_allclose(first, expected, atol=1e-14)
 
 
 def test_rotating_axes() -> None:

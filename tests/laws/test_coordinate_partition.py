@@ -61,29 +61,6 @@ def test_bead_on_a_parabola() -> None:
     np.testing.assert_allclose(motion.multipliers, [p["m"] * (p["g"] + 2 * 2.0**2)], rtol=1e-14)
 
 
-@pytest.mark.parametrize("t", [0.0, 0.4, 1.7])
-def test_bead_on_a_turning_rod(t: float) -> None:
-    """Section 11, a singular M: both multipliers in terms of x3 and its rates.
-
-    lambda1 = m x3'' cos - 2 m w x3' sin - m w^2 x3 cos, as printed. In lambda2 the print has lost a
-    factor: its first term is m x3'' sin(w t), as follows from x2 = x3 sin(w t).
-    """
-    model = make("bead_on_rod")
-    m, w, r, r_rate = 1.4, 1.5, 0.7, -0.3
-    c, s = np.cos(w * t), np.sin(w * t)
-    q = np.array([r * c, r * s, r])
-    v = np.array([r_rate * c - r * w * s, r_rate * s + r * w * c, r_rate])
-    motion = motion_at(model.system, q, v, t, {"m": m, "omega": w})
-    r_turn = motion.qdd[2]
-    expected = [
-        m * r_turn * c - 2 * m * w * r_rate * s - m * w**2 * r * c,
-        m * r_turn * s + 2 * m * w * r_rate * c - m * w**2 * r * s,
-    ]
-    np.testing.assert_allclose(motion.multipliers, expected, atol=1e-13)
-    np.testing.assert_allclose(r_turn, w**2 * r, rtol=1e-13)
-    assert motion.definite
-
-
 SURFACE = System(
     lambda q, v, t, p: 0.5 * p["m"] * v @ v - 0.5 * p["k"] * q @ q,
     [
@@ -101,27 +78,6 @@ def on_surface(x3: float, rate: float) -> tuple[np.ndarray, np.ndarray]:
     root = np.sqrt(c2**2 - 4 * c1 / x3)
     slope = c1 / (x3**2 * root)  # dg1/dx3 = -dg2/dx3
     return np.array([(c2 + root) / 2, (c2 - root) / 2, x3]), rate * np.array([slope, -slope, 1.0])
-
-
-@pytest.mark.parametrize(("x3", "rate"), [(1.2, 0.7), (0.8, -0.4), (2.5, 1.1)])
-def test_particle_on_a_surface(x3: float, rate: float) -> None:
-    """Section 12: the five equations of the standard form, and the three reduced ones."""
-    p, (q, v) = SURFACE_P, on_surface(x3, rate)
-    m, k, c1, c2 = p["m"], p["k"], p["c1"], p["c2"]
-    motion = motion_at(SURFACE, q, v, 0.0, p)
-    (E1, E2, E3), (lambda1, lambda2) = m * motion.qdd + k * q, motion.multipliers
-    standard = [
-        E1 - lambda1 * q[1] * q[2] - lambda2,
-        E2 - lambda1 * q[0] * q[2] - lambda2,
-        E3 - lambda1 * q[0] * q[1],
-        q[0] * q[1] * q[2] - c1,
-        q[0] + q[1] - c2,
-    ]
-    np.testing.assert_allclose(standard, 0.0, atol=1e-13)
-    D = (c2**2 - 4 * c1 / x3) ** -0.5
-    np.testing.assert_allclose(lambda1, -E1 * D / x3 + E2 * D / x3, rtol=1e-12)
-    np.testing.assert_allclose(lambda2, E1 * (1 + c2 * D) / 2 + E2 * (1 - c2 * D) / 2, rtol=1e-12)
-    assert abs(E1 * c1 * D / x3**2 - E2 * c1 * D / x3**2 + E3) < 1e-12
 
 
 def test_the_reduced_equation_is_the_motion() -> None:
