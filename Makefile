@@ -39,7 +39,7 @@ demo: $(INSTALLED) ## run the study of configs/double_pendulum.toml
 
 test: $(if $(ROOM),,lint) pytest ## check the style and run the tests; of one room: ROOM=compiler
 
-slow: ## run the slow tests, about twenty minutes on two cores
+slow: ## run the slow tests, about half an hour on two cores
 	@$(MAKE) --no-print-directory pytest MARKS=slow
 
 pytest: $(INSTALLED_DEV) ## run the tests
