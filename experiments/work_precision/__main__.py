@@ -23,13 +23,9 @@ import numpy as np
 from experiments.work_precision.cases import Case, cases
 from experiments.work_precision.contenders import (
     CONTENDERS,
-    PAIRS,
-    STIFF,
     Contender,
     Run,
-    along,
     reference,
-    reference_along,
 )
 from experiments.work_precision.mixed import mixed
 from experiments.work_precision.report import draw, summary_of, tables
@@ -110,7 +106,6 @@ def diagram(
     if not names:
         return
     wanted = reference(case, batch)
-    over_run = reference_along(case) if batch is None else None
     for name in names:
         one = CONTENDERS[name]
         part = _part(one, batch)
@@ -120,8 +115,6 @@ def diagram(
         for setting in settings:
             made = run(setting)
             row = {"setting": setting, **measured(made, wanted[part])}
-            if over_run is not None and name in PAIRS | STIFF:
-                row["largest"] = error_of(along(case, (PAIRS | STIFF)[name], setting), over_run)
             rows.append(row)
             if made.seconds > LONGEST:
                 break

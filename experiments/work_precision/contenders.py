@@ -24,7 +24,6 @@ STIFF = {
 }
 MOST = 200_000  # attempted steps
 WARM = 1e-6  # a tolerance to compile for
-MOMENTS = 10  # at which the largest error of a run is looked for
 ROUNDS, ENOUGH = 7, 0.5  # at most so many rounds, and none after so many seconds
 ROUND = 0.02  # seconds that a round should take
 
@@ -230,37 +229,6 @@ def reference(case: Case, batch: np.ndarray | None) -> np.ndarray:
     apart = np.max(np.abs(best - other) / np.maximum(1.0, np.abs(best)))
     assert apart < 1e-9, f"{case.name}: two references are {apart:.1e} apart"
     return best
-
-
-def along(case: Case, pair: Any, tolerance: float) -> np.ndarray | None:
-    """The states of one trajectory at several times, shape (T, 2 n); None if it failed."""
-    steps = jm.Adaptive(rtol=tolerance, atol=tolerance, max_steps=MOST)
-    sol = jm.simulate(
-        case.system,
-        case.q,
-        case.v,
-        _moments(case),
-        case.params,
-        method=pair,
-        steps=steps,
-        throw=False,
-    )
-    states = np.concatenate([sol.q, sol.v], axis=1)[1:]
-    return states if sol.status == jm.Status.OK else None
-
-
-def reference_along(case: Case) -> np.ndarray:
-    """The reference states at the same times."""
-    if case.exact is not None:
-        value = case.params[case.varied]
-        return np.stack([case.exact(value, float(t)) for t in _moments(case)[1:]])
-    found = along(case, PAIRS["Adaptive, Dormand-Prince 8"], 1e-13)
-    assert found is not None, f"{case.name}: no reference"
-    return found
-
-
-def _moments(case: Case) -> np.ndarray:
-    return np.linspace(0.0, case.end, MOMENTS + 1)
 
 
 def _finest(run: Prepared) -> np.ndarray:

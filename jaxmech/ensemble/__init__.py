@@ -56,7 +56,6 @@ from jaxmech.ensemble.study import Cluster as Cluster
 from jaxmech.ensemble.study import Failure as Failure
 from jaxmech.ensemble.study import Study as Study
 from jaxmech.ensemble.study import Times as Times
-from jaxmech.ensemble.study import Until as Until
 
 __all__ = [
     "Cluster",
@@ -86,7 +85,6 @@ __all__ = [
     "StudyEvent",
     "Times",
     "Uniform",
-    "Until",
     "WhiteNoise",
     "Worst",
     "draw",

@@ -139,10 +139,10 @@ def compute_away(
     try:
         while True:
             if study.statistics:
-                while added < target.count and added not in waiting and not accumulator.enough:
+                while added < target.count and added not in waiting:
                     accumulator.add(accumulator.unpacked(target.states(added)))
                     added += 1
-            if not waiting or accumulator.enough:
+            if not waiting:
                 return
             if stop():
                 raise StoppedError

@@ -85,7 +85,7 @@ def run_study(
     study = kernel.member.study
     require_possible(study, kernel.stored_bytes, out)
     require_used(subject, sampler, study)
-    accumulator = Accumulator(kernel, study.until)
+    accumulator = Accumulator(kernel)
     # What is stored names functions, by the copies of their files.
     named = replace(plan.study, steps=study.steps, block=study.block)
     files = copies_of(subject.name, subject.source, plan.files)
@@ -108,7 +108,6 @@ def run_study(
 
 
 def _conclude(target: RunFolder, accumulator: Accumulator) -> dict[str, Any]:
-    target.discard_after(accumulator.blocks if accumulator.enough else target.count)
     statistics = accumulator.results()
     results = open_results(target.path)
     summary = summarize(results, statistics)

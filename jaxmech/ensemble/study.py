@@ -31,7 +31,7 @@ from jaxmech.ensemble.statistics import (
 from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_and_steps
 from jaxmech.laws import UdwadiaKalaba
 from jaxmech.state import AbstractStabilization, Projection
-from jaxmech.utils.text import doc, not_one_of, setting
+from jaxmech.utils.text import doc, setting
 
 Method = Literal["auto", "form", "importance", "subset", "monte-carlo"]
 
@@ -130,27 +130,6 @@ LARGEST_DEFAULT_BLOCK = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class Until:
-    """Stop when the interval of a statistic is short enough.
-
-    The interval is computed after each block, in order, so that a study stops at the same block
-    however it is distributed. The interval of a study that stops by its own results contains the
-    true value slightly less often than its confidence states; with a few dozen occurrences of a
-    rare event the difference is small.
-    """
-
-    quantity: str = field(metadata=doc("name of a statistic: moments, or a probability"))
-    half_width: float = field(metadata=doc("largest half-width of its interval"))
-    confidence: float = setting(0.95, "confidence of the interval", between=(0, 1))
-    at_least: int = setting(1000, "minimum number of trajectories", least=1)
-
-    def __post_init__(self) -> None:
-        if not self.half_width > 0:
-            raise refuse("half_width", f"must be above 0, but is {self.half_width}")
-        refuse_all(out_of_range(self))
-
-
-@dataclass(frozen=True, kw_only=True)
 class Times:
     """The save times of a motion: `saves` equally spaced times from `start` to `end`."""
 
@@ -209,7 +188,6 @@ class Study(Drawn):
     )
     sampling: Sampling = setting(Sampling(), "design and correlations of the drawn variables")
     statistics: Mapping[str, Statistic] = setting({}, "reductions over all members, by name")
-    until: Until | None = setting(None, "stop before `size`, when a statistic is known well enough")
     cluster: Cluster | None = setting(
         None, "workers that compute the blocks; does not change results"
     )
@@ -223,7 +201,7 @@ class Study(Drawn):
     )
     save: tuple[Series, ...] = setting(
         SAVED,
-        "series of which all saved times are stored; by default of quasi-velocities also `rates`",
+        "series of which all saved times are stored",
     )
     store: Store = setting(
         "all",
@@ -269,16 +247,6 @@ class Study(Drawn):
         if not 0 <= self.failed_allowed <= 1:
             message = f"must be a fraction from 0 to 1, but is {self.failed_allowed}"
             yield Problem(("failed_allowed",), message)
-        if self.until and self.until.quantity not in self.statistics:
-            reason = not_one_of(self.until.quantity, self.statistics, "a statistic of this study")
-            yield Problem(("until", "quantity"), reason)
-        elif self.until:
-            statistic = self.statistics[self.until.quantity]
-            if not isinstance(statistic, Probability | Moments):
-                message = (
-                    f"must name moments or a probability, but {self.until.quantity} is neither"
-                )
-                yield Problem(("until", "quantity"), message)
         yield from _of_statistics(self)
 
     @property

@@ -23,7 +23,7 @@ from jaxmech.plot.panels import (
     single,
 )
 from jaxmech.plot.statistics import statistic_drawings
-from jaxmech.plot.trajectories import drift, energy_drift, phase_portrait, quantile_bands
+from jaxmech.plot.trajectories import drift, energy_drift, quantile_bands
 from jaxmech.status import succeeded
 from jaxmech.utils.tracers import evenly_spaced
 from jaxmech.utils.units import with_unit
@@ -55,7 +55,6 @@ def trajectory_figures(results: Results) -> Iterator[tuple[str, Figure]]:
     for name, drawings in (
         ("quantile_bands", dict(_coordinates(results))),
         ("observed_bands", dict(_observed(results))),
-        ("phase_portrait", dict(_phases(results))),
     ):
         if drawings:
             yield name, laid_out(drawings).figure
@@ -89,24 +88,6 @@ def _coordinates(results: Results) -> Iterator[tuple[str, Drawing]]:
     for k, name in enumerate(results.coordinates if q is not None else ()):
         assert q is not None
         yield name, partial(_column, ts, q[..., k], results.labels[k])
-
-
-def _phases(results: Results) -> Iterator[tuple[str, Drawing]]:
-    """How the rates of the coordinates are drawn over these."""
-    q, rates = _stored(results, "q"), _stored(results, "rates")
-    if rates is None and not results.velocities:
-        rates = _stored(results, "v")
-    if q is None or rates is None:
-        return
-    for k, name in enumerate(results.coordinates):
-        x, rate = q[..., k], rates[..., k]
-        if (x != rate).any():  # a state of first order is an entry of v itself, and has no rate
-            unit = results.units.get(name, "")
-            yield name, partial(_phase, x, rate, name, unit)
-
-
-def _phase(x: np.ndarray, rate: np.ndarray, name: str, unit: str, ax: Axes) -> None:
-    phase_portrait(x, rate, name=name, unit=unit, ax=ax)
 
 
 def _observed(results: Results) -> Iterator[tuple[str, Drawing]]:

@@ -19,7 +19,6 @@ from jaxmech.ensemble import (
     open_results,
     run_study,
 )
-from jaxmech.ensemble.store.marks import marked_blocks
 from tests.ensemble.studies import STUDY, arrays, killed, same_bits, write_study
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -151,25 +150,6 @@ def test_the_last_times_alone_are_stored(whole, tmp_path) -> None:
     assert found["q"].dtype == np.float32
     assert found["t"].tolist() == [1.0]
     assert np.array_equal(found["q"][:, 0], arrays(whole)["q"][:, -1].astype(np.float32))
-
-
-@pytest.mark.slow
-def test_a_study_stops_when_its_interval_is_short_enough(tmp_path) -> None:
-    text = ONLY.replace("size = 20", "size = 4000").replace("block = 4", "block = 50")
-    text += '\n[until]\nquantity = "wide"\nhalf_width = 0.06\nat_least = 100\n'
-    out = computed(tmp_path, text)
-    summary = json.loads((out / "summary.json").read_text())
-    done = summary["done"]
-    assert 100 <= done < 1000
-    assert summary["blocks"] == done // 50
-    found = open_results(out).statistics["wide"]
-    assert (found["high"] - found["low"]) / 2 <= 0.06
-    shutil.copytree(out, tmp_path / "again")
-    last = marked_blocks(out)[-1]
-    killed(out, 1, last)
-    computed(tmp_path, text)
-    assert same_bits(out, tmp_path / "again")
-    assert marked_blocks(out)[-1] == last
 
 
 @pytest.mark.slow

@@ -47,7 +47,6 @@ _CAPTIONS = {
     "dark band, and 90 % in both.",
     "observed_bands": "Quantiles of the observed quantities over time: half of the members are in "
     "the dark band, and 90 % in both.",
-    "phase_portrait": "The coordinates and their velocities at all saved times of all members.",
     "drift": "The largest constraint residuals over time, which projection keeps at round-off.",
     "energy": "The energy over time, whose change measures the error of the integration where no "
     "force does work.",

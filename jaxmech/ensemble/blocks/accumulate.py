@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -12,17 +11,15 @@ from jaxmech.config import npz
 from jaxmech.ensemble.blocks.kernel import BlockProgram, States
 from jaxmech.ensemble.statistics import Covariance, SobolIndices
 from jaxmech.ensemble.statistics.protocol import StatisticResult
-from jaxmech.ensemble.study import Until
 
 
 class Accumulator:
     """The states of the first blocks, merged one after the other."""
 
-    def __init__(self, program: BlockProgram, criterion: Until | None) -> None:
-        self._program, self._until = program, criterion
+    def __init__(self, program: BlockProgram) -> None:
+        self._program = program
         self._leaves, self._tree = jax.tree.flatten(program.states)
         self._total: States | None = None
-        self.blocks = 0
 
     def unpacked(self, data: np.ndarray) -> States:
         """The states of a block from their bytes."""
@@ -40,22 +37,6 @@ class Accumulator:
         total = states if self._total is None else self._program.merged(self._total, states)
         # On the host: a total on one device could not be merged with a block from another one.
         self._total = jax.device_get(total)
-        self.blocks += 1
-
-    @property
-    def enough(self) -> bool:
-        """Whether the study may stop here."""
-        criterion, total = self._until, self._total
-        if (
-            criterion is None
-            or total is None
-            or self.blocks * self._program.block < criterion.at_least
-        ):
-            return False
-        statistic: Any = self._program.statistics[criterion.quantity]
-        statistic = replace(statistic, confidence=criterion.confidence)
-        estimate = statistic.estimate(statistic.result(total[criterion.quantity]))
-        return estimate is not None and (estimate[2] - estimate[1]) / 2 <= criterion.half_width
 
     def results(self) -> dict[str, StatisticResult]:
         """The results of all statistics, with the names that they are of."""

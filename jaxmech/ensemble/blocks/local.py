@@ -41,8 +41,6 @@ def compute_here(
                     progress.update(target.trajectories([block]))
                 elif kernel.statistics:
                     accumulator.add(accumulator.unpacked(target.states(block)))
-                if accumulator.enough:
-                    break
         finally:
             # What was computed is kept, also after an interruption or an error, which the result
             # of a future raises here if it was one of writing.

@@ -20,7 +20,7 @@ from jaxmech.ensemble.members.base import VELOCITY, first_of, inputs_of, params_
 from jaxmech.ensemble.members.events import name_problems_of, study_events
 from jaxmech.ensemble.members.observed import Observed, loaded
 from jaxmech.ensemble.store.layout import STATES
-from jaxmech.ensemble.study import SAVED, Study
+from jaxmech.ensemble.study import Study
 from jaxmech.integrate import Gaps
 from jaxmech.laws import observed_at
 
@@ -44,8 +44,6 @@ def planned(study: Study, folder: Path = Path()) -> Planned:
         raise refuse("precision", f"must be float32, the precision of this process; {advice}")
     subject = load(study.model, study.model_options, folder, study.parameters)
     subject, controller_files = _with_controllers(study, subject, folder)
-    if subject.system.velocities and study.save == SAVED:  # phase portraits are drawn of them
-        study = replace(study, save=(*SAVED, "rates"))
     refuse_all(name_problems_of(study, subject.system, quantity_entries(subject.system)))
     functions, files = loaded(study, folder)
     files = list(dict.fromkeys([*files, *controller_files]))

@@ -217,9 +217,7 @@ def limit_state_of(study: Study, folder: Path) -> LimitState:
     failure = study.failure
     assert failure is not None
     require_no_run_code(python_files(plain(study), folder), folder)
-    bare = replace(
-        study, block=study.block or _BLOCK, statistics={}, until=None, store="all", cluster=None
-    )
+    bare = replace(study, block=study.block or _BLOCK, statistics={}, store="all", cluster=None)
     plan = planned(bare, folder)
     require_quantity(failure, plan.study, plan.subject)
     space = standard_space(plan.sampler)

@@ -48,7 +48,7 @@ class Margin:
             times = Times(start=study.times.start, end=study.times.end, saves=saves)
             study = replace(study, times=times, steps=replace(steps, per_save=1))
         events = {name: x for name, x in study.events.items() if name != self.failure.of}
-        study = replace(study, events=events, statistics={}, until=None, store="all", failure=None)
+        study = replace(study, events=events, statistics={}, store="all", failure=None)
         return StudyTrajectory(study, self.subject)
 
     def of(self, inputs: Tree, assembled: bool) -> tuple[Array, dict[str, Any]]:

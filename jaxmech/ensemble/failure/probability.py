@@ -47,7 +47,7 @@ _LARGEST = 0.02  # share of a failure in a probability that is known to 5 %
 _RESULT, _CALLS = "failure.json", "calls.jsonl"
 # Keys that say how the probability is computed, and not of what: batches are still valid.
 _MAY_CHANGE = {
-    "size", "cluster", "statistics", "until", "store", "failure.method",
+    "size", "cluster", "statistics", "store", "failure.method",
     "failure.coefficient_of_variation", "failure.most", "failure.confidence",
 }  # fmt: skip
 

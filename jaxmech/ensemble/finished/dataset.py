@@ -70,9 +70,9 @@ def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
     """The results of a run folder, finished or not, as a dataset that reads them when needed.
 
     Beside the stored arrays, it has the results of the statistics, as `<statistic>_<key>`, or as
-    `statistic_<statistic>_<key>` where there is an array of that name. The
-    dimension `trajectory` ends where an adaptive study has stopped; trajectories of blocks that are
-    not yet computed have the status -1. With dask installed, arrays are divided as they are stored.
+    `statistic_<statistic>_<key>` where there is an array of that name. Trajectories of blocks that
+    are not yet computed have the status -1. With dask installed, arrays are divided as they are
+    stored.
 
     Args:
         run: the run folder.
@@ -90,8 +90,6 @@ def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
         results.path / RESULTS, consolidated=False, zarr_format=3
     )
     dataset = dataset.drop_vars(STATES, errors="ignore")
-    if "trajectory" in dataset.sizes:
-        dataset = dataset.isel(trajectory=slice(0, results.summary.get("done", results.size)))
     for name, values in results.statistics.items():
         kind = results.config.get("statistics", {}).get(name, {}).get("statistic")
         saves = len(results.ts) if kind in _OVER_TIME else -1

@@ -107,7 +107,7 @@ def replays(
     quantities = {item.of for item in study.events.values()}  # which are part of the program
     observe = {name: item for name, item in study.observe.items() if name in quantities}
     alone = replace(
-        study, observe=observe, statistics={}, until=None, cluster=None,
+        study, observe=observe, statistics={}, cluster=None,
         store="all", save=SERIES, stored_precision=None,
     )  # fmt: skip
     plan = planned(alone, folder)

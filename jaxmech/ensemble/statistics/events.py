@@ -58,10 +58,6 @@ class Probability(AbstractStatistic):
             "left_out": int(state["failed"]),
         }
 
-    def estimate(self, result: StatisticResult) -> tuple[float, float, float] | None:
-        """The probability with its interval."""
-        return result["probability"], result["low"], result["high"]
-
 
 @dataclass(frozen=True)
 class FirstPassage(AbstractStatistic):

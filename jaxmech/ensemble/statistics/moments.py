@@ -134,12 +134,6 @@ class Moments(AbstractStatistic):
             "max_index": state["max_index"],
         }
 
-    def estimate(self, result: StatisticResult) -> tuple[float, float, float] | None:
-        """The mean of a quantity that is one number per trajectory."""
-        if np.ndim(result["mean"]):
-            return None
-        return float(result["mean"]), float(result["mean_low"]), float(result["mean_high"])
-
 
 @dataclass(frozen=True)
 class Covariance(AbstractStatistic):

@@ -107,10 +107,6 @@ class AbstractStatistic(abc.ABC):
     def result(self, state: State) -> StatisticResult:
         """The result, arrays and numbers by name, from a state of numpy arrays."""
 
-    def estimate(self, result: StatisticResult) -> tuple[float, float, float] | None:
-        """A number with its interval, for statistics that are about one."""
-        return None
-
 
 class Reduction(NamedTuple):
     """Three functions of a statistic; states are any trees of arrays of fixed shapes.

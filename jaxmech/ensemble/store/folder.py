@@ -196,12 +196,6 @@ class RunFolder:
                 raise FolderError(f"{message}; choose another folder with --out") from error
         return self._opened[name]
 
-    def discard_after(self, last: int) -> None:
-        """Remove the blocks that other processes have computed beyond the last one of the run."""
-        for block in marks.marked_blocks(self.path):
-            if block >= last:
-                marks.remove_block(self.path, block)
-
     def conclude(self, files: Mapping[str, bytes]) -> None:
         """Write the files at the end of a run, by name, unless they are there already."""
         # An unchanged file is left alone: a run that is only looked at again writes nothing.

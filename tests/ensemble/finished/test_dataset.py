@@ -90,10 +90,3 @@ def test_a_chunk_is_not_read_as_numbers_that_were_not_computed(found, tmp_path) 
     assert np.isfinite(dataset.q[:4].values).all()
     with pytest.raises(ValueError, match="checksum"):
         dataset.q.values  # noqa: B018
-
-
-def test_a_study_that_stopped_early_ends_there(tmp_path) -> None:
-    until = je.Until(quantity="high", half_width=0.49, at_least=4)
-    data = je.run(study(until=until), tmp_path / "run")
-    assert data.sizes["trajectory"] in (4, 8)
-    assert (data.status == 0).all()
