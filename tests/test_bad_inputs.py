@@ -179,7 +179,6 @@ CASES = [
     ("recording(v=[0.0, 1.0, 2.0])", ValueError, "v0"),
     ("recording(weights=-1.0)", ValueError, "weights"),
     ("recording(start_sd=(0.1, 0.0))", ValueError, "start_sd"),
-    ("recording(wraps={2: 1.0})", ValueError, "wraps"),
     ("recording(inputs={'push': ([0.0, 0.1], [0.0, 1.0])})", ValueError, "push"),
     ("jm.identify.Table(file='d.csv', observed=())", errors.StudyError, "observed"),
     # events

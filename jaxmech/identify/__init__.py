@@ -25,8 +25,6 @@ from jaxmech.identify.optimize.trust_region import MultiStart as MultiStart
 from jaxmech.identify.optimize.trust_region import TrustRegion as TrustRegion
 from jaxmech.identify.problem.body_inertia import bodies_of as bodies_of
 from jaxmech.identify.problem.noise import Huber as Huber
-from jaxmech.identify.problem.noise import StudentT as StudentT
-from jaxmech.identify.problem.transforms import PhysicalInertia as PhysicalInertia
 from jaxmech.identify.result import Fit as Fit
 from jaxmech.identify.result import Predicted as Predicted
 
@@ -39,11 +37,9 @@ __all__ = [
     "Identifiable",
     "MultiStart",
     "Outliers",
-    "PhysicalInertia",
     "Recording",
     "Settings",
     "Shooting",
-    "StudentT",
     "Table",
     "TableError",
     "TrustRegion",

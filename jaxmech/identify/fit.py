@@ -13,7 +13,7 @@ from jaxmech.identify.optimize.loop import Solved, across_kinks, solve, starting
 from jaxmech.identify.optimize.trust_region import TrustRegion
 from jaxmech.identify.outcome import is_noise, result_of
 from jaxmech.identify.problem.least_squares import Observe
-from jaxmech.identify.problem.noise import AbstractLoss
+from jaxmech.identify.problem.noise import Huber
 from jaxmech.identify.problem.rows import Point, evaluated
 from jaxmech.identify.problem.sensor_noise import log_likelihood
 from jaxmech.identify.problem.setup import prepare
@@ -38,7 +38,7 @@ def fit(
     prior: Mapping[str, Any] | None = None,
     validation: Any = (),
     initial_states: InitialStates = "free",
-    loss: AbstractLoss | None = None,
+    loss: Huber | None = None,
     optimizer: TrustRegion = TrustRegion(),
     **run: Any,
 ) -> Fit:
@@ -63,9 +63,8 @@ def fit(
             all numbers. Parameters that are not fitted keep their types. A nested parameter is
             called "arm.length". The name of a body of a mechanism stands for its mass, its centre
             and its inertia, which are then kept physically consistent.
-        bounds: bounds by name: (low, high), with None for no bound on that side, or
-            `PhysicalInertia()`. By default limits of dry friction are not negative, and
-            restitutions from 0 to 1, if they start so.
+        bounds: bounds by name: (low, high), with None for no bound on that side. By default limits
+            of dry friction are not negative, and restitutions from 0 to 1, if they start so.
         prior: priors by name, (mean, standard deviation); needs recordings with weights.
         validation: recordings that are not fitted, for judging the result.
         initial_states: "free" fits them along with the parameters, on the constraints, with
@@ -73,7 +72,7 @@ def fit(
             values, which must then be exact. A first sample is a measurement with noise like any
             other: if it is treated as exact, the intervals miss the true values. `Shooting(...)`
             cuts the recordings into segments, for chaotic motion.
-        loss: a robust loss, `Huber()` or `StudentT()`, for recordings with outliers; by
+        loss: a robust loss, `Huber()`, for recordings with outliers; by
             default squares.
         optimizer: `TrustRegion()`. With `starts=MultiStart(...)` it begins at random points too. A
             system with impacts or dry friction is fitted from some points around its optimum in any

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from jaxmech.identify.data.segments import Shooting
 from jaxmech.identify.optimize.trust_region import TrustRegion
 from jaxmech.identify.problem.least_squares import Observe
-from jaxmech.identify.problem.noise import AbstractLoss
+from jaxmech.identify.problem.noise import Huber
 from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_and_steps
 from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
 from jaxmech.state import AbstractStabilization, Projection, Start
@@ -62,12 +62,12 @@ class Settings:
     steps: AbstractSteps | None = setting(FixedSteps(), "how long the steps are")
     projection: AbstractStabilization | None = setting(Projection(), "control of drift")
     formulation: AbstractFormulation = setting(UdwadiaKalaba(), "law of motion")
-    loss: AbstractLoss | None = setting(None, "a robust loss, against outliers")
+    loss: Huber | None = setting(None, "a robust loss, against outliers")
 
     def __post_init__(self) -> None:
         require_kind("optimizer", self.optimizer, TrustRegion, "TrustRegion()")
         if self.loss is not None:
-            require_kind("loss", self.loss, AbstractLoss, "Huber() or StudentT()")
+            require_kind("loss", self.loss, Huber, "Huber()")
         if self.initial_states not in ("fixed", "free"):
             example = '"fixed", "free" or Shooting(0.5)'
             require_kind("initial_states", self.initial_states, Shooting, example)

@@ -17,7 +17,6 @@ from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.inference.density import Density
 from jaxmech.identify.inference.identifiability import Identifiability, identifiability
 from jaxmech.identify.inference.misfit import Outliers, outliers, samples_of_sensors
-from jaxmech.identify.inference.remarks import horizon_warning
 from jaxmech.identify.inference.uncertainty import WHITE, Covariance, Uncertainty
 from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.storage import load, save
@@ -42,12 +41,9 @@ class Predicted:
 
     @property
     def residuals(self) -> tuple[HostArray, ...]:
-        """Predicted minus observed values, (T, d) for each; NaN where nothing was measured.
-
-        Whole periods of a sensor that wraps are subtracted.
-        """
+        """Predicted minus observed values, (T, d) for each; NaN where nothing was measured."""
         pairs = zip(self.values, self.recordings, strict=True)
-        return tuple(recording.residuals(values) for values, recording in pairs)
+        return tuple(values - recording.observed for values, recording in pairs)
 
     @property
     def errors(self) -> HostArray:
@@ -137,7 +133,7 @@ class Fit:
         unknowns: number of unknowns, free initial states included.
         integration_error: estimated integration error of the fitted motions, the largest relative
             to their range, as in `Solution`; of up to 16 segments with fixed steps.
-        notes: the warnings, except the one about the horizon.
+        notes: the warnings, except that of what is not determined.
         bounds: lower and upper bounds of the numbers, shape (p, 2), infinite without one.
         priors: mean and standard deviation of their priors, shape (p, 2), infinite without one.
         end: the end of the optimization; None for a fit that was loaded from a file.
@@ -231,18 +227,12 @@ class Fit:
         """The logarithm of the posterior density, but for a constant: that of `density`."""
         return self.density.log_density(jnp.asarray(unknowns))
 
-    @cached_property
-    def of_horizon(self) -> tuple[str, ...]:
-        """The warning that the horizon is too long for gradients, or none; needs a simulation."""
-        text = horizon_warning(self.end.task, self.end.at) if self.end else ""
-        return (text,) if text else ()
-
     @property
     def warnings(self) -> tuple[str, ...]:
         """Reasons to distrust the fit, each with a remedy."""
         open_ = ", ".join(compress(self.names, ~self.uncertainty.determined))
         message = f"The recordings do not determine {open_}: `identifiability` says what they do."
-        return (*self.notes, *self.of_horizon, *([message] if open_ else []))
+        return (*self.notes, *([message] if open_ else []))
 
     @property
     def data_notes(self) -> tuple[str, ...]:
@@ -281,7 +271,7 @@ class Fit:
                 tuples.
             OSError: if the file cannot be written.
         """
-        return save(replace(self, notes=(*self.notes, *self.of_horizon), end=None), path, _CLASSES)
+        return save(replace(self, end=None), path, _CLASSES)
 
     @staticmethod
     def load(path: Path | str) -> "Fit":

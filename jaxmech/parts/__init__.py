@@ -21,8 +21,6 @@ from jaxmech.parts.body import point_mass as point_mass
 from jaxmech.parts.dynamics import MassAndForce as MassAndForce
 from jaxmech.parts.equations import EnergyDifference as EnergyDifference
 from jaxmech.parts.forces import applied_force as applied_force
-from jaxmech.parts.forces import bushing as bushing
-from jaxmech.parts.forces import bushing_damper as bushing_damper
 from jaxmech.parts.forces import damper as damper
 from jaxmech.parts.forces import force_law as force_law
 from jaxmech.parts.forces import friction as friction
@@ -98,8 +96,6 @@ __all__ = [
     "applied_force",
     "backlash",
     "belt",
-    "bushing",
-    "bushing_damper",
     "contact",
     "cylindrical",
     "damper",

@@ -147,10 +147,6 @@ def _single(check: Callable[[str, str, Any], Any]) -> Check:
     return lambda part, name, value, size: check(part, name, value)
 
 
-def _coefficients(part: str, argument: str, value: Any, size: int) -> Any:
-    return vector(part, argument, value, 3 if size == 2 else 6)
-
-
 def _moment(part: str, argument: str, value: Any, size: int) -> Any:
     return number(part, argument, value) if size == 2 else vector(part, argument, value, 3)
 
@@ -170,8 +166,6 @@ Axis = Annotated[Any, Kind("Axis", _in_space)]
 Turn = Annotated[Any, Kind("Turn", _turn_in_space)]
 # an angle in the plane, a quaternion in space; None for the attitude of the other body
 Attitude = Annotated[Any, Kind("Attitude", _attitude)]
-# one along and one about each axis
-Coefficients = Annotated[Any, Kind("Coefficients", _coefficients)]
 
 
 def same_as(name: str) -> Any:

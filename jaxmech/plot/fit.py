@@ -232,17 +232,15 @@ def _motion(
     part = _part(fit, recording, validation)
     sizes = root_mean_squares([one.observed - _middle(one.observed) for one in part.recordings])
     chosen, values = part.recordings[recording], part.values[recording]
-    # A sensor that wraps is drawn where the prediction is.
-    near = np.where(chosen.periods > 0, values - chosen.residuals(values), chosen.observed)
     names = sensors or part.recordings[recording].sensors
     stacked = SensorAxes.of(part, recording, names, sizes, ax)
     for k, name, color, ax in stacked.curves():
-        seen = np.flatnonzero(np.isfinite(near[:, k]))
+        seen = np.flatnonzero(np.isfinite(chosen.observed[:, k]))
         shown = seen[:: -(-seen.size // MOST_MARKS) or 1]
         label = f"{name} measured" if name else "measured"
         ax.plot(
             chosen.ts[shown],
-            near[shown, k],
+            chosen.observed[shown, k],
             ".",
             color=color,
             markersize=3,
@@ -264,7 +262,7 @@ def _misfit(
     for ax in stacked.axes:
         ax.axhline(0, color=GREY, linewidth=0.6)
     for k, name, color, ax in stacked.curves():
-        residual = chosen.residuals(values)[:, k]
+        residual = (values - chosen.observed)[:, k]
         seen = np.isfinite(residual)
         line = interrupted(chosen.ts[seen], residual[seen])
         ax.plot(*line, color=color, linewidth=0.9, label=name or None)

@@ -11,7 +11,6 @@ from jaxmech import (
     Acceleration,
     FixedSteps,
     Holonomic,
-    Nonholonomic,
     System,
     assemble,
     models,
@@ -19,7 +18,7 @@ from jaxmech import (
 )
 from jaxmech.analysis import Dependence, Severity, Structure, structure
 from jaxmech.run import SimulationError
-from tests.small import PENDULUM, QUATERNION, REDUNDANT
+from tests.small import QUATERNION, REDUNDANT
 
 REST = np.zeros(2)
 
@@ -247,11 +246,6 @@ def test_round_off_of_accelerations_is_no_contradiction() -> None:
     assert "no acceleration satisfies" not in texts(found)
 
 
-def test_a_constraint_on_time_alone() -> None:
-    found = structure(particle(Holonomic(lambda q, t, p: t**2, "clock")), REST, REST)
-    assert "no acceleration satisfies constraint 'clock', whose row of A is zero" in texts(found)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "beside"), [(np.float32, False), (np.float64, True)])
 def test_a_constraint_that_is_squared(dtype: Any, beside: bool) -> None:
@@ -370,26 +364,6 @@ def test_velocities_have_fewer_freedoms_than_positions() -> None:
         ("rolling_x", "Nonholonomic"),
         ("rolling_y", "Nonholonomic"),
     ]
-
-
-def test_at_rest_a_constraint_on_the_speed_has_no_rows() -> None:
-    """The gradient of v_x^2 - k^2 v_y^2 = 0 vanishes at rest, but not near rest."""
-    cone = Nonholonomic(lambda q, v, t, p: v[0] ** 2 - 4 * v[1] ** 2, "cone")
-    found = structure(particle(cone), REST, REST)
-    assert found.ranks is not None
-    assert (found.ranks.here, found.ranks.nearby, found.ranks.flat) == (0, 1, ())
-    assert "singular pose" in texts(found)
-
-
-def test_the_report_is_one_page() -> None:
-    case = PENDULUM
-    shown = repr(structure(case.system, case.q, case.v, 0.0, case.params)).splitlines()
-    assert shown[0] == "Structure"
-    assert max(map(len, shown)) <= 105
-    assert "  holonomic     rod (1)" in shown
-    assert "  freedom       1 of position, 1 of velocity" in shown
-    assert "  independent   1 of 1 equations here, 1 nearby" in shown
-    assert shown[-1] == "  findings      0, of which 0 serious"
 
 
 @pytest.mark.slow

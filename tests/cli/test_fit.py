@@ -49,7 +49,6 @@ units = { y = "mm" }
 free = ["arm"]
 start.arm.l = 2.0
 bounds.arm.l = [0, inf]
-bounds.J = "physical inertia"
 prior."arm.l" = [2.0, 0.1]
 
 [optimizer]
@@ -235,7 +234,7 @@ def test_bad_input_is_one_line(tmp_path, capsys, old, new, message) -> None:
 @pytest.mark.slow
 def test_a_configuration_with_everything() -> None:
     study = structure(tomllib.loads(EVERYTHING), FitStudy)
-    assert study.parameters.bounds == {"arm.l": [0, float("inf")], "J": "physical inertia"}
+    assert study.parameters.bounds == {"arm.l": [0, float("inf")]}
     assert study.parameters.prior == {"arm.l": [2.0, 0.1]}
     made = settings(study)
     assert made.optimizer.evaluations == 50

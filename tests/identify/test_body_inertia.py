@@ -18,7 +18,6 @@ from jaxmech.parts import (
     ground,
     planar_body,
     revolute,
-    slender_rod,
     spatial_body,
 )
 
@@ -255,11 +254,3 @@ def test_errors_of_the_numbers_follow_from_those_of_any_others() -> None:
     np.testing.assert_allclose(
         joint.uncertainty.standard_errors[order], single.uncertainty.standard_errors, rtol=1e-3
     )
-
-
-def test_a_slender_rod_is_flat() -> None:
-    rod = spatial_body("rod", **{**slender_rod(1.0, 1.0), "mass": "m", "inertia": "J"})
-    params = {"m": 1.0, "J": np.array(slender_rod(1.0, 1.0)["inertia"])}
-    bodies = bodies_of(Mechanism([rod], params=params).system)
-    with pytest.raises(ValueError, match=r"is not below 0 \+ 0.0833333"):
-        parameters(params, free=["rod"], bodies=bodies)

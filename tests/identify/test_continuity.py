@@ -16,13 +16,9 @@ from jaxmech.identify import (
 )
 from tests.identify.swings import (
     BEGIN,
-    CARTESIAN,
     FREE,
     SWING,
-    TRUTH,
-    angle,
     noisy,
-    on_the_rod,
     swings,
 )
 
@@ -88,21 +84,6 @@ def test_robust_losses_and_estimated_noise() -> None:
     errors = alone.uncertainty.standard_errors
     np.testing.assert_allclose((found.values - alone.values) / errors, 0.0, atol=2e-2)
     np.testing.assert_allclose(found.uncertainty.standard_errors, errors, rtol=1e-2)
-
-
-@pytest.mark.slow
-def test_states_on_constraints(whole: Fit) -> None:
-    recordings = []
-    for one in recordings_of_swings():
-        q0, v0 = on_the_rod(float(one.q0[0]), 0.0, BEGIN["l"])
-        recordings.append(Recording(one.ts, one.observed, q0, v0, weights=one.weights))
-    found = fit(
-        CARTESIAN, recordings, BEGIN, observe=angle, initial_states=Shooting(0.6), **OPTIONS
-    )
-    assert found.converged
-    errors = whole.uncertainty.standard_errors
-    np.testing.assert_allclose((found.values - whole.values) / errors, 0.0, atol=0.1)
-    assert (abs(found.values - [TRUTH[name] for name in found.names]) < 4 * errors).all()
 
 
 @pytest.mark.slow

@@ -13,7 +13,6 @@ from jaxmech.identify import (
     Density,
     Fit,
     Huber,
-    StudentT,
     fit,
 )
 from tests.identify.swings import BEGIN, FREE, NOISE, SWING, noisy, swings
@@ -71,7 +70,7 @@ def test_the_density_of_stated_noise(found: Fit) -> None:
 @pytest.mark.slow
 def test_estimated_noise_and_other_noise_in_the_density() -> None:
     light = [replace(one, weights=None) for one in PAIR]
-    for options in ({}, {"loss": Huber()}, {"loss": StudentT()}):
+    for options in ({}, {"loss": Huber()}):
         one = fitted(recordings=light, **options)
         assert one.density is not None
         y = one.density.best

@@ -81,19 +81,6 @@ def test_a_gap_has_the_result_of_missing_samples(recordings: list[Recording]) ->
     assert np.all(np.isfinite(steps.residuals[0]))
 
 
-def test_prior_counts_as_a_measurement(recordings: list[Recording], found: Fit) -> None:
-    """To first order the mean of both, weighted by their informations."""
-    sd = 3 * found.uncertainty.standard_errors[0]
-    mean = found.values[0] + sd
-    pulled = swing_fit(recordings, prior={"c": (mean, sd)})
-    np.testing.assert_allclose(pulled.priors[pulled.names.index("c")], (mean, sd))
-    assert np.isinf(pulled.priors[pulled.names.index("l"), 1])
-    extra = np.diag([1 / sd**2, 0.0])
-    step = np.linalg.solve(found.information + extra, extra @ [mean - found.values[0], 0.0])
-    np.testing.assert_allclose(pulled.values - found.values, step, rtol=1e-2)
-    np.testing.assert_allclose(pulled.information, found.information + extra, rtol=1e-2)
-
-
 def test_functions_of_the_parameters(found: Fit) -> None:
     covariance = found.uncertainty["white noise"].matrix
     ratio = found.function(lambda p: p["g"] / p["l"])

@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from jaxmech.config.errors import StudyError
 from jaxmech.identify import Recording, Table, TableError, read_table
 
 COLUMNS = {
@@ -67,3 +68,16 @@ def test_dates_that_are_no_times() -> None:
     np.testing.assert_allclose(one.ts, [0, 86400, 3 * 86400])
     with pytest.raises(TableError, match="row 0: column `day` must hold numbers, but holds '20"):
         Recording.from_frame(frame, observed=["day"], dt=0.1)
+
+
+def test_an_angle_that_wraps_is_unwrapped() -> None:
+    ts = np.arange(81) / 40
+    angle = 2.0 + 16.0 * ts
+    degrees = np.degrees(angle) % 360
+    degrees[40] = np.nan
+    frame = {"t": ts, "theta [deg]": degrees}
+    (one,) = Recording.from_frame(frame, observed="theta", time="t", wraps="theta")
+    np.testing.assert_allclose(np.delete(one.observed[:, 0], 40), np.delete(angle, 40), rtol=1e-12)
+    np.testing.assert_allclose(one.v0[:, 0], 16.0, rtol=1e-9)
+    with pytest.raises(StudyError, match="must be angles in `observed`, but has 't'"):
+        Recording.from_frame(frame, observed="theta [deg]", dt=0.1, wraps="t")

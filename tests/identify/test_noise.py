@@ -14,13 +14,11 @@ from jaxmech.identify import (
     Fit,
     Huber,
     Recording,
-    StudentT,
     fit,
 )
 from jaxmech.identify.inference.normal_equations import block_times
 from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, swings
 
-LOSSES = (Huber(), StudentT())
 WANTED = np.array([TRUTH[name] for name in ("c", "l")])
 TS = np.arange(241) / 50
 
@@ -46,7 +44,7 @@ def contaminated(rng: np.random.Generator) -> np.ndarray:
     return np.where(rng.random(TS.size) < 0.01, 30 * rng.normal(size=TS.size), noise)
 
 
-@pytest.mark.parametrize("loss", [*LOSSES, Huber(3.0), StudentT(1.0)], ids=repr)
+@pytest.mark.parametrize("loss", [Huber(), Huber(3.0)], ids=repr)
 def test_weights_slopes_and_integrals_of_losses(loss: Any) -> None:
     r = np.linspace(-6.0, 6.0, 61) + 1e-3
     h = 1e-5
@@ -66,15 +64,14 @@ def test_outliers_hardly_move_a_robust_fit(weights: float | None) -> None:
     plain, moved = (fitted(with_noise(x, weights)) for x in (clean, far))
     errors = plain.uncertainty.standard_errors
     assert np.abs((moved.values - plain.values) / errors).max() > 1.5
-    for loss in LOSSES:
-        found = fitted(with_noise(far, weights), loss=loss)
-        assert found.converged
-        assert found.notes == ()
-        assert np.abs((found.values - plain.values) / errors).max() < 0.7, loss
-        np.testing.assert_allclose(found.uncertainty.standard_errors, errors, rtol=0.25)
-        assert {round(50 * one.time) for one in found.outliers} == {40, 90, 200}
-        np.testing.assert_allclose(found.outliers.samples[0].sigmas, -70.0, rtol=0.15)
-        assert "Outliers: 3 of 241 samples (1.2 %)" in repr(found)
+    found = fitted(with_noise(far, weights), loss=Huber())
+    assert found.converged
+    assert found.notes == ()
+    assert np.abs((found.values - plain.values) / errors).max() < 0.7
+    np.testing.assert_allclose(found.uncertainty.standard_errors, errors, rtol=0.25)
+    assert {round(50 * one.time) for one in found.outliers} == {40, 90, 200}
+    np.testing.assert_allclose(found.outliers.samples[0].sigmas, -70.0, rtol=0.15)
+    assert "Outliers: 3 of 241 samples (1.2 %)" in repr(found)
     assert len(moved.outliers) == 3
     assert "fit with loss=Huber()" in " ".join(moved.notes)
 
@@ -149,14 +146,10 @@ def _coverage(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("loss", "weights"),
-    [(Huber(), None), (StudentT(), 1 / NOISE)],
-    ids=repr,
-)
-def test_coverage_with_one_percent_of_outliers(loss: Any, weights: float | None) -> None:
+@pytest.mark.parametrize("weights", [None, 1 / NOISE])
+def test_coverage_with_one_percent_of_outliers(weights: float | None) -> None:
     rng = np.random.default_rng(0)
-    share = _coverage(lambda: contaminated(rng), weights, loss=loss)
+    share = _coverage(lambda: contaminated(rng), weights, loss=Huber())
     assert np.all(share >= 0.88), share
     assert np.mean(share) < 0.995
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech.identify import MultiStart, PhysicalInertia
+from jaxmech.identify import MultiStart
 from jaxmech.identify.problem.parameters import parameters
 from jaxmech.identify.problem.transforms import Bounds
 
@@ -79,18 +79,6 @@ def test_transforms_rise_between_their_bounds(
     assert np.all(np.diff(values) > 0)
     assert low < values[0] < start < values[-1] < high
     np.testing.assert_allclose(values[16], start, rtol=1e-15)
-
-
-def test_every_inertia_is_that_of_a_body() -> None:
-    """Definite, and no principal moment above the sum of the others (Wensing 2018)."""
-    way, start = PhysicalInertia(), jnp.diag(jnp.array([1.0, 1.2, 1.3]))
-    z = 3.0 * np.random.default_rng(0).normal(size=(200, 6))
-    for J in np.asarray(jax.vmap(lambda z: way.value(z, start))(jnp.asarray(z))):
-        np.testing.assert_array_equal(J, J.T)
-        moments = np.linalg.eigvalsh(J)
-        assert moments[0] > 0
-        assert moments[2] <= (moments[0] + moments[1]) * (1 + 1e-12)
-    np.testing.assert_allclose(way.value(jnp.zeros(6), start), start, atol=1e-15)
 
 
 def test_the_first_starting_point_is_the_given_one() -> None:

@@ -141,17 +141,6 @@ def test_units_change_nothing() -> None:
     )
 
 
-def test_a_prior_is_one_more_measurement() -> None:
-    """Known to 0.1 beforehand and measured to 0.2: known to 0.1 / sqrt(1 + 1 / 4)."""
-    expected = 1 / np.sqrt(1 / 0.1**2 + 1 / 0.2**2)
-    J = np.array([[1 / 0.1], [1 / 0.2]])
-    found = uncertainty(["b"], [1.0], J, np.zeros(2), np.array([-1, 0]))
-    np.testing.assert_allclose(found.standard_errors, expected, rtol=1e-12)
-    half = stats.norm.ppf(0.975) * expected
-    intervals = found["white noise"].interval()
-    np.testing.assert_allclose(intervals, [[1 - half, 1 + half]], rtol=1e-12)
-
-
 def test_a_prior_keeps_its_error_however_noisy_the_residuals_are() -> None:
     """H = 100 of the prior and 25 of residuals whose noise turns out to be 3."""
     J = np.array([[10.0], [12.5**0.5], [12.5**0.5]])

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech import parts as jp
+from tests.parts.loops import quaternion_of
 
 Built = tuple[jp.Mechanism, dict[str, jp.Start]]
 
@@ -101,33 +102,6 @@ def slider_crank() -> Built:
     return jp.Mechanism(
         [crank, rod, slider], joints, [jp.gravity()], params, coordinates="bodies"
     ), starts
-
-
-def quaternion_of(R: Any) -> np.ndarray:
-    """The quaternion of a rotation matrix with a turn of less than pi."""
-    e0 = np.sqrt(1 + np.trace(R)) / 2
-    return np.array(
-        [e0, *(np.array([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]]) / 4 / e0)]
-    )
-
-
-def bicycle_from_above() -> Built:
-    """Frame and fork with a wheel each, the fork held at an angle: both wheels are knife edges."""
-    frame = jp.planar_body("frame", mass="m", inertia="I", center=("c", 0))
-    fork = jp.planar_body("fork", mass=2.0, inertia=0.1)
-    joints = [
-        jp.knife_edge("rear", frame, (0, 0), along=(1, 0)),
-        jp.revolute("head", frame, ("w", 0), fork, (0, 0)),
-        jp.given_angle("steer", frame, fork, "delta"),
-        jp.knife_edge("front", fork, (0, 0), along=(1, 0)),
-    ]
-    params = {"m": 80.0, "I": 9.0, "c": 0.4, "w": 1.1, "delta": 0.3}
-    turn = 3.0 * np.tan(0.3) / 1.1
-    starts = {
-        "frame": jp.Start((0.0, 0.0), 0.0, (3.0, 0.0), turn),
-        "fork": jp.Start((1.1, 0.0), 0.3, (3.0, 1.1 * turn), turn),
-    }
-    return jp.Mechanism([frame, fork], joints, params=params, coordinates="bodies"), starts
 
 
 def built(make: Callable[[], Built]) -> tuple[jp.Mechanism, Any, Any, Mapping[str, Any]]:

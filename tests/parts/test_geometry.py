@@ -170,32 +170,6 @@ def test_joints_are_drawn_as_what_they_are(joint: Any, q: Any, parts: set[str]) 
         assert np.linalg.det(shape.axes) > 0  # else faces would be seen from inside
 
 
-@pytest.mark.parametrize(("radius", "gap"), [(0.25, 0.35), (-0.3, 0.2)])
-def test_teeth_of_gears_mesh(radius: float, gap: float) -> None:
-    pinion, wheel = (jp.planar_body(name, mass=1.0, inertia=0.1) for name in ("pinion", "wheel"))
-    joints = [
-        jp.revolute("a", jp.ground, (0, 0), pinion, (0, 0)),
-        jp.revolute("b", jp.ground, (gap, 0), wheel, (0, 0)),
-        jp.gear("teeth", pinion, 0.1, wheel, radius),
-    ]
-    mechanism = jp.Mechanism([pinion, wheel], joints, [])
-    q = mechanism.system.coordinates
-    angles = {"a.angle": 0.3, "b.angle": -0.3 * 0.1 / radius}
-    shapes = drawn(mechanism, [angles[name] for name in q])
-    contact = np.array([0.1 if radius > 0 else -0.1, 0.0])
-    reach = []
-    for name, center in (("pinion.teeth", 0.0), ("wheel.teeth", gap)):
-        points = placed(shapes[name])
-        near = points[np.abs(points - contact).max(axis=1) < 0.015]
-        near = near[np.abs(near[:, 1]) < 0.008]  # a tooth or a gap on the line of centres
-        reach.append(np.linalg.norm(near - [center, 0.0], axis=1))
-    assert reach[0].max() == pytest.approx(0.1 * (1 + 0.9 * 2 / 16))
-    if radius > 0:
-        assert reach[0].max() + reach[1].max() < gap
-    else:
-        assert reach[0].max() + gap < reach[1].min() + 1e-9
-
-
 def test_stops_of_a_hinge_in_space_are_where_its_body_turns_to() -> None:
     door = jp.spatial_body("door", mass=20.0, inertia=(6.0, 7.0, 1.4), center=(0.4, 0.1, -0.2))
     hinge = jp.revolute("hinge", jp.ground, (0, 0, 1), door, (0.0, 0.1, 0.3), axis=(1, 2, 2))

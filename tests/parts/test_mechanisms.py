@@ -13,7 +13,6 @@ from experiments.bicycle import whipple_bicycle
 from jaxmech import parts as jp
 from jaxmech.compiler import explain
 from tests.parts.mechanisms import (
-    bicycle_from_above,
     built,
     four_bar_in_space,
     parallel_four_bar,
@@ -81,21 +80,6 @@ def test_redundant_four_bars_run_in_batches_and_as_lanes() -> None:
     assert "plain vmap" not in said
 
 
-def test_redundant_joint_is_found_by_its_name() -> None:
-    """The rank is the same without the tie rod, and smaller without any of the hinges."""
-    tied, starts = parallel_four_bar(angle=0.7, tied=True)
-    q, v = tied.guess(starts)
-    eom = equations_at(tied.system, q, v, 0.0, tied.params)
-    last, names = 0, [c.name for c in tied.system.constraints]
-    spare = []
-    for name, size in zip(names, tied.system.dynamics.sizes(q, v, T0, tied.params), strict=True):
-        rest = np.delete(eom.A, np.arange(last, last + size), axis=0)
-        spare += [name] if np.linalg.matrix_rank(rest) == 8 else []
-        last += size
-    assert eom.A.shape == (9, 9)
-    assert spare == ["tie"]
-
-
 @pytest.mark.slow
 def test_four_bar_in_space_moves_as_the_one_in_the_plane() -> None:
     """Four hinges in space are 20 equations, with three units 23, of rank 20."""
@@ -119,18 +103,6 @@ def test_four_bar_in_space_moves_as_the_one_in_the_plane() -> None:
         weight = np.array([0.0, -params["m"] * params["g"], 0.0])
         held, _ = mechanism.load(name, q, forces)
         np.testing.assert_allclose(held + weight, params["m"] * qdd[7 * k : 7 * k + 3], atol=1e-12)
-
-
-@pytest.mark.slow
-def test_bicycle_with_fixed_steering_runs_in_a_circle() -> None:
-    """The rear wheel goes round a circle of radius w / tan(delta) at constant speed."""
-    mechanism, q, v, params = built(bicycle_from_above)
-    turn = v[2] * 2.0
-    sol = jm.simulate(mechanism.system, q, v, [0.0, 2.0], params, steps=jm.FixedSteps(per_save=200))
-    radius = params["w"] / np.tan(params["delta"])
-    where = radius * np.array([np.sin(turn), 1 - np.cos(turn)])
-    np.testing.assert_allclose(sol.q[-1, :3], [*where, turn], atol=1e-9)
-    assert sol.energy_drift < 1e-7
 
 
 def test_lengths_and_masses_can_be_differentiated() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmech.cli.fit.study import INERTIA, FitStudy
+from jaxmech.cli.fit.study import FitStudy
 from jaxmech.config import SUBJECTS, closed_loop, copies_of, find, load, plain, subject_of
 from jaxmech.config.errors import Problem, refuse, refuse_all, unknown
-from jaxmech.identify import Identifiable, PhysicalInertia, Settings, bodies_of
+from jaxmech.identify import Identifiable, Settings, bodies_of
 from jaxmech.utils.text import not_one_of
 from jaxmech.utils.trees import is_within, leaf_names
 
@@ -104,7 +104,7 @@ def _completed(study: FitStudy, subject: Identifiable) -> Identifiable:
         if not any(is_within(leaf, [x]) for leaf in (*leaves, *bodies))
     ]
     refuse_all(problems)
-    bounds = {n: PhysicalInertia() if x == INERTIA else tuple(x) for n, x in given.bounds.items()}
+    bounds = {name: tuple(ends) for name, ends in given.bounds.items()}
     return replace(
         subject,
         params=_started(subject.params, given.start),

@@ -55,7 +55,6 @@ _KEYS = {  # of arguments of `fit`, where these are not keys of the same name
     "params0": "parameters.start", "free": "parameters.free", "bounds": "parameters.bounds",
     "prior": "parameters.prior", "recordings": "data", "weights": "data.noise_sd",
     "start_sd": "data.start_sd", "Shooting": "horizon", "inputs": "data.inputs",
-    "wraps": "data.wraps",
 }  # fmt: skip
 
 

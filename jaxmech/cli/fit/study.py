@@ -10,19 +10,16 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from jaxmech.config import InFile, OneOf
+from jaxmech.config import InFile
 from jaxmech.config.errors import Problem, refuse_all
 from jaxmech.identify import (
     Huber,
     Settings,
     Shooting,
-    StudentT,
     Table,
 )
 from jaxmech.laws import UdwadiaKalaba
 from jaxmech.utils.text import doc, setting
-
-INERTIA = "physical inertia"
 
 
 def _flat(entries: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,9 +52,7 @@ class FreeParameters:
         None, "parameters to fit; those of the model, or all, by default"
     )
     start: Mapping[str, Any] = setting({}, "initial values, in place of the model's")
-    bounds: Mapping[str, Any] = setting(
-        {}, f'[low, high], -inf or inf for an open side, or "{INERTIA}"; by name'
-    )
+    bounds: Mapping[str, Any] = setting({}, "[low, high], -inf or inf for an open side; by name")
     prior: Mapping[str, Any] = setting({}, "[mean, standard deviation]; needs data.noise_sd")
 
     def __post_init__(self) -> None:
@@ -65,17 +60,14 @@ class FreeParameters:
             object.__setattr__(self, key, _flat(getattr(self, key)))
         problems = []
         for name, value in self.bounds.items():
-            if value != INERTIA and not (_is_pair(value) and value[0] < value[1]):
-                text = f'must be [low, high] with low below high, or "{INERTIA}"'
+            if not (_is_pair(value) and value[0] < value[1]):
+                text = "must be [low, high] with low below high"
                 problems.append(Problem(("bounds", name), f"{text}, but is {value}"))
         for name, value in self.prior.items():
             if not (_is_pair(value) and np.isfinite(value[0]) and value[1] > 0):
                 text = "must be [mean, standard deviation] with a positive deviation"
                 problems.append(Problem(("prior", name), f"{text}, but is {value}"))
         refuse_all(problems)
-
-
-Loss = Annotated[Huber | StudentT, OneOf({"huber": Huber, "student-t": StudentT})]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +93,7 @@ class FitStudy(Settings):
     controllers: tuple[str, ...] = setting(
         (), 'controllers of the system, each a `Controller` in a Python file, "file.py:name"'
     )
-    loss: Loss | None = setting(None, "a robust loss, against outliers")
+    loss: Huber | None = setting(None, "a robust loss, against outliers")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -119,7 +111,7 @@ def _unweighed(study: FitStudy) -> Iterator[Problem]:
         )
         yield Problem(("data", "start_sd"), text)
     for name, (mean, _) in study.parameters.prior.items():
-        ends = study.parameters.bounds.get(name, INERTIA)
-        if ends != INERTIA and not ends[0] < mean < ends[1]:
+        ends = study.parameters.bounds.get(name, (-np.inf, np.inf))
+        if not ends[0] < mean < ends[1]:
             text = f"must have its mean inside the bounds {list(ends)}, but has {mean:g}"
             yield Problem(("parameters", "prior", name), text)

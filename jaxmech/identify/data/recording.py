@@ -1,17 +1,11 @@
-"""`Recording`: the measurements of one motion, with its initial state.
-
-Residuals of sensors that wrap, such as an encoder that jumps from pi to -pi, are followed here.
-"""
+"""`Recording`: the measurements of one motion, with its initial state."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from reprlib import repr as short
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from jaxmech.config import Rows, TableError
 from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
@@ -25,59 +19,11 @@ from jaxmech.utils.units import si_unit, unit_problem
 Column = str | int
 
 
-def followed(
-    differences: Float[Array, "T d"], weights: Float[Array, "T d"], periods: Float[Array, " d"]
-) -> Float[Array, "T d"]:
-    """Differences less whole periods, each nearest to the one before, the first nearest to zero.
-
-    Not all of them nearest to zero: far from the optimum the difference passes half a turn, where
-    the residuals would jump, and a fit end in a minimum that the unwrapped angle does not have.
-    Samples without weight count for nothing, and 0 is no period.
-    """
-    wraps = periods > 0
-
-    def step(before: Array, sample: tuple[Array, Array]) -> tuple[Array, Array]:
-        difference, weight = sample
-        turns = jnp.round((difference - before) / jnp.where(wraps, periods, 1.0))
-        result = jnp.where(wraps, difference - periods * turns, difference)
-        return jax.lax.stop_gradient(jnp.where(weight > 0, result, before)), result
-
-    return jax.lax.scan(step, jnp.zeros_like(periods), (differences, weights))[1]
-
-
-def followed_on_host(differences: np.ndarray, periods: np.ndarray) -> np.ndarray:
-    """The same for differences that are NaN where nothing was measured."""
-    result = differences.copy()
-    for sensor in np.flatnonzero(periods):
-        column = unwrapped(differences[:, sensor], periods[sensor])
-        first = next(iter(column[np.isfinite(column)]), 0.0)
-        result[:, sensor] = column - periods[sensor] * np.round(first / periods[sensor])
-    return result
-
-
-def periods_of(wraps: Mapping[int, float], sensors: int) -> np.ndarray:
-    """The period of each sensor, 0 without one, (d,).
-
-    Raises:
-        ValueError: if there is no such sensor, or a period is not positive.
-    """
-    if not isinstance(wraps, Mapping) or not all(
-        type(k) is int and 0 <= k < sensors for k in wraps
-    ):
-        raise ValueError(
-            f"periods by the index of a sensor, 0 to {sensors - 1}, such as {{0: 2 * np.pi}}, but "
-            f"is {wraps!r}"
-        )
-    if not all(np.isfinite(period) and period > 0 for period in wraps.values()):
-        raise ValueError(f"positive periods, but is {dict(wraps)}")
-    return np.array([wraps.get(k, 0.0) for k in range(sensors)], float)
-
-
-def unwrapped(samples: np.ndarray, period: float) -> np.ndarray:
-    """Samples (T,) without jumps of a period; those that are missing stay so."""
-    seen = np.isfinite(samples)
-    result = samples.copy()
-    result[seen] = np.unwrap(samples[seen], period=period)
+def _unwrapped(angle: np.ndarray) -> np.ndarray:
+    """An angle (T,) without jumps of a turn; samples that are missing stay so."""
+    seen = np.isfinite(angle)
+    result = angle.copy()
+    result[seen] = np.unwrap(angle[seen])
     return result
 
 
@@ -112,18 +58,13 @@ class Recording:
         origin: the time that has been subtracted from the times [s].
         notes: text that describes how the samples were processed, such as a conversion of units; a
             fit prints it.
-        wraps: periods of sensors that jump back after a turn, by index: `{0: 2 * np.pi}` for an
-            angle from -pi to pi, or 360 in degrees. Neither samples nor start need to be unwrapped:
-            whole periods are subtracted from each residual so that it is nearest to the previous
-            one, and the first nearest to zero.
         sensors: names of the sensors with their units, such as "angle [rad]", for pictures. Units
             must be those of the coordinates where these are observed.
         starts: the same of q0 and of v0, two tuples.
 
     Raises:
         ValueError: if a shape is wrong, the times do not increase, q0, v0 or a weight is not
-            finite, nothing was measured, an input does not cover the times, or a period is not
-            positive.
+            finite, nothing was measured, or an input does not cover the times.
 
     Example:
         >>> swing = Recording([0.0, 0.1, 0.2], [[0.3], [float("nan")], [0.1]], [0.3], [0.0])
@@ -141,7 +82,6 @@ class Recording:
     origin: float = 0.0
     inputs: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
-    wraps: Mapping[int, float] = field(default_factory=dict)
     sensors: tuple[str, ...] = ()
     starts: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
@@ -160,15 +100,6 @@ class Recording:
         weighs = True if self.weights is None else self.weights > 0
         is_measured: np.ndarray = np.isfinite(self.observed) & weighs
         return is_measured
-
-    @property
-    def periods(self) -> np.ndarray:
-        """The period of each sensor, 0 for those that do not wrap, (d,)."""
-        return periods_of(self.wraps, self.observed.shape[1])
-
-    def residuals(self, predicted: np.ndarray) -> np.ndarray:
-        """Predicted (T, d) less observed values, less whole periods; NaN if missing."""
-        return followed_on_host(predicted - self.observed, self.periods)
 
     @classmethod
     def from_frame(
@@ -247,7 +178,7 @@ class Columns:
         'numbers are converted to SI units, with "" they stay as they are',
     )
     wraps: tuple[Column, ...] = setting(
-        (), "observed angles that jump back after a turn, such as from pi to -pi"
+        (), "observed angles that jump back after a turn, such as from pi to -pi, and are unwrapped"
     )
     inputs: Mapping[str, Column] = setting(
         {}, "columns of inputs, by the name of the parameter whose place they take"
@@ -301,10 +232,11 @@ class Columns:
         clock = [] if self.time is None else [rows.required("time", self.time)]
         notes = rows.notes(*clock, *observed, *q_titles, *v_titles, *inputs.values())
 
-        ts, q0 = rows.times(self.time, self.dt), rows.numbers(*q_titles)
-        for k, title in enumerate(q_titles):
-            if title in wraps:
-                q0[:, k] = unwrapped(q0[:, k], 2 * np.pi)
+        ts = rows.times(self.time, self.dt)
+        samples, q0 = rows.numbers(*observed), rows.numbers(*q_titles)
+        for titles, values in ((observed, samples), (q_titles, q0)):
+            for k in (k for k, title in enumerate(titles) if title in wraps):
+                values[:, k] = _unwrapped(values[:, k])
         v0 = rows.numbers(*v_titles) if v_titles else rates(q0, ts)
         for titles, first in ((q_titles, q0[0]), (v_titles or q_titles, v0[0])):
             for k in np.flatnonzero(~np.isfinite(first))[:1]:
@@ -320,7 +252,7 @@ class Columns:
         )
         try:
             whole = Recording(
-                ts, rows.numbers(*observed), q0, v0,
+                ts, samples, q0, v0,
                 weights=None if self.noise_sd is None else 1 / np.asarray(self.noise_sd, float),
                 start_sd=(of_q0, of_v0) if np.isfinite([*of_q0, *of_v0]).any() else None,
                 name=rows.name, notes=notes,
@@ -328,7 +260,6 @@ class Columns:
                     name: Signal(ts, rows.numbers(title)[:, 0], self.interpolation)
                     for name, title in inputs.items()
                 },
-                wraps={k: 2 * np.pi for k, title in enumerate(observed) if title in wraps},
                 sensors=rows.labels(*observed),
                 starts=(rows.labels(*q_titles), rows.labels(*v_titles)),
             )  # fmt: skip
@@ -401,17 +332,14 @@ def _checked(one: Recording) -> dict[str, Any]:
     # whether the round-off of the times is a part of the intervals between them
     loses_digits = np.finfo(float).eps * np.abs(ts).max() > _ROUND_OFF * np.median(np.diff(ts))
     origin = float(ts[0]) if loses_digits else 0.0
-    argument = "wraps"
     try:
-        periods_of(one.wraps, observed.shape[1])
-        argument = "inputs"
         inputs = checked_inputs(one.inputs, ts - origin, origin)
     except ValueError as error:
-        require(False, argument, str(error))
+        require(False, "inputs", str(error))
     return {
         "ts": ts - origin, "observed": observed, "q0": q0, "v0": v0, "weights": weights,
         "start_sd": start_sd, "origin": one.origin + origin, "inputs": inputs,
-        "notes": tuple(one.notes), "wraps": dict(one.wraps),
+        "notes": tuple(one.notes),
     }  # fmt: skip
 
 
@@ -471,16 +399,11 @@ def require_same_sensors(recordings: tuple[Recording, ...]) -> tuple[Recording, 
 def states_of_samples(one: Recording) -> tuple[np.ndarray, np.ndarray] | None:
     """Coordinates and rates (T, n) at the samples; NaN where one is missing.
 
-    The first ones are those of the recording. Angles that wrap are unwrapped, within half a turn of
-    it. None if a coordinate has hardly been measured.
+    The first ones are those of the recording. None if a coordinate has hardly been measured.
     """
     samples = np.where(one.measured, one.observed, np.nan)
     if (np.isfinite(samples).sum(axis=0) < _FEWEST).any():
         return None
-    for k in np.flatnonzero(one.periods):
-        period, column = one.periods[k], unwrapped(samples[:, k], one.periods[k])
-        first = column[np.isfinite(column)][0]
-        samples[:, k] = column - period * np.round((first - one.q0[k]) / period)
     v = rates(samples, one.ts)
     samples[0], v[0] = one.q0, one.v0
     return samples, v

@@ -59,7 +59,6 @@ class Segments(eqx.Module):
     last: Int[Array, " S"]  # index of the last time before the padding
     following: Int[Array, " S"]  # the next segment of the same recording, or the segment itself
     inputs: dict[str, Signal]  # signals in the places of parameters
-    periods: Float[Array, "S d"] | None  # of sensors that wrap, 0 for others; None if none do
 
     @property
     def start_size(self) -> int:
@@ -119,11 +118,9 @@ def segments(
         [recordings[s.recording].inputs for s in slices], [(s.ts[0], s.ts[-1]) for s in slices]
     )
     ts, observed, weights, q0, v0, last = map(jnp.asarray, columns)
-    wrap = any(recording.wraps for recording in recordings)
-    periods = jnp.stack([recordings[s.recording].periods for s in slices]) if wrap else None
     counted = (tuple(getattr(s, x)[s.counts] for s in slices) for x in ("rows", "samples"))
     return (
-        Segments(ts, observed, weights, q0, v0, last, jnp.asarray(following), inputs, periods),
+        Segments(ts, observed, weights, q0, v0, last, jnp.asarray(following), inputs),
         SegmentOrigin(tuple(recordings), numbers, *counted),
     )
 

@@ -86,7 +86,6 @@ def _normal_conditions(
 
     def moments(chosen: np.ndarray) -> tuple[float, float]:
         w, by_r = weight[chosen], slope[chosen]
-        # a redescending loss may have a mean slope near zero, of which nothing follows
         mean = max(float(by_r.mean()), 0.05)
         K = 1 + share * float(by_r.var()) / mean**2
         squares = float(((w * r[chosen]) ** 2).mean()) / (1 - share)

@@ -17,7 +17,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.identify.data.inputs import with_inputs
-from jaxmech.identify.data.recording import followed
 from jaxmech.identify.data.segments import Segments
 from jaxmech.identify.problem.parameters import ParameterLayout
 from jaxmech.integrate import AbstractDerivative, FixedSteps, ForwardMode, ReverseMode, Scheme
@@ -122,10 +121,7 @@ def run_segment(
         return problem.observe(q, v, t, problem.system.with_outputs(params, memory))
 
     predicted = jax.vmap(sensors)(sol.q, sol.v, sol.memory, s.ts)
-    difference = predicted - s.observed
-    if s.periods is not None:
-        difference = followed(difference, s.weights, s.periods)
-    residual = jnp.where(s.weights > 0, s.weights * difference, 0.0)
+    residual = jnp.where(s.weights > 0, s.weights * (predicted - s.observed), 0.0)
     state = jnp.concatenate([sol.q, sol.v], axis=1)
     # An estimate for fixed steps would cost a tenth of the run, and is known at the end of a fit.
     error = None if isinstance(problem.scheme.steps, FixedSteps) else sol.integration_error

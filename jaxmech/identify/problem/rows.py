@@ -36,7 +36,7 @@ from jaxmech.identify.problem.least_squares import (
     jumps,
     linearized,
 )
-from jaxmech.identify.problem.noise import AbstractLoss
+from jaxmech.identify.problem.noise import Huber
 from jaxmech.system import Params
 
 _RANK = 1e-8  # share of the largest singular value at which a direction counts as dependent
@@ -162,7 +162,7 @@ class Task:
     hard: bool  # whether jumps between segments must vanish
     weighted: bool  # whether residuals are in units of the stated standard deviation
     chooses_steps: bool = False  # whether their number follows from the motion
-    loss: AbstractLoss | None = None  # in place of the squares
+    loss: Huber | None = None  # in place of the squares
 
     @property
     def estimates_noise(self) -> bool:

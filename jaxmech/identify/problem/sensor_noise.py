@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxmech.identify.problem.least_squares import Conditions
-from jaxmech.identify.problem.noise import NORMAL, AbstractLoss
+from jaxmech.identify.problem.noise import NORMAL, Huber
 from jaxmech.identify.problem.rows import Point, Task, residual_rows, samples, unrobust
 
 _SAME = 3e-3  # relative change of a weight that makes no difference to an interval
@@ -126,9 +126,9 @@ def log_likelihood(task: Task, at: Point, conditions: Conditions) -> float:
     return float(scales - losses)
 
 
-def _value(loss: AbstractLoss | None, r: np.ndarray) -> np.ndarray:
+def _value(loss: Huber | None, r: np.ndarray) -> np.ndarray:
     return np.asarray(0.5 * r**2 if loss is None else loss.value(r))
 
 
-def _log_scale(loss: AbstractLoss | None) -> float:
+def _log_scale(loss: Huber | None) -> float:
     return 0.5 * float(np.log(2 * np.pi)) if loss is None else loss.log_scale

@@ -6,12 +6,8 @@ A free number z becomes a parameter x within its bounds:
     low                 x = low + (x0 - low) exp(z)         masses, inertias, friction
     high                x = high - (high - x0) exp(-z)
     low and high        x = low + (high - low) / (1 + exp(-y)),  y = y0 + z
-    PhysicalInertia()   J = tr(S) 1 - S,  S = L L^T         the inertia of some body, 3 x 3
 
-All begin at z = 0. A body has the matrix of inertia J if and only if S = tr(J)/2 1 - J, its second
-moments of mass, is positive definite (Wensing, Kim and Slotine 2018); L is lower triangular with
-the exponentials of free numbers on its diagonal. All numbers of a body together are in
-`body_inertia`.
+All begin at z = 0. All numbers of a body together are in `body_inertia`.
 
 The trust region moves the parameters themselves, in units of their start and up to their bounds:
 these are the `straight` numbers.
@@ -135,56 +131,18 @@ class Bounds(AbstractTransform):
         return z, size / above + size / below
 
 
-@dataclass(frozen=True)
-class PhysicalInertia(AbstractTransform):
-    """A matrix of inertia (3, 3) that some body has: definite, with the triangle inequalities."""
-
-    def entries(self, shape: tuple[int, ...]) -> tuple[Entry, ...]:
-        """The entries of the lower triangle."""
-        return tuple((int(i), int(j)) for i, j in zip(*np.tril_indices(3), strict=True))
-
-    def excludes(self, start: np.ndarray) -> str:
-        """A start that is not the inertia of any body."""
-        if start.shape == (3, 3) and np.allclose(start, start.T):
-            moments = np.trace(start) / 2 * np.eye(3) - start
-            if np.linalg.eigvalsh(moments).min() > 0:
-                return ""
-        law = "symmetric, no principal moment above the sum of the others"
-        return f"must be the inertia of a body: {law}"
-
-    def value(self, z: Array, start: Array) -> Array:
-        """The inertia from the second moments of mass, S = L L^T."""
-        # z changes the Cholesky factor of the second moments of mass relative to its start
-        first = _triangle(jnp.trace(start) / 2 * jnp.eye(3, dtype=start.dtype) - start)
-        change = jnp.zeros_like(start).at[np.tril_indices(3, -1)].set(z[3:])
-        L = first @ (change + jnp.diag(jnp.exp(z[:3])))
-        S = L @ L.T
-        return jnp.trace(S) * jnp.eye(3, dtype=start.dtype) - S
-
-
-def _triangle(S: Array) -> Array:
-    """The Cholesky factor of a 3 x 3 matrix, entry by entry: LAPACK would leave the lanes."""
-    a = jnp.sqrt(S[0, 0])
-    b, c = S[1, 0] / a, S[2, 0] / a
-    d = jnp.sqrt(S[1, 1] - b * b)
-    e = (S[2, 1] - b * c) / d
-    f = jnp.sqrt(S[2, 2] - c * c - e * e)
-    zero = jnp.zeros_like(a)
-    return jnp.stack([jnp.stack([a, zero, zero]), jnp.stack([b, d, zero]), jnp.stack([c, e, f])])
-
-
 def transform(name: str, bounds: Mapping[str, Any]) -> AbstractTransform:
     """The transform for the bounds of a parameter."""
     bound = bounds.get(name, Bounds())
-    if isinstance(bound, AbstractTransform):
+    if isinstance(bound, Bounds):
         return bound
     try:
         low, high = bound
         interval = Bounds(-inf if low is None else float(low), inf if high is None else float(high))
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"Argument `bounds` must hold (low, high) for {name!r}, None for no bound, or "
-            f"PhysicalInertia(); but holds {bound!r}."
+            f"Argument `bounds` must hold (low, high) for {name!r}, None for no bound, but holds "
+            f"{bound!r}."
         ) from error
     if not interval.low < interval.high:  # also for NaN
         raise ValueError(f"Argument `bounds` must have low < high for {name!r}: {bound!r}.")

@@ -5,6 +5,7 @@
     spring           a point of a and a point of b       potential
     torsion_spring   a and b                             potential
     damper           a point of a and a point of b       force
+    force_law        a point of a and a point of b       force
     torsion_damper   a and b                             force
     torque           a and b                             force
     applied_force    a point of a body                   force
@@ -23,6 +24,7 @@ from jaxmech.parts.forces.elements import (
     Applied,
     CoordinateSprings,
     Damper,
+    ForceLaw,
     Gravity,
     Rotors,
     Spring,
@@ -55,7 +57,7 @@ def gravity(acceleration: Value = 9.81, *, down: Vector | None = None) -> Gravit
 
 spring, damper = Spring, Damper
 torsion_spring, torsion_damper, torque = TorsionSpring, TorsionDamper, Torque
-applied_force = Applied
+applied_force, force_law = Applied, ForceLaw
 
 
 def rotor(name: str, coordinate: str | Joint, inertia: Value) -> Rotors:

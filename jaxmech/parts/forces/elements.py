@@ -4,7 +4,7 @@ Terms enter the Lagrangian too, as functions of coordinates by their names.
 """
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -42,6 +42,7 @@ from jaxmech.parts.values import (
     vector_with_rate,
 )
 from jaxmech.utils.arrays import AnyArray
+from jaxmech.utils.checks import require_function
 from jaxmech.utils.text import capital
 
 
@@ -298,6 +299,38 @@ def point_with_velocity(motion: Moving, local: Vector, read: Reader) -> tuple[An
     point = frame.point(local)
     velocity = motion.velocity_at(point)
     return point, velocity if isinstance(rate, np.ndarray) else velocity + frame.direction(rate)
+
+
+@dataclass(frozen=True)
+class ForceLaw(AbstractPairForce, AbstractLoad):
+    """A force between two points by any law, such as a nonlinear spring or a table.
+
+    It has no potential, so the energy of the mechanism is not audited. The points must never meet.
+
+    Args:
+        law: `law(length, rate, t, params)`, a scalar: the force [N], positive where it pushes the
+            points apart, at their distance [m] and its rate [m/s].
+    """
+
+    law: Callable[..., Any]
+
+    kind = "force law"
+
+    def __post_init__(self, name: str, a: AbstractBody, b: AbstractBody) -> None:
+        super().__post_init__(name, a, b)
+        require_function("law", self.law, "length, rate, t, params")
+
+    def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
+        """The force on b at its point, and the opposite on a."""
+        a, b = motions
+        p, p_rate = point_with_velocity(a, self.at_a, read)
+        r, r_rate = point_with_velocity(b, self.at_b, read)
+        d = r - p
+        length = jnp.sqrt(d @ d)
+        rate = d @ (r_rate - p_rate) / length
+        size = read.array(lambda t, params: self.law(length, rate, t, params), ())
+        force, no_torque = size / length * d, jnp.zeros_like(a.spin)
+        return shifted((-force, no_torque), p, a.frame), shifted((force, no_torque), r, b.frame)
 
 
 @dataclass(frozen=True)

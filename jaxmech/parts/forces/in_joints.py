@@ -177,7 +177,7 @@ def freedom_of(
     if not freedoms:
         raise ValueError(
             f"{capital(part)} must be in a joint with one axis, such as `revolute` or "
-            f"`prismatic`, but has a {joint.part}; use `force_law`, `torque` or `bushing`."
+            f"`prismatic`, but has a {joint.part}; use `force_law` or `torque`."
         )
     if coordinate is None and len(freedoms) == 1:
         return joint.bodies, next(iter(freedoms.values()))

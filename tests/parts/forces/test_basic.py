@@ -174,3 +174,32 @@ def test_a_mechanism_of_potentials_has_no_force_and_so_conserves_energy() -> Non
     assert jp.Mechanism([a, b], forces=[spring, jp.gravity()]).system.force is None
     damper = jp.torsion_damper("D", a, b, damping=3.0)
     assert jp.Mechanism([a, b], forces=[spring, damper]).system.force is not None
+
+
+@both
+def test_power_of_a_law(size: int) -> None:
+    def law(length: Any, rate: Any, t: Any, p: Any) -> Any:
+        return p["k"] * (length - 1.0) ** 3 - rate + t
+
+    state = State(size, [jp.force_law("law", *ends(size), law)], {"k": 2.0})
+    d, rate = state.way()
+    length = np.linalg.norm(d)
+    slide = d @ rate / length
+    force = 2.0 * (length - 1.0) ** 3 - slide + 0.3
+    np.testing.assert_allclose(state.power(), force * slide, rtol=1e-12)
+
+
+@both
+@pytest.mark.parametrize("follows", [False, True])
+def test_power_of_a_force_with_a_torque(size: int, follows: bool) -> None:
+    _, b = State(size, []).bodies
+    force, torque = np.array([1.0, -2.0, 0.5])[:size], np.array([0.3, 0.7, -0.4])
+    load = jp.applied_force(
+        "push", b, PB[:size], tuple(force), follows=follows,
+        torque=float(torque[0]) if size == 2 else tuple(torque),
+    )  # fmt: skip
+    state = State(size, [load])
+    R = state.R[1] if follows else np.eye(size)
+    turn = torque[0] * state.w[1] if size == 2 else (R @ torque) @ state.w[1]
+    expected = (R @ force) @ state.point(1, PB)[1] + turn
+    np.testing.assert_allclose(state.power(), expected, rtol=1e-12)
