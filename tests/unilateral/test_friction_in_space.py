@@ -10,7 +10,7 @@ from scipy.integrate import solve_ivp
 
 import jaxmech as jm
 from jaxmech.integrate.events.contact_events import ContactEvents
-from jaxmech.integrate.events.coulomb import contact
+from jaxmech.integrate.events.coulomb import Coulomb, contact, coulomb_forces
 from jaxmech.integrate.events.gaps import Gaps
 from jaxmech.integrate.events.impacts import MotionState
 from jaxmech.integrate.scheme import Scheme
@@ -246,8 +246,74 @@ def test_random_impacts_obey_newton_and_coulomb() -> None:
     assert 5 < stuck < 80
 
 
-def test_only_one_friction_can_be_in_space() -> None:
-    rub = jm.DryFriction(lambda q, v, t, p: jnp.stack([v, v]), 3.0, name="rub")
-    sled = jm.System(lambda q, v, t, p: 0.5 * v @ v, [rub], coordinates=("x", "y"))
-    with pytest.raises(ValueError, match="no other friction"):
-        jm.simulate(sled, jnp.zeros(2), jnp.zeros(2), jnp.linspace(0.0, 1.0, 3), steps=STEPS)
+def _cone_error(W: Any, r: Any, mu: Any, x: Any) -> float:
+    """By how much forces x of contacts, gaps first, miss Signorini's and Coulomb's laws."""
+    a, count = r + W @ x, len(mu)
+    push, force, slip = x[:count], x[count:].reshape(-1, 2), a[count:].reshape(-1, 2)
+    speed, limit = np.hypot(*slip.T), mu * push
+    along = np.where(speed > 1e-7, 1.0, 0.0)[:, None] * (
+        force + (limit / np.maximum(speed, 1e-7))[:, None] * slip
+    )
+    outside = np.maximum(np.hypot(*force.T) - limit, 0.0)
+    parts = -push, -a[:count], np.minimum(np.abs(push), np.abs(a[:count])), outside
+    return float(max(np.max(np.stack(parts)), np.abs(along).max()))
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_random_contacts_with_redundant_rows_obey_signorini_and_coulomb(count: int) -> None:
+    rng, discs = np.random.default_rng(count), tuple(range(0, 2 * count, 2))
+
+    @jax.jit
+    def solve(W: Any, r: Any, mu: Any) -> Any:
+        slope = jnp.repeat(jnp.diag(mu), 2, axis=0)
+        law = Coulomb(jnp.ones(2 * count, bool), slope, jnp.zeros(2 * count), discs)
+        return coulomb_forces(W, r, jnp.ones(count, bool), law)
+
+    for _ in range(100):  # rows of one body: of rank six
+        J, mu = rng.normal(size=(3 * count, 6)), rng.uniform(0.05, 0.6, count)
+        W, r = J @ J.T, J @ rng.normal(size=6) * 3
+        found = solve(W, r, mu)
+        assert found.solved
+        assert _cone_error(W, r, mu, np.asarray(found.forces)) < 1e-8
+
+
+ARM, TURN = 0.3, 0.03  # half the distance of two feet, moment of inertia
+
+
+def _bar_slips(q: Any, v: Any, t: Any, p: Any) -> Any:
+    across = ARM * v[2] * jnp.stack([-jnp.sin(q[2]), jnp.cos(q[2])])
+    return jnp.stack([v[:2] + across, v[:2] - across])
+
+
+BAR = jm.System(
+    lambda q, v, t, p: 0.5 * (v[:2] @ v[:2] + TURN * v[2] ** 2),
+    [jm.DryFriction(_bar_slips, 1.5, name="feet")],
+    force=lambda q, v, t, p: t * p["push"], coordinates=("x", "y", "c"),
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_bar_on_two_feet_moves_like_its_centre_or_slides_turns_and_stops() -> None:
+    ts, still = jnp.linspace(0.0, 2.0, 11), jnp.zeros(3)
+    sol = jm.simulate(
+        BAR, still, still, ts, {"push": jnp.array([1.5, 2.0, 0.0])}, steps=jm.FixedSteps(20)
+    )
+    since = np.maximum(np.asarray(ts) - 1.2, 0.0)  # 2.5 t exceeds 2 x 1.5 N
+    np.testing.assert_allclose(sol.q, np.outer(2.5 * since**3 / 6, [0.6, 0.8, 0]), atol=2e-8)
+    for foot in ("feet[0] slips", "feet[1] slips"):
+        np.testing.assert_allclose(sol.events[foot].t[0], 1.2, rtol=1e-9)
+        assert sol.events[foot].count == 1
+    start = jnp.array([1.0, 0.5, 3.0])
+    sol = jm.simulate(BAR, still, start, ts, {"push": still}, steps=jm.FixedSteps(20))
+
+    def rates(t: float, s: np.ndarray) -> np.ndarray:
+        w = np.asarray(_bar_slips(s[:3], s[3:], t, None))
+        f = -1.5 * w / np.hypot(*w.T)[:, None]
+        moment = ARM * (np.cos(s[2]) * (f[0, 1] - f[1, 1]) - np.sin(s[2]) * (f[0, 0] - f[1, 0]))
+        return np.r_[s[3:], f.sum(0), moment / TURN]
+
+    exact = solve_ivp(rates, (0, 0.39595), np.r_[still, start], rtol=1e-8, atol=1e-10).y[:3, -1]
+    np.testing.assert_allclose(sol.q[-1], exact, atol=1e-5)
+    assert (sol.v[2:] == 0).all()
+    assert (jnp.diff(sol.v**2 @ jnp.array([1.0, 1.0, TURN])) <= 0).all()
+    np.testing.assert_allclose(sol.events["feet[1] stops"].t[0], 0.39599, atol=1e-5)

@@ -15,8 +15,8 @@ says nothing where another row can carry the rest. As a linear complementarity p
 (Stewart and Trinkle, Int. J. Numer. Methods Eng. 39, 1996, 2673-2691; Pfeiffer and Glocker,
 Multibody Dynamics with Unilateral Contacts, 1996, chapter 5).
 
-A slip in space has two rows and a disc, |x_t| <= s, x_t = -s a_t / |a_t|. It is solved as the box
-whose first side touches the disc where x_t does: the rows are turned until it does.
+A slip in space has two rows and a disc, |x_t| <= s, x_t = -s a_t / |a_t|: with such slips it is a
+problem of second-order cones, and solved by an interior-point method.
 """
 
 from typing import Any, NamedTuple
@@ -30,8 +30,7 @@ from jaxmech.linalg import LDL, QR, complementarity, diagonal, matvec, metric
 
 _FREE = 1e-12  # relative compliance of a row below which equality constraints keep it as it is
 _SEARCHES = 20  # of the margin, which needs two or three
-_TURNS = 60  # of the rows of discs, at most
-_TOUCHES = 1e-9  # share of its radius within which the side of a box touches a disc there
+_CONES = 50  # steps of the interior-point method, which needs about 15
 _NEWTON = 8  # steps towards the force of one disc
 
 
@@ -82,9 +81,9 @@ class ContactForces(NamedTuple):
     others: Bool[Array, " C"]  # those that push in another solution, if there is one
 
 
-def small(x: Array) -> float:
+def small(x: Array, discs: tuple[int, ...] = ()) -> float:
     """The share of its terms below which a sum counts as zero."""
-    return float(jnp.finfo(x.dtype).eps) ** 0.75
+    return float(jnp.finfo(x.dtype).eps) ** (0.5 if discs else 0.75)
 
 
 def coulomb_forces(
@@ -99,47 +98,7 @@ def coulomb_forces(
     """
     if not law.discs:
         return _box_forces(W, r, members, law, associated, goes_on)
-    count, first = len(members), np.array(law.discs)
-    boxes, touches = law.box[first], max(_TOUCHES, small(r))
-
-    def solved(e: Array) -> ContactForces:
-        T = jnp.eye(len(r), dtype=r.dtype)
-        for (x, y), k, box in zip(e, first + count, boxes, strict=True):
-            turned = jnp.stack([jnp.stack([x, y]), jnp.stack([-y, x])])
-            T = T.at[k : k + 2, k : k + 2].set(jnp.where(box, turned, jnp.eye(2, dtype=r.dtype)))
-        turned_law = law._replace(discs=())
-        x = _box_forces(T @ W @ T.T, T @ r, members, turned_law, associated, goes_on)
-        return x._replace(forces=T.T @ x.forces, terms=jnp.abs(T.T) @ x.terms)
-
-    def turned(state: Any) -> Any:
-        angle, last, last_turn, _, _, number = state
-        e = jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=1)
-        x = solved(e)
-        f, a = (pairs_of(y[count:], law.discs) for y in (x.forces, r + matvec(W, x.forces)))
-        s = law.force(x.forces[:count])[first]
-        M = jnp.stack([W[k : k + 2, k : k + 2] for k in first + count])
-        own = disc_force(M, a - jnp.einsum("kij,kj->ki", M, f), s)
-        own = jnp.where((jnp.abs(own) > 0).any(1)[:, None], own, f)
-        along, beside = (own * e).sum(1), own[:, 1] * e[:, 0] - own[:, 0] * e[:, 1]
-        turn = jnp.where(beside == 0, 0.0, jnp.arctan(beside / jnp.where(along == 0, 1.0, along)))
-        # The secant method, from the force of each disc alone.
-        change = turn - last_turn
-        step = -turn * (angle - last) / jnp.where(change == 0, 1.0, change)
-        is_usable = (change != 0) & (jnp.abs(step) < 2 * jnp.abs(turn) + touches) & (number > 0)
-        step = jnp.where(is_usable, step, turn / 2)
-        off = jnp.abs(f[:, 1] * e[:, 0] - f[:, 0] * e[:, 1])
-        fits = ((f * f).sum(1) < s * s) | (off <= touches * s)
-        is_held = jnp.trace(M, axis1=1, axis2=2) <= 0
-        return angle + step, angle, turn, x, (~boxes | fits | is_held).all(), number + 1
-
-    zeros, no = jnp.zeros(len(first), r.dtype), jnp.asarray(False)
-    nothing = ContactForces(
-        jnp.zeros_like(r), jnp.zeros_like(r), jnp.zeros_like(members), no, jnp.zeros_like(members)
-    )
-    _, _, _, x, fits, _ = jax.lax.while_loop(
-        lambda state: ~state[4] & (state[5] < _TURNS), turned, (zeros, zeros, zeros, nothing, no, 0)
-    )
-    return x._replace(solved=x.solved & fits)
+    return _cone_forces(W, r, members, law, associated)
 
 
 def pairs_of(x: Shaped[Array, " F"], discs: tuple[int, ...]) -> Shaped[Array, "D 2"]:
@@ -262,6 +221,150 @@ def _box_forces(
     return ContactForces(forces, terms, basic, found.solved, others)
 
 
+class _Cone(NamedTuple):
+    """An iterate of the interior-point method, with C gaps and D slips of two rows."""
+
+    x: Float[Array, " R"]  # the forces
+    opens: Float[Array, " C"]  # accelerations of gaps
+    speed: Float[Array, " D"]
+    slip: Float[Array, "D 2"]  # accelerations of slips
+    share: Float[Array, ""]  # of the products that the next step is to leave
+    wrong: Float[Array, ""]
+    goes_on: Bool[Array, ""]
+    number: Int[Array, ""]
+
+
+def _cone_forces(
+    W: Float[Array, "R R"], r: Float[Array, " R"], members: Bool[Array, " C"], law: Coulomb,
+    associated: bool,
+) -> ContactForces:  # fmt: skip
+    """The same with slips in space, by an interior-point method.
+
+    The pair of a limit and a force is in a cone, as is that of a speed z and a slip a_t,
+
+        0 <= x_n  |  a_n >= 0,    s z + x_t.a_t = 0,    s a_t + z x_t = 0,    |x_t| <= s,
+
+    and Newton's method follows the solutions with a small positive number m in place of the first
+    two zeros (Alizadeh, Haeberly and Overton, SIAM J. Optim. 8, 1998, 746-768). Of solutions that
+    are not unique it takes one in the middle: what can push, pushes.
+    """
+    count, box, eps = len(members), law.box, float(jnp.finfo(r.dtype).eps)
+    slides, rest = jnp.where(box[:, None], 0.0, law.slope), jnp.where(box, 0.0, law.offset)
+    A = jnp.concatenate([W[:, :count] - W[:, count:] @ slides, W[:, count:]], axis=1)
+    r = r - matvec(W[:, count:], rest)
+    # Each slip has two rows, of which the second may have nothing in it.
+    first = [k for k in range(len(box)) if k - 1 not in law.discs]
+    rows = [count + y for k in first for y in (k, k + 1 if k in law.discs else len(box))]
+    place = [count + rows.index(count + k) for k in range(len(box))]
+    order, slips = np.array([*range(count), *rows]), len(first)
+    part = jnp.concatenate([members, box, jnp.zeros(1, bool)])[order]
+    A = jnp.pad(A, ((0, 1), (0, 1)))[order][:, order]
+    A = jnp.where(part[:, None] & part[None], A, 0.0)
+    r = jnp.where(part, jnp.pad(r, (0, 1))[order], 0.0)
+    # In units in which all rows are equally compliant, and the largest acceleration is one.
+    own = diagonal(A)
+    pairs = own[count:].reshape(slips, 2).max(1)
+    own = jnp.concatenate([own[:count], jnp.repeat(pairs, 2)])
+    unit = jnp.where(own > 0, 1 / jnp.sqrt(jnp.where(own > 0, own, 1.0)), 1.0)
+    held = jnp.where(box, law.offset, 0.0)[np.array(first)] / unit[count::2]
+    largest = jnp.maximum(jnp.abs(unit * r).max(), eps**0.5 * held.max())
+    largest = jnp.where(largest > 0, largest, 1.0)
+    A, r = unit[:, None] * A * unit[None], unit * r / largest
+    r = jnp.where(part, r, jnp.concatenate([jnp.ones(count), jnp.zeros(2 * slips)]))
+    takes_part, of_slip = box[np.array(first)], unit[count::2]
+    slope = law.slope[np.array(first)] * unit[None, :count] / of_slip[:, None]
+    slope = jnp.where(takes_part[:, None], slope, 0.0)
+    offset = jnp.maximum(law.offset[np.array(first)] / of_slip / largest, eps)
+    offset = jnp.where(takes_part, offset, 1.0)
+    work = slope if associated else jnp.zeros_like(slope)
+    dslope = jnp.concatenate([slope, jnp.zeros((slips, 2 * slips), r.dtype)], axis=1)
+    eye = jnp.eye(len(r), dtype=r.dtype)
+
+    def of_pairs(x: Array) -> Array:
+        return x[count:].reshape(slips, 2, *x.shape[1:])
+
+    def inside(x: Array, change: Array) -> Array:
+        """The largest step in which positive numbers stay positive."""
+        return jnp.where(change < 0, -x / jnp.where(change < 0, change, 1.0), jnp.inf).min()
+
+    def in_cone(s: Array, x: Array, ds: Array, dx: Array) -> Array:
+        """The largest step in which |x| stays below s."""
+        a, b = ds * ds - (dx * dx).sum(1), s * ds - (x * dx).sum(1)
+        c = s * s - (x * x).sum(1)
+        root = b * b - a * c
+        speed = jnp.sqrt(jnp.maximum(root, 0.0)) - b
+        ends = (root >= 0) & (speed > 0)
+        step = jnp.where(ends, jnp.maximum(c, 0.0) / jnp.where(ends, speed, 1.0), jnp.inf)
+        return step.min()
+
+    def newton(state: _Cone) -> _Cone:
+        x, push, z, w, share = state.x, state.opens, state.speed, state.slip, state.share
+        xt, s = of_pairs(x), matvec(slope, x[:count]) + offset
+        a = matvec(A, x) + r
+        wrong_n = a[:count] - push - matvec(work.T, z)
+        wrong_t = of_pairs(a) - w
+        c0, c1 = s * z + (xt * w).sum(1), s[:, None] * w + z[:, None] * xt
+        gap = ((push * x[:count]).sum() + c0.sum()) / (count + slips)
+        wrong = jnp.maximum(jnp.abs(wrong_n).max(initial=0.0), jnp.abs(wrong_t).max())
+        goal, e = share * gap, xt / s[:, None]
+        # dz = z_free + by_change dx, eliminated, and so are the changes of openings and slips.
+        z_free = (goal - c0 - (xt * wrong_t).sum(1)) / s
+        by_change = (
+            -(z / s)[:, None] * dslope
+            - ((w / s[:, None])[:, :, None] * of_pairs(eye)).sum(1)
+            - (e[:, :, None] * of_pairs(A)).sum(1)
+        )
+        turns = (
+            (z / s)[:, None, None] * of_pairs(eye)
+            + e[:, :, None] * by_change[:, None]
+            + (w / s[:, None])[:, :, None] * dslope[:, None]
+        )
+        ratio, least = push / x[:count], eps**0.75 * eye
+        top = A[:count] + ratio[:, None] * eye[:count] - work.T @ by_change
+        K = jnp.concatenate([top, A[count:] + turns.reshape(2 * slips, len(r))]) + least
+        free_t = -c1 / s[:, None] - wrong_t - e * z_free[:, None]
+        free_n = (goal - push * x[:count]) / x[:count] - wrong_n + matvec(work.T, z_free)
+        goals = jnp.concatenate([free_n, free_t.reshape(-1)])
+        change = QR(tolerance=eps).factor(K).min_norm_solve(goals)[0]
+        moved, dz = matvec(A, change), z_free + matvec(by_change, change)
+        dw, ds = of_pairs(moved) + wrong_t, matvec(slope, change[:count])
+        dpush = moved[:count] + wrong_n - matvec(work.T, dz)
+        most = jnp.minimum(in_cone(s, xt, ds, of_pairs(change)), in_cone(z, w, dz, dw))
+        if count:
+            most = jnp.minimum(most, inside(x[:count], change[:count]))
+            most = jnp.minimum(most, inside(push, dpush))
+        step = jnp.minimum(jnp.maximum(0.9, 1 - gap) * most, 1.0)
+        fast = jnp.where(gap > 1e-3, 0.1, 0.01)
+        share = jnp.where(step > 0.9, fast, jnp.where(step > 0.5, 0.2, 0.6))
+        is_finite = jnp.isfinite(step) & jnp.isfinite(change).all()
+        goes_on = ((gap > eps**0.8) | (wrong > eps**0.65)) & is_finite
+        step = jnp.where(goes_on, step, 0.0)
+        change, dpush, dz, dw = (
+            jnp.where(is_finite, y, 0.0) for y in (change, dpush, dz, dw)
+        )  # fmt: skip
+        return _Cone(
+            x + step * change, push + step * dpush, z + step * dz, w + step * dw, share,
+            jnp.maximum(gap, wrong), goes_on, state.number + 1,
+        )  # fmt: skip
+
+    ones, pair = jnp.ones(len(r), r.dtype), jnp.zeros((slips, 2), r.dtype)
+    start = _Cone(
+        jnp.concatenate([ones[:count], pair.reshape(-1)]), ones[:count],
+        1 / jnp.maximum(matvec(slope, ones[:count]) + offset, 1.0), pair,
+        jnp.asarray(0.1, r.dtype), jnp.asarray(1.0, r.dtype), jnp.asarray(True), jnp.asarray(0),
+    )  # fmt: skip
+    end = jax.lax.while_loop(lambda x: x.goes_on & (x.number < _CONES), newton, start)
+    solved = (end.wrong < eps**0.5) & jnp.isfinite(end.x).all()
+    x = unit * largest * _finite(end.x)
+    pushes = jnp.where(members, x[:count], 0.0)
+    friction = jnp.where(box, x[np.array(place)], 0.0) - matvec(slides, pushes) - rest
+    terms = jnp.concatenate([pushes, jnp.abs(friction) + jnp.abs(law.force(pushes))])
+    is_basic = members & (end.x[:count] > end.opens)
+    return ContactForces(
+        jnp.concatenate([pushes, friction]), terms, is_basic, solved, jnp.zeros_like(members)
+    )
+
+
 class Contact(NamedTuple):
     """What C gaps and F frictions do from then on."""
 
@@ -298,7 +401,7 @@ def contact(
     that it leaves by are found with limits, and pushes, that are smaller by a little.
     """
     count, (static, kinetic) = len(members), limits
-    slack = float(jnp.finfo(r.dtype).eps) ** 0.5
+    slack = float(jnp.finfo(r.dtype).eps) ** (1 / 3 if discs else 0.5)
 
     def law_of(state: _Pass, share: Any) -> Coulomb:
         each = jnp.where(on, jnp.where(state.box, static * share, state.direction * kinetic), 0.0)
@@ -312,7 +415,7 @@ def contact(
             W, pulled, state.members, law_of(state, 1 - less), goes_on=bool(count and len(on))
         )
         a = pulled + matvec(W, found.forces)
-        zero = small(r) * (size + matvec(jnp.abs(W), found.terms))
+        zero = small(r, discs) * (size + matvec(jnp.abs(W), found.terms))
         slips = both(state.box & (jnp.abs(a) > zero)[count:], discs)
         forward = jnp.sign(a[count:])
         if discs:
@@ -366,7 +469,7 @@ def _sharing(
     Otherwise those of the solution that was found. Gaps without a push are open, though bodies
     touch there.
     """
-    count, share = len(members), small(r)
+    count, share = len(members), small(r, law.discs)
     zero = share * (size + matvec(jnp.abs(W), found.terms))
     rows = jnp.concatenate([members, law.box])
     rows &= jnp.abs(r + matvec(W, found.forces)) <= zero
@@ -451,7 +554,9 @@ def margin(
         rho, _, w, _, number = state
         y = held(rho)
         moved = matvec(W0, y - x)
-        zero = small(x) * matvec(jnp.abs(W0), jnp.abs(y) + jnp.abs(x) + units)
+        share = small(x, law.discs)
+        share = share**0.75 if law.discs else share  # at a bound without an acceleration
+        zero = share * matvec(jnp.abs(W0), jnp.abs(y) + jnp.abs(x) + units)
         goes_on = (jnp.abs(moved) > zero).any()
         room = units @ ratio(moved)[0]
         step = jnp.where(room > 0, moved @ (y - x) / jnp.where(room > 0, room, 1.0), 0.0)

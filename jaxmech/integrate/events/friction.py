@@ -26,6 +26,7 @@ from jaxmech.integrate.events.coulomb import (
     Margin,
     both,
     compliance,
+    coulomb_forces,
     disc_force,
     margin,
     norm,
@@ -35,7 +36,7 @@ from jaxmech.integrate.events.coulomb import (
 from jaxmech.integrate.events.event import Event, Transition
 from jaxmech.integrate.switches import Switched, plain
 from jaxmech.laws import Law
-from jaxmech.linalg import LDL, diagonal, matvec
+from jaxmech.linalg import LDL, QR, diagonal, matvec
 from jaxmech.state import metric_mass
 from jaxmech.system import (
     DryFriction,
@@ -56,6 +57,8 @@ _OCTANT = 0.3827  # sine of half the angle between neighbours of the eight direc
 TURNED = 0.5  # cosine of the angle by which a slip has turned from its direction
 _SLOW = 0.5  # speed of a slip that is slow, per change of speed by friction in a step
 _STOPS = 1.5  # steps until a stop in which the direction does not change
+_ROUNDS = 3  # in which several slips in space of a step tell their normal forces
+_LEAST = 1e-5  # share of its limit that the force of a slip needs in a step, at least
 _REGULAR = 1e-8  # determinant of the compliances of a slip in space, relative to their square
 
 
@@ -165,18 +168,7 @@ def frictions_of(
                     f"Argument `normal` of {friction.name!r}: {friction.normal!r} {known}"
                 )
             frictions.append(Friction(friction, k, size, gap, rows, each=each))
-    _require_one_in_space(frictions)
     return tuple(frictions)
-
-
-def _require_one_in_space(frictions: Sequence[Friction]) -> None:
-    """Raise a ValueError if there is more than one friction, and any in space."""
-    slips = [f.name for f in frictions if not f.is_second]
-    if discs_of(frictions) and len(slips) > 1:
-        raise ValueError(
-            f"A system with friction along two components must have no other friction, but has "
-            f"{', '.join(map(repr, slips))}; give each of them one component."
-        )
 
 
 def discs_of(frictions: Sequence[Friction]) -> tuple[int, ...]:
@@ -280,7 +272,7 @@ class Rubbing(NamedTuple):
                 pairs = jnp.where(slides, w / size, pairs)
                 if axes is not None and t is not None:
                     axis = axes[0] + (t - axes[2]) * axes[1]
-                    axis = axis / jnp.maximum(norm(axis), 0.1)[:, None]
+                    axis = axis * (norm(axes[0]) / jnp.maximum(norm(axis), 0.1))[:, None]
                     pairs = jnp.where(axes[0].any(1)[:, None], axis, pairs)
             directions = with_pairs(directions, discs, pairs)
         return Rubbing(normal, limits, own, sticks, directions)
@@ -412,7 +404,7 @@ class SlidingForce:
         system, size = scheme.system, jnp.where(h == 0, 1.0, jnp.abs(h))
         first = self.discs
 
-        def loads(q: Array, v: Array, t: Array) -> tuple[Array, ...]:
+        def loads(q: Array, v: Array, t: Array, params: Switched) -> tuple[Array, ...]:
             eom, law = scheme.law(q, v, t, params)
             slip = self.slip_at(system.dynamics.speeds(q, v, t, params), q, t, params)
             rubbing = Rubbing.at(self.frictions, params, law.multipliers, self.count, t, slip)
@@ -420,27 +412,80 @@ class SlidingForce:
             A, b = (jnp.concatenate(x) for x in zip(*rows, strict=True))
             W, _ = compliance(metric_mass(system, q, v, t, params), eom.A, A)
             limit = rubbing.limits[1] * rubbing.normal
-            x = -rubbing.directions * limit
+            x = -rubbing.pull
             return W, matvec(A, law.qdd) - b - matvec(W, x), limit, slip, x, law.qdd
 
-        W, r, limit, slip, x, qdd = loads(q, v, t)
-        moved = q + h * system.dynamics.speeds(q, v, t, params), v + h * qdd, t + h
-        r_end = loads(*moved)[1]
-        slides = pairs_of(x, self.discs).any(1)
+        speeds = system.dynamics.speeds(q, v, t, params)
+        if len(first) > 1:
+            axes, late, is_slow = self._joint_axes(loads, (q, v, t), speeds, h, params)
+            turns = jnp.where(is_slow[:, None], late - axes, 0.0) / size * jnp.sign(h)
+            return replace(params, axes=(axes, turns, t))
+        W, r, limit, slip, x, qdd = loads(q, v, t, params)
+        r_end = loads(q + h * speeds, v + h * qdd, t + h, params)[1]
+        slides = pairs_of(x, first).any(1)
 
-        def axis(k: int, x: Array, r: Array) -> tuple[Array, Array, Array]:
+        def axis(k: int, r: Array) -> tuple[Array, Array, Array]:
             M, w, s = W[k : k + 2, k : k + 2], slip[k : k + 2], limit[k]
             own = x[k : k + 2]
             free = (r + matvec(W, x))[k : k + 2] - matvec(M, own)
             usual = -own / jnp.where(s > 0, s, 1.0)
             return _slow_axis(M, free, w, s, usual, size)
 
-        now, end = ([axis(k, x, rest) for k in first] for rest in (r, r_end))
+        now, end = ([axis(k, rest) for k in first] for rest in (r, r_end))
         axes, is_slow, stops = (jnp.stack(y) for y in zip(*now, strict=True))
         turns = (jnp.stack([y[0] for y in end]) - axes) / size * jnp.sign(h)
         axes = jnp.where((is_slow & slides)[:, None], axes, 0.0)
         turns = jnp.where((is_slow & slides & ~stops)[:, None], turns, 0.0)
         return replace(params, axes=(axes, turns, t))
+
+    def _joint_axes(
+        self, loads: Callable[..., tuple[Array, ...]], state: tuple[Array, Array, Array],
+        speeds: Array, h: Array, params: Switched,
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        """The directions of several slips at both ends of a step, and which of them are slow.
+
+        Their forces minimize 1/2 x^T W x + (w / tau + r)^T x together, where tau is the step, or
+        the time in which they stop. They change the normal forces of one another, and are asked
+        again.
+        """
+        discs, (q, v, t), size = self.discs, state, jnp.where(h == 0, 1.0, jnp.abs(h))
+        nothing = jnp.zeros((len(discs), 2), q.dtype)
+        in_space = np.array([f.each == 2 for f in self.frictions])
+
+        def refined(number: Array, last: tuple[Array, ...]) -> tuple[Array, ...]:
+            axes, _, _, span, qdd = last
+            ahead = jnp.where(number == _ROUNDS, h, 0.0)
+            known = replace(params, axes=(axes, nothing, t + ahead))
+            W, r, limit, w, x, new_qdd = loads(
+                q + ahead * speeds, v + ahead * qdd, t + ahead, known
+            )
+            slides = both(x != 0, discs)
+            offset = jnp.where(in_space, limit, 0.0)
+            box = slides & in_space
+            law = Coulomb(box, jnp.zeros((len(x), 0), x.dtype), offset, discs)
+            # Slips that turn with a body have rates that no motion changes.
+            goal = w / span + r + matvec(W, jnp.where(in_space, 0.0, x))
+            goal = jnp.where(box, goal, 0.0)
+            S = jnp.where(box[:, None] & box[None], W, 0.0)
+            goal = matvec(S, QR().factor(S).min_norm_solve(goal)[0])
+            found = coulomb_forces(W, goal, jnp.zeros(0, bool), law).forces
+            pairs, most = pairs_of(found, discs), pairs_of(limit, discs)[:, 0]
+            force, on = norm(pairs), pairs_of(box, discs)[:, 0]
+            share = jnp.where(on & (most > 0), force / jnp.where(most > 0, most, 1.0), 0.0).max()
+            new = -pairs / jnp.where(most > 0, most, 1.0)[:, None]
+            lost = norm(pairs_of(matvec(W, x), discs))
+            is_slow = on & ((span < size) | (norm(pairs_of(w, discs)) < _SLOW * size * lost))
+            is_start = number < _ROUNDS
+            later = is_start & (share > _LEAST) & (share < 1 - _LEAST)
+            return (
+                jnp.where(is_slow[:, None] & is_start, new, axes), jnp.where(is_start, axes, new),
+                jnp.where(is_start, is_slow, last[2]), jnp.where(later, span * share, span),
+                jnp.where(is_start, new_qdd, qdd),
+            )  # fmt: skip
+
+        start = nothing, nothing, jnp.zeros(len(discs), bool), size, v
+        axes, end, is_slow, span, _ = jax.lax.fori_loop(0, _ROUNDS + 1, refined, start)
+        return axes, jnp.where(span < size, axes, end), is_slow
 
     def turned(self, system: System, q: Array, v: Array, t: Array, params: Switched) -> Switched:
         """The parameters of a step with the directions of slow slips at its end, or opposite."""

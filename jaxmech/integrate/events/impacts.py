@@ -248,7 +248,11 @@ def decided_at(
         lost = limits[1] * pressed_by * own_W
         at_rest = slip.still + (_AT_REST * jnp.abs(state.h) + 10 * state.accuracy) * lost
         speed = norm(pairs_of(slip.rate, discs))
-        slow &= with_pairs(stops, discs, (speed <= pairs_of(at_rest, discs).max(1))[:, None])
+        # Of several, all come to rest at once.
+        slow = with_pairs(
+            slow, discs, pairs_of(slow, discs).any() & jnp.ones((len(discs), 1), bool)
+        )
+        slow &= with_pairs(slow, discs, (speed <= pairs_of(at_rest, discs).max(1))[:, None])
     is_calm = jnp.abs(gap.rate) <= jnp.where(closed, gap.calm, gap.still)
     is_calm |= closed & is_still
     rate = jnp.where(closed & is_calm, 0.0, gap.rate)
@@ -267,7 +271,14 @@ def decided_at(
     w = jnp.where(hit.rubs[:own] & ~hit.rubs[-1:], 0.0, w)
 
     # Then the accelerations decide about those that are at rest.
-    after = state._replace(v=state.v + matvec(motions.T, hit.impulses))
+    v = state.v + matvec(motions.T, hit.impulses)
+    if discs:
+        # Slips that stop turn no more, and need no forces for that.
+        rows = motions[slots.size :]
+        left = jnp.where(w == 0, slip.rate + matvec(slip.slope, v - state.v), 0.0)
+        S = jnp.where((w == 0)[:, None] & (w == 0)[None], W[slots.size :, slots.size :], 0.0)
+        v -= matvec(rows.T, QR().factor(S).min_norm_solve(left)[0])
+    after = state._replace(v=v)
     qdd, _ = accelerations(after)
     r, size = _accelerations_of_rows(gaps, system, after, qdd, params)
     r, size = (
@@ -344,7 +355,7 @@ def _impact(
         found = coulomb_forces(W, r, members, limits)
         P = jnp.where(first.any(), found.forces, 0.0)
         after = r + matvec(W, P)
-        zero = small(r) * (jnp.abs(r) + matvec(jnp.abs(W), found.terms)) + still
+        zero = small(r, discs) * (jnp.abs(r) + matvec(jnp.abs(W), found.terms)) + still
         slips = both((jnp.abs(after) > zero)[count:], discs)
         way = after[count:]
         if discs:
@@ -465,4 +476,8 @@ def impulses(
     curved = own or any(isinstance(c, Nonholonomic) for c in base.constraints)
     for _ in range(2 if curved else 1):
         v, _ = corrected(v)
+    if discs_of(gaps.frictions):
+        # What is left of a stop turns, by which redundant rows would contradict each other.
+        least = ROUNDING * float(jnp.finfo(v.dtype).eps) * jnp.abs(state.v)
+        v -= jax.lax.stop_gradient(jnp.where(jnp.abs(v) <= least, v, 0.0))
     return v
