@@ -29,7 +29,6 @@ from jaxmech.utils.checks import (
 from jaxmech.utils.jit_cache import TRACED_AS
 from jaxmech.utils.pickling import is_called_from, require_importable
 from jaxmech.utils.shapes import VMAP, with_shape
-from jaxmech.utils.text import html_table
 from jaxmech.utils.traces import first_equal
 from jaxmech.utils.trees import as_dtype
 from jaxmech.utils.units import (
@@ -41,7 +40,6 @@ from jaxmech.utils.units import (
     shown_coordinates,
     stated_units,
     unit_of,
-    with_unit,
 )
 
 Params = Any  # any pytree of arrays and numbers
@@ -209,23 +207,6 @@ class System:
         coordinates = shown_coordinates(self.coordinates)
         parts = f"coordinates={coordinates}, constraints={self.constraints}{forces}{named}"
         return f"System({parts})"
-
-    def _repr_html_(self) -> str:
-        rows = [
-            (kind, ", ".join(with_unit(name, self.unit(name)) for name in names))
-            for kind, names in (
-                ("coordinates", shown_coordinates(self.coordinates)),
-                ("states", self.states),
-                ("velocities", self.velocities),
-            )
-        ]
-        rows += [
-            (kind, ", ".join(repr(constraint) for constraint in getattr(self, kind)))
-            for kind in ("constraints", "invariants", "unilateral")
-        ]
-        forces = [name for name in ("force", "nonideal", "rates") if getattr(self, name)]
-        rows.append(("functions", ", ".join(["lagrangian", *forces])))
-        return f"<b>System</b>{html_table(row for row in rows if row[1])}"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle the functions, which must be importable unless cloudpickle does the pickling."""

@@ -25,27 +25,10 @@ from jaxmech.system import System
 
 Policies = tuple[AbstractFormulation, AbstractStabilization]
 
-# settings of steps, which are no settings of a method
-_OF_STEPS = ("substeps", "per_save", "max_step", "times")
-
 
 @dataclass(frozen=True)
 class AbstractMethod(abc.ABC):
     """How a step is made; `AbstractSteps` say how long it is."""
-
-    def __new__(cls, *args: Any, **settings: Any) -> Any:
-        """Refuse settings of the steps, which are a policy of their own."""
-        of_steps = {name: settings[name] for name in _OF_STEPS if name in settings}
-        if args:
-            of_steps["per_save"] = args[0]
-        if of_steps:
-            arguments = ", ".join(f"{name}={value!r}" for name, value in of_steps.items())
-            arguments = arguments.replace("substeps=", "per_save=")
-            raise TypeError(
-                f"`{cls.__name__}` takes no settings of the steps: write "
-                f"`method=jm.{cls.__name__}(), steps=jm.FixedSteps({arguments})`."
-            )
-        return super().__new__(cls)
 
     @property
     @abc.abstractmethod

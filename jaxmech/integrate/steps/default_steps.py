@@ -88,7 +88,8 @@ def choose_steps(
     params = event_set.params(params, event_set.active())
     policy = replace(policy, per_save=None)
     try:
-        return _with_number(replace(scheme, steps=policy), q0, v0, ts, params, times, event_set)
+        scheme = replace(scheme, steps=policy)
+        return with_number(scheme, q0, v0, ts, params, times, event_set, throw=True)
     except UnknownValuesError:
         raise ValueError(
             "Argument `q0` and the others must have known values, but under `jax.jit` they have "
@@ -97,30 +98,27 @@ def choose_steps(
 
 
 def with_number(
-    scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params, times: Array, event_set: EventSet
-) -> FixedSteps:
-    """The steps with their number, which is chosen from the motion if it is not set."""
-    try:
-        return _with_number(scheme, q0, v0, ts, params, times, event_set)
-    except UnknownValuesError:
-        warn_caller(UNKNOWN_STEPS, StepWarning)
-        steps = scheme.steps
-        assert isinstance(steps, FixedSteps)
-        once = replace(scheme, steps=replace(steps, per_save=1))
-        return _with_number(once, q0, v0, ts, params, times, event_set)
+    scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params, times: Array, event_set: EventSet,
+    *, throw: bool = False,
+) -> FixedSteps:  # fmt: skip
+    """The steps with their number, which is chosen from the motion if it is not set.
 
-
-def _with_number(
-    scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params, times: Array, event_set: EventSet
-) -> FixedSteps:
+    Where values are unknown it is one, with a warning, or an `UnknownValuesError` if `throw`.
+    """
     steps = scheme.steps
     assert isinstance(steps, FixedSteps)
     least, per_save = _least(steps.max_step, ts, times), steps.per_save
     if per_save is None:
         values = actual((q0, v0, ts, params, times), MEMBERS)
-        if values is None:
-            raise UnknownValuesError
-        per_save = members_per_save(scheme, event_set, *values)
+        try:
+            if values is None:
+                raise UnknownValuesError
+            per_save = members_per_save(scheme, event_set, *values)
+        except UnknownValuesError:
+            if throw:
+                raise
+            warn_caller(UNKNOWN_STEPS, StepWarning)
+            per_save = 1
     return replace(steps, per_save=max(per_save, least), max_step=None)
 
 
