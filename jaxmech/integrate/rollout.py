@@ -81,24 +81,87 @@ def rollout(
     that of `event_set`. `times` (K,), at which a step ends, are among the ts; the system then has
     spans.
     """
-    per_save = scheme.per_save
-    steps = segment or per_save
+    system, per_save = scheme.system, scheme.per_save
+    steps, total = segment or per_save, per_save * (len(ts) - 1)
     all_segments = segments(ts, per_save, steps, times)
     first_params = within(jax.tree.map(lambda x: x[0], all_segments.interval), params)
-    first_params = with_outputs(scheme.system, first_params, memory)
-    estimates = _Estimates.of(scheme.method, per_save * (len(ts) - 1), steps, q0.dtype)
+    first_params = with_outputs(system, first_params, memory)
+    estimates = _Estimates.of(scheme.method, total, steps, q0.dtype)
     start, extents = _start(
         scheme, event_set, q0, v0, memory, ts, first_params, estimates.same_steps
     )
-    looks = Looks.of(event_set, per_save * (len(ts) - 1), q0, v0, ts[0], first_params)
-    loop = _SegmentLoop(scheme, event_set, estimates, steps, params, extents, looks)
-    speeds = _speeds(scheme, event_set, start, ts[0], first_params)
+    looks = Looks.of(event_set, total, q0, v0, ts[0], first_params)
+    # A projection either converges, to residuals of round-off, or ends the run. After an event that
+    # ends the run, time goes on without the state.
+    checks_every_step = bool(event_set) or not isinstance(scheme.stabilization, Projection)
+
+    def speeds_at(state: _RolloutState, t: Array, params: Params) -> Float[Array, " n"]:
+        """The rates of q at a state."""
+        active_params = event_set.params(params, state.events.active)
+        return system.dynamics.speeds(state.q, state.v, t, active_params)
+
+    def saved_of(state: _RolloutState) -> SavedStates:
+        residuals = state.position_residual, state.velocity_residual
+        return SavedStates(state.q, state.v, state.memory, *residuals, state.events.active)
+
+    def scan_segment(
+        carry: tuple[_RolloutState, ErrorAccumulator, Array], x: tuple[StepSegments, Array]
+    ) -> tuple[tuple[_RolloutState, ErrorAccumulator, Array], tuple[SavedStates, _End]]:
+        """The carry after a segment, what is saved at its end, and what its derivative needs."""
+        (state, errors, log), (segment, steps_left) = carry, x
+        segment_params, h = within(segment.interval, params), segment.h
+        if checks_every_step:
+            state = replace(
+                state,
+                position_residual=jnp.where(segment.done == 0, 0.0, state.position_residual),
+                velocity_residual=jnp.where(segment.done == 0, 0.0, state.velocity_residual),
+            )
+        begin = _after_kink(scheme, event_set, state, segment, segment_params, extents)
+        empty = event_set.replay(begin.q.dtype)
+        state = replace(begin, events=replace(begin.events, replay=empty))
+        segment_params = with_outputs(system, segment_params, state.memory)
+
+        def make_step(k: Array, carry: tuple[_RolloutState, Array]) -> tuple[_RolloutState, Array]:
+            state, log = carry
+            # Not by adding up steps: a derivative that repeats a segment gets the same times, to
+            # the bit.
+            t = segment.t + (segment.done + k) * h
+            moved, log = _advance(
+                scheme, event_set, state, log, t, h, segment_params, k, extents, looks,
+                checks_every_step=checks_every_step,
+            )  # fmt: skip
+            speeds = partial(speeds_at, state, t, segment_params)
+            recent = estimates.recent(state, speeds, h, steps_left - k)
+            return replace(moved, recent=recent), log
+
+        state, log = jax.lax.fori_loop(0, steps, make_step, (state, log))
+        end_t = segment.t + (segment.done + steps) * h
+        if not checks_every_step:
+            position, velocity = residuals(scheme, state.q, state.v, end_t, segment_params)
+            state = replace(state, position_residual=position, velocity_residual=velocity)
+
+        def estimate() -> ErrorAccumulator:
+            speeds = speeds_at(state, end_t, segment_params)
+            apart, weight = estimates.apart, estimates.weight
+            return errors.after(state.recent, state.q, speeds, h, scheme.method, weight, apart)
+
+        is_smooth = state.events.smooth >= estimates.first + 1
+        is_smooth &= (state.corrections.smooth >= estimates.first + 1).all()
+        is_smooth = is_smooth & state.recent.is_smooth & (h != 0)
+        is_due = (steps_left == steps) & (state.status == Status.OK) & is_smooth
+        errors = jax.lax.cond(is_due, estimate, lambda: errors)
+        is_moving = begin.events.stopped_by < 0
+        events = SegmentEvents(begin.events.active, is_moving, state.events.replay)
+        saved = saved_of(state).known(jnp.isnan(state.t_failed))
+        return (state, errors, log), (saved, (state.q, state.v, state.memory, events))
+
+    speeds = speeds_at(start, ts[0], first_params)
     errors = ErrorAccumulator.none(
-        q0, speeds, rest_motion(scheme.system, extents), scheme.system.dynamics.n_states,
-        bool(scheme.system.constraints),
+        q0, speeds, rest_motion(system, extents), system.dynamics.n_states,
+        bool(system.constraints),
     )  # fmt: skip
     (end, errors, log), (saved, ends) = jax.lax.scan(
-        loop.scan_segment,
+        scan_segment,
         (start, errors, event_set.log(q0, v0)),
         (all_segments, estimates.steps_left),
     )
@@ -106,15 +169,12 @@ def rollout(
     error = errors.relative(duration)
     if scheme.drive != Drive.NONE:
         # Given velocities do not move q by the projection: all of what they miss is an error.
-        keeps_q, h = scheme.drive == Drive.VELOCITIES, _longest(ts) / per_save
+        keeps_q = scheme.drive == Drive.VELOCITIES
+        h = jax.lax.stop_gradient(jnp.abs(ts[1:] - ts[:-1]).max()) / per_save
         error += errors.delay(end.corrections, h, duration, keeps_q)
-    saves = at_saves(_saved(start), saved, per_save // steps)
+    saves = at_saves(saved_of(start), saved, per_save // steps)
     trajectory = Trajectory(saves, end.rank, end.status, end.t_failed, error, end.events, log)
     return trajectory, ends
-
-
-def _longest(ts: Array) -> Array:
-    return jax.lax.stop_gradient(jnp.abs(ts[1:] - ts[:-1]).max())
 
 
 @dataclass(frozen=True)
@@ -159,130 +219,6 @@ class _Estimates:
     def first(self) -> int:
         """Steps from the first state of an estimate to the last."""
         return self.apart * (STATES - 1)
-
-
-@dataclass(frozen=True)
-class _SegmentLoop:
-    """The loop over the segments of a run, with all that does not change in it."""
-
-    scheme: Scheme
-    event_set: EventSet
-    estimates: _Estimates
-    steps: int  # of a segment
-    params: Params
-    extents: Float[Array, " n"]
-    looks: Looks  # at the functions of events
-
-    def scan_segment(
-        self, carry: tuple[_RolloutState, ErrorAccumulator, Array], x: tuple[StepSegments, Array]
-    ) -> tuple[tuple[_RolloutState, ErrorAccumulator, Array], tuple[SavedStates, _End]]:
-        """The carry after a segment, what is saved at its end, and what its derivative needs."""
-        (state, errors, log), (segment, steps_left) = carry, x
-        params = within(segment.interval, self.params)
-        at_start, state = _begun_segment(self.event_set, self._begin(state, segment, params))
-        params = with_outputs(self.scheme.system, params, state.memory)
-        state, log = self._make_steps(state, log, segment, steps_left, params)
-        if not _checks_every_step(self.scheme, self.event_set):
-            end = segment.t + (segment.done + self.steps) * segment.h
-            state = _with_residuals(self.scheme, state, end, params)
-        errors = self._with_error(errors, state, segment, steps_left, params)
-        ended = state.q, state.v, state.memory, _ended(at_start, state)
-        saved = _saved(state).known(jnp.isnan(state.t_failed))
-        return (state, errors, log), (saved, ended)
-
-    def _begin(self, state: _RolloutState, segment: StepSegments, params: Params) -> _RolloutState:
-        if _checks_every_step(self.scheme, self.event_set):
-            state = eqx.tree_at(
-                lambda s: (s.position_residual, s.velocity_residual),
-                state,
-                replace_fn=lambda worst: jnp.where(segment.done == 0, 0.0, worst),
-            )
-        return _after_kink(self.scheme, self.event_set, state, segment, params, self.extents)
-
-    def _make_steps(
-        self, state: _RolloutState, log: Array, segment: StepSegments, steps_left: Array,
-        params: Params,
-    ) -> tuple[_RolloutState, Array]:  # fmt: skip
-        def make_step(k: Array, carry: tuple[_RolloutState, Array]) -> tuple[_RolloutState, Array]:
-            state, log = carry
-            # Not by adding up steps: a derivative that repeats a segment gets the same times, to
-            # the bit.
-            t = segment.t + (segment.done + k) * segment.h
-            moved, log = _advance(
-                self.scheme, self.event_set, state, log, t, segment.h, params, k, self.extents,
-                self.looks,
-            )  # fmt: skip
-            speeds = partial(_speeds, self.scheme, self.event_set, state, t, params)
-            recent = self.estimates.recent(state, speeds, segment.h, steps_left - k)
-            return replace(moved, recent=recent), log
-
-        return jax.lax.fori_loop(0, self.steps, make_step, (state, log))
-
-    def _with_error(
-        self, errors: ErrorAccumulator, state: _RolloutState, segment: StepSegments,
-        steps_left: Array, params: Params,
-    ) -> ErrorAccumulator:  # fmt: skip
-        estimates, recent, h = self.estimates, state.recent, segment.h
-
-        def estimate() -> ErrorAccumulator:
-            method, weight = self.scheme.method, estimates.weight
-            end = segment.t + (segment.done + self.steps) * h
-            speeds = _speeds(self.scheme, self.event_set, state, end, params)
-            return errors.after(recent, state.q, speeds, h, method, weight, estimates.apart)
-
-        is_smooth = _is_smooth(state, estimates.first + 1) & recent.is_smooth & (h != 0)
-        is_due = (steps_left == self.steps) & (state.status == Status.OK) & is_smooth
-        return jax.lax.cond(is_due, estimate, lambda: errors)
-
-
-def _speeds(
-    scheme: Scheme, event_set: EventSet, state: _RolloutState, t: Array, params: Params
-) -> Float[Array, " n"]:
-    """The rates of q at a state."""
-    params = event_set.params(params, state.events.active)
-    return scheme.system.dynamics.speeds(state.q, state.v, t, params)
-
-
-def _begun_segment(
-    event_set: EventSet, state: _RolloutState
-) -> tuple[_RolloutState, _RolloutState]:
-    empty = event_set.replay(state.q.dtype)
-    return state, replace(state, events=replace(state.events, replay=empty))
-
-
-def _ended(start: _RolloutState, end: _RolloutState) -> SegmentEvents:
-    is_moving = start.events.stopped_by < 0
-    return SegmentEvents(start.events.active, is_moving, end.events.replay)
-
-
-def _is_smooth(state: _RolloutState, states: int) -> Array:
-    return (state.events.smooth >= states) & (state.corrections.smooth >= states).all()
-
-
-def _checks_every_step(scheme: Scheme, event_set: EventSet) -> bool:
-    # A projection either converges, to residuals of round-off, or ends the run. After an event that
-    # ends the run, time goes on without the state.
-    return bool(event_set) or not isinstance(scheme.stabilization, Projection)
-
-
-def _with_residuals(
-    scheme: Scheme, state: _RolloutState, t: Array, params: Params
-) -> _RolloutState:
-    position, velocity = residuals(scheme, state.q, state.v, t, params)
-    return replace(state, position_residual=position, velocity_residual=velocity)
-
-
-def _with_worst(before: _RolloutState, state: _RolloutState) -> _RolloutState:
-    return replace(
-        state,
-        position_residual=jnp.maximum(before.position_residual, state.position_residual),
-        velocity_residual=jnp.maximum(before.velocity_residual, state.velocity_residual),
-    )
-
-
-def _saved(state: _RolloutState) -> SavedStates:
-    residuals = state.position_residual, state.velocity_residual
-    return SavedStates(state.q, state.v, state.memory, *residuals, state.events.active)
 
 
 def _after_kink(
@@ -344,7 +280,8 @@ def _start(
 
 def _advance(
     scheme: Scheme, event_set: EventSet, state: _RolloutState, log: Array, t: Array, h: Array,
-    params: Params, number: Array, extents: Float[Array, " n"], looks: Looks,
+    params: Params, number: Array, extents: Float[Array, " n"], looks: Looks, *,
+    checks_every_step: bool,
 ) -> tuple[_RolloutState, Array]:  # fmt: skip
     """The next state, or the same one forever after a failure, and the log of events.
 
@@ -376,8 +313,13 @@ def _advance(
         corrections=corrections,
         events=events,
     )
-    if _checks_every_step(scheme, event_set):
-        moved = _with_worst(state, _with_residuals(scheme, moved, end.t, active_params))
+    if checks_every_step:
+        position, velocity = residuals(scheme, moved.q, moved.v, end.t, active_params)
+        moved = replace(
+            moved,
+            position_residual=jnp.maximum(state.position_residual, position),
+            velocity_residual=jnp.maximum(state.velocity_residual, velocity),
+        )
 
     def stays() -> _RolloutState:
         return replace(

@@ -19,7 +19,6 @@ from jaxmech.utils.checks import is_known
 from jaxmech.utils.drawings import DRAWINGS
 from jaxmech.utils.parameters import Digests
 from jaxmech.utils.precision import USE_FLOAT64
-from jaxmech.utils.text import close_name
 from jaxmech.utils.tracers import actual
 from jaxmech.utils.units import Named, Units, columns, shown_coordinates, unit_of
 
@@ -34,10 +33,6 @@ _MISSED = (
     "event {!r} was missed {}{}: its function crosses zero within steps that are too long for it. "
     "Give a larger `FixedSteps(per_save=...)`, a shorter `max_step`, or the `times` of a pulse."
 )
-# attributes of solutions in scipy and diffrax
-_ELSEWHERE = {"t": "ts", "time": "ts", "times": "ts", "y": "q", "ys": "q", "x": "q"}
-
-
 _NUMBERS = 17  # fields of a solution that are arrays
 
 
@@ -121,17 +116,6 @@ class Solution(eqx.Module):
     digests: Digests | None = None
     run: Run | None = None
     memory_names: tuple[str, ...] = eqx.field(static=True, default=())
-
-    def __getattr__(self, name: str) -> Any:
-        """Raise an AttributeError that suggests a name; for names that do not exist."""
-        known = {f.name for f in fields(self)}
-        if name in known or name.startswith("_"):  # of an object that is being made, or a protocol
-            raise AttributeError(name)
-        known |= {x for x in dir(type(self)) if x[0] != "_"}
-        near = _ELSEWHERE.get(name) or close_name(name, [*known, *self.names])
-        shown = f"sol[{near!r}]" if near in self.names else f"sol.{near}"
-        hint = f"; did you mean `{shown}`?" if near else f"; columns are {', '.join(self.names)}"
-        raise AttributeError(f"a Solution has no attribute `{name}`{hint}")
 
     @property
     def ok(self) -> Array:

@@ -27,7 +27,6 @@ from jaxmech.utils.checks import (
     with_standard_promotion,
 )
 from jaxmech.utils.jit_cache import TRACED_AS
-from jaxmech.utils.pickling import is_called_from, require_importable
 from jaxmech.utils.shapes import VMAP, with_shape
 from jaxmech.utils.traces import first_equal
 from jaxmech.utils.trees import as_dtype
@@ -207,17 +206,6 @@ class System:
         coordinates = shown_coordinates(self.coordinates)
         parts = f"coordinates={coordinates}, constraints={self.constraints}{forces}{named}"
         return f"System({parts})"
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle the functions, which must be importable unless cloudpickle does the pickling."""
-        if not is_called_from("cloudpickle"):
-            functions: list[tuple[str, Any]] = [(name, getattr(self, name)) for name in _ARGUMENTS]
-            constraints = [*self.constraints, *self.invariants]
-            constraints += self.unilateral
-            functions += [(f"constraint {c.name!r}", c) for c in constraints]
-            for name, part in functions:
-                require_importable(name, part)
-        return object.__reduce_ex__(self, protocol)
 
     def __copy__(self) -> "System":
         return self

@@ -83,17 +83,6 @@ def test_it_has_no_derivative_and_one_value_per_trajectory() -> None:
     assert tangent == 0
 
 
-@pytest.mark.parametrize("saves", [21, 5])
-def test_it_has_the_precision_of_the_motion(saves: int) -> None:
-    q = np.array([2.0], np.float32)
-    ts = np.linspace(0.0, 1.0, saves, dtype=np.float32)
-    sol = simulate(DAMPED, q, np.zeros_like(q), ts, steps=FixedSteps(20 // (saves - 1)))
-    double = simulate(DAMPED, [2.0], [0.0], np.linspace(0.0, 1.0, saves), steps=FixedSteps(10))
-    assert sol.integration_error.dtype == np.float32
-    assert float(sol.integration_error) < 1e-3
-    assert double.integration_error.dtype == np.float64
-
-
 def test_a_small_fast_motion_is_not_hidden_by_a_large_slow_one() -> None:
     system = System(
         lambda q, v, t, p: 0.5 * (v @ v - q[0] ** 2 - p["k"] * q[1] ** 2), coordinates=("a", "b")

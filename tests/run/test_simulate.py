@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import Event, FixedSteps, Holonomic, Projection, System, assemble, simulate
+from jaxmech import FixedSteps, Holonomic, Projection, System, assemble, simulate
 from jaxmech.laws import LDL, QR, SVD, UdwadiaKalaba
 from jaxmech.models import pendulum
 from tests.small import MASSLESS, MIXED, OSCILLATOR, PENDULUM, REDUNDANT, SKATE
@@ -162,21 +162,6 @@ def test_a_changed_attribute_is_compiled_again() -> None:
 
 def free(q: Any, v: Any, t: Any, p: Any) -> Any:
     return v @ v / 2
-
-
-def test_changed_arrays_of_a_constraint_and_an_event_are_compiled_again() -> None:
-    """The constraint carries the body at a speed; the event ends the motion where it has gone."""
-    speed, place = np.ones(1), np.ones(1)
-    system = System(
-        free,
-        [Holonomic(lambda q, t, p: q - speed * t, "driven")],
-        coordinates=("x",),
-    )
-    gone = Event(lambda q, v, t, p: q[0] - place[0], name="gone", terminal=True)
-    for speed[0], place[0] in ((2.0, 1.0), (4.0, 1.0), (4.0, 3.0)):
-        q, v = assemble(system, [0.1], [0.1])
-        sol = simulate(system, q, v, np.linspace(0.0, 1.0, 3), steps=FixedSteps(1), events=gone)
-        np.testing.assert_allclose(sol.events["gone"].t[0], place[0] / speed[0], rtol=1e-9)
 
 
 @pytest.mark.filterwarnings("error")

@@ -164,27 +164,6 @@ def test_single_precision() -> None:
     assert np.abs(levels(PENDULUM, q, v)).max() < 3e-6
 
 
-@pytest.mark.slow
-def test_the_double_pendulum_of_the_readme_goes_to_the_nearest_pose() -> None:
-    """A guess from which Newton's method on the optimality conditions ends in a saddle."""
-    guess = np.array([1.0, 0.0, 1.324, -0.0825])
-
-    def pose(l: Any) -> Any:  # noqa: E741
-        params = {**DOUBLE.params, "m1": 1.0, "m2": 1.0, "l1": l, "l2": l}
-        return assemble(DOUBLE.system, guess, jnp.zeros(4), 0.0, params)[0]
-
-    q, slope = jax.jit(jax.vmap(lambda l: (pose(l), jax.jacfwd(pose)(l))))(  # noqa: E741
-        jnp.array([1.0 - 1e-5, 1.0, 1.0 + 1e-5])
-    )
-    angles = np.linspace(-np.pi, np.pi, 1201)
-    first, second = (np.stack([np.cos(angles), np.sin(angles)], 1) for _ in range(2))
-    tip = first[:, None] + second
-    far = ((first - guess[:2]) ** 2).sum(1)[:, None] + ((tip - guess[2:]) ** 2).sum(2)
-    q, slope = np.asarray(q), np.asarray(slope)
-    np.testing.assert_allclose(((q[1] - guess) ** 2).sum(), far.min(), rtol=1e-4)
-    np.testing.assert_allclose(slope[1], (q[2] - q[0]) / 2e-5, rtol=1e-6)
-
-
 KINK = System(
     lambda q, v, t, p: 0.5 * v @ v,
     [Holonomic(lambda q, t, p: q[1] - p * jnp.abs(q[0]), "roof")],

@@ -158,21 +158,6 @@ def test_a_singular_mass_needs_the_flag(singular: bool) -> None:
         np.testing.assert_allclose(q, QUATERNION.q, atol=1e-7)
 
 
-def test_constraints_on_accelerations_make_up_for_a_singular_mass_too() -> None:
-    """A massless coordinate that only a servo moves, which a projection does not change."""
-    servo = MIXED.system.constraints[0]
-    system = System(
-        lambda q, v, t, p: 0.5 * v[:4] @ v[:4],
-        [servo, Holonomic(lambda q, t, p: q[0] ** 2 + q[1] ** 2 - 1)],
-        coordinates=MIXED.system.coordinates,
-    )
-    q = np.array([1.0001, 0.0, 0.0, 0.0, 0.3])
-    case = Case(system, MIXED.params, q, np.zeros(5))
-    q, _, reached, _ = projected(case, *case[2:], singular=True)
-    assert reached
-    np.testing.assert_allclose(q, [1.0, 0.0, 0.0, 0.0, 0.3], atol=1e-8)
-
-
 @pytest.mark.parametrize(
     "phi",
     [lambda q, t, p: q @ q + 1, lambda q, t, p: 0 * q[0] + 1e-9, lambda q, t, p: q[0] * jnp.nan],

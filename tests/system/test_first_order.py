@@ -92,19 +92,6 @@ def test_the_default_step_resolves_a_state() -> None:
 
 
 @pytest.mark.slow
-def test_an_event_finds_a_current_and_resets_it() -> None:
-    event = jm.Event(lambda q, v, t, p: v[1] - 3.0, direction=1, name="fuse")
-    sol = jm.simulate(MOTOR, ZERO, ZERO, TS, P, events=event)
-    t = float(sol.events["fuse"].t[0])
-    np.testing.assert_allclose(exact(t, P)[3], 3.0, rtol=1e-6)
-    reset = replace(event, transition=jm.Transition(lambda q, v, t, p: (q, v * jnp.array([1, 0]))))
-    after = jm.simulate(MOTOR, ZERO, ZERO, TS, P, events=reset).events["fuse"]
-    np.testing.assert_allclose(after.t[0], t, rtol=1e-9)
-    np.testing.assert_allclose(after.v[0], [exact(t, P)[2], 3.0], rtol=1e-6)
-    np.testing.assert_allclose(after.v_after[0], [after.v[0, 0], 0.0])
-
-
-@pytest.mark.slow
 def test_hysteresis_by_bouc_and_wen() -> None:
     # nonlinearbenchmark.org; the numbers by scipy's DOP853 (rtol 2.3e-14) in 61 pieces, each up to
     # the next zero of y' or z, so that every piece is smooth.

@@ -11,13 +11,9 @@ from scipy.special import ellipj
 
 import jaxmech as jm
 from tests.rotations import (
-    DISC_BY_RATES,
-    DISC_BY_SPINS,
-    DISC_VALUES,
     SPINS,
     TOP,
     axis,
-    by_disc_spins,
     by_spins,
     sheared,
 )
@@ -86,28 +82,6 @@ def test_a_top_precesses_steadily() -> None:
     np.testing.assert_allclose(x, np.sin(tilt) * np.cos(slow * TS), atol=1e-9)
     np.testing.assert_allclose(y, np.sin(tilt) * np.sin(slow * TS), atol=1e-9)
     np.testing.assert_allclose(sol.v[:, 2], axle, atol=1e-11)
-
-
-@pytest.mark.slow
-def test_a_disc_rolls_in_spins_as_in_rates() -> None:
-    q0 = np.array([0.1, -0.2, 0.5, 0.3, 0.0])
-    u0 = np.array([0.2, 0.9, 6.0])
-    draw = np.random.default_rng(3)
-    for q, u in zip(draw.normal(size=(3, 5)) * 0.5, draw.normal(size=(3, 3)), strict=True):
-        T = by_disc_spins(q, 0.0, DISC_VALUES)
-        rates = jm.acceleration(DISC_BY_SPINS, q, u, 0.0, DISC_VALUES).qdd
-        expected = jm.acceleration(DISC_BY_RATES, q, T @ u, 0.0, DISC_VALUES).qdd
-        args = DISC_BY_SPINS.arguments(q, u, 0.0, DISC_VALUES)
-        ours = DISC_BY_SPINS.dynamics.speed_rates(args[0], args[1], rates, *args[2:])
-        np.testing.assert_allclose(ours, expected, atol=1e-12)
-    ts = np.linspace(0.0, 1.0, 5)
-    steps = jm.FixedSteps(128)
-    sol = jm.simulate(DISC_BY_SPINS, q0, u0, ts, DISC_VALUES, steps=steps)
-    v0 = by_disc_spins(q0, 0.0, DISC_VALUES) @ u0
-    plain = jm.simulate(DISC_BY_RATES, q0, v0, ts, DISC_VALUES, steps=steps)
-    np.testing.assert_allclose(sol.q, plain.q, atol=1e-9)
-    np.testing.assert_allclose(sol.energy, plain.energy, atol=1e-9)
-    assert sol.energy_drift < 1e-9
 
 
 def along_edge(q: Any, t: Any, p: Any) -> Any:

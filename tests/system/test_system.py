@@ -100,22 +100,3 @@ def test_two_systems_of_the_same_functions_are_one() -> None:
     assert hash(made()) == hash(made())
     assert made() != WIRE.system  # which has a force
     assert made() != System(made().lagrangian, made().constraints, coordinates=("x", "z"))
-
-
-def test_a_copy_that_states_a_singular_mass_is_not_traced_again() -> None:
-    traced = []
-
-    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
-        traced.append(q)
-        return 0.5 * v @ v - q @ q
-
-    system = System(lagrangian, coordinates=("x", "y"))
-    state = system.arguments(jnp.ones(2), jnp.ones(2), 0.0, None)
-    system.dynamics.mass(*state)
-    count = len(traced)
-    for known in (True, (), True):
-        copy = system.with_singular_mass(known)
-        np.testing.assert_array_equal(copy.dynamics.mass(*state), np.eye(2))
-        assert copy.equations(*state).singular_mass == known
-    assert count == 1
-    assert len(traced) == count

@@ -7,9 +7,9 @@ II.4). The errors of a trial are added up relative to the motion, as in
 target.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -62,30 +62,49 @@ def steps_needed(
     # A trial is the same for all policies of the length of steps, and compiled once for them.
     scheme = scheme.with_one_step()
     order, target = scheme.method.order, target_error(scheme.method, q.dtype)
-    steps, previous, result, is_settled = _FIRST, None, np.zeros(len(q)), np.zeros(len(q), bool)
+    steps, before, result, is_settled = _FIRST, None, np.zeros(len(q)), np.zeros(len(q), bool)
     foreseen = np.full(len(q), float(_FIRST))  # the steps needed according to the trial before
     for _ in range(_TRIALS):
         trial = _tried(scheme, event_set, q, v, ts, params, times, steps)
+        is_known = np.isfinite(trial.error)
+        # Events cannot hide in the steps, or there are too many steps already.
+        is_fine = (trial.turns < 2) | (steps > _HOPELESS)
         # The error of a whole run falls with the step to the power of the order.
         ratio = (np.maximum(trial.error, 1e-30) / target) ** (1 / order)
-        # Of the first trial that settles a member: the errors of much shorter steps, which other
-        # members need, are round-off.
-        # A trial that only covers the first part of a run does not revoke the one before.
-        least = trial.least(previous)
-        step_counts = np.maximum(np.where(trial.is_known, steps * ratio, 1.0), least)
+        near = trial.good & (ratio <= 2.0) & is_fine
+        if before is None:
+            # Between the samples of a first trial events may hide.
+            least = np.full(len(q), float(steps) if event_set else 1.0)
+        else:
+            # A trial that only covers the first part of a run does not revoke the one before. If
+            # there were too few steps before, as many as here.
+            was_fine = before.good & ((before.turns < 2) | (before.steps > _HOPELESS))
+            overcome = np.where(~was_fine & trial.good, steps, 1.0)
+            least = np.where(was_fine & np.isfinite(before.error), before.steps, overcome)
+            # A resolved motion whose error does not fall with the order of the method is not
+            # smooth; more trials would not help. Nor would they if both failed at the same time.
+            resolved = is_known & (np.maximum(trial.error, before.error) < _RESOLVED)
+            rough = resolved & (trial.error > before.error / (steps / before.steps) ** 1.5)
+            shift = abs(trial.made_steps / steps - before.made_steps / before.steps) * before.steps
+            ended = ~trial.good & ~before.good & (shift <= 2.0) & (steps > _HOPELESS)
+            ended &= (trial.error < _RESOLVED) | (trial.made_steps == 0)
+            near |= (rough & trial.good & is_fine) | ended
+        step_counts = np.maximum(np.where(is_known, steps * ratio, 1.0), least)
         # Errors that vanish in round-off, as they do early in float32, tell less than the larger
         # ones of longer steps.
-        is_blind = trial.is_blind(target)
+        is_blind = trial.good & (trial.resolution > np.maximum(trial.error, target))
         step_counts = np.where(is_blind, np.maximum(foreseen, least), step_counts)
+        # Of the first trial that settles a member: the errors of much shorter steps, which other
+        # members need, are round-off.
         result = np.where(is_settled, result, step_counts)
-        is_settled |= trial.settled(previous, ratio) | is_blind
+        is_settled |= near | is_blind
         if is_settled.all() or steps >= MOST_STEPS:
             break
         # An unknown error only means that more steps are needed.
-        growth = np.where(trial.good, np.where(trial.is_known, ratio, np.inf), _REFINED)
-        growth = np.where(trial.is_fine, growth, np.maximum(growth, _REFINED))
+        growth = np.where(trial.good, np.where(is_known, ratio, np.inf), _REFINED)
+        growth = np.where(is_fine, growth, np.maximum(growth, _REFINED))
         growth = np.clip(growth, 2.0, 8.0)[~is_settled].max()
-        steps, previous, foreseen = int(np.ceil(steps * growth)), trial, step_counts
+        steps, before, foreseen = int(np.ceil(steps * growth)), trial, step_counts
     return int(np.ceil(min(result.max(), 1e15)))
 
 
@@ -106,70 +125,15 @@ def trial_errors(
     return _tried(scheme.with_one_step(), NO_EVENTS, q, v, ts, params, times, steps).error
 
 
-@dataclass(frozen=True)
-class _Trial:
-    """The result of a trial, of each member (M,).
+class _Trial(NamedTuple):
+    """The result of a trial, of each member (M,)."""
 
-    Attributes:
-        steps: steps from the first to the last time.
-        error: relative error of the whole run, infinite where it is unknown.
-        resolution: largest relative error of the whole run that round-off may hide.
-        made_steps: number of steps that were made.
-        good: whether no step failed.
-        turns: how often the function of an event turned in a step, at most.
-        fewest: steps that the first trial finds necessary at least.
-    """
-
-    steps: int
-    error: np.ndarray
-    resolution: np.ndarray
+    steps: int  # from the first to the last time
+    error: np.ndarray  # relative error of the whole run, infinite where it is unknown
+    resolution: np.ndarray  # largest relative error of the whole run that round-off may hide
     made_steps: np.ndarray
-    good: np.ndarray
-    turns: np.ndarray
-    fewest: float
-
-    @property
-    def is_fine(self) -> np.ndarray:
-        """Whether events cannot hide in the steps, or there are too many steps already."""
-        return (self.turns < 2) | (self.steps > _HOPELESS)
-
-    @property
-    def is_known(self) -> np.ndarray:
-        """Whether the error is known."""
-        return np.isfinite(self.error)
-
-    def is_blind(self, target: float) -> np.ndarray:
-        """Whether round-off hides so much that the error says nothing about the target."""
-        return self.good & (self.resolution > np.maximum(self.error, target))
-
-    def least(self, previous: "_Trial | None") -> np.ndarray:
-        """The fewest steps that this trial and the one before allow.
-
-        If there were too few of them before, as many as here; and events do not hide in these.
-        """
-        if previous is None:
-            return np.full(len(self.made_steps), self.fewest)
-        enough = previous.good & previous.is_fine
-        overcome = np.where(~enough & self.good, self.steps, 1.0)
-        return np.where(enough & previous.is_known, previous.steps, overcome)
-
-    def settled(self, previous: "_Trial | None", ratio: np.ndarray) -> np.ndarray:
-        """Whether the needed number of steps follows from this trial and the one before."""
-        near = self.good & (ratio <= 2.0) & self.is_fine
-        if previous is None:
-            return near
-        growth = self.steps / previous.steps
-        # A resolved motion whose error does not fall with the order of the method is not smooth;
-        # more trials would not help. Nor would they if both trials failed at the same time.
-        resolved = self.is_known & (np.maximum(self.error, previous.error) < _RESOLVED)
-        rough = resolved & (self.error > previous.error / growth**1.5)
-        shift = (
-            abs(self.made_steps / self.steps - previous.made_steps / previous.steps)
-            * previous.steps
-        )
-        ended = ~self.good & ~previous.good & (shift <= 2.0) & (self.steps > _HOPELESS)
-        rough &= self.good & self.is_fine
-        return near | rough | (ended & ((self.error < _RESOLVED) | (self.made_steps == 0)))
+    good: np.ndarray  # whether no step failed
+    turns: np.ndarray  # how often the function of an event turned in a step, at most
 
 
 def _tried(
@@ -191,12 +155,7 @@ def _tried(
     # What the first steps have lost, extended to the whole run.
     scale = steps / np.maximum(made_steps, 1)
     error = np.where((made_steps == 0) & ~good, np.inf, error * scale)
-    # Between the samples of a first trial events may hide.
-    fewest = float(steps) if event_set else 1.0
-    return _Trial(steps, error, hidden * scale, made_steps, good, turns, fewest)
-
-
-_Found = tuple[Array, Array, Array, Array, Array]
+    return _Trial(steps, error, hidden * scale, made_steps, good, turns)
 
 
 class _TrialState(eqx.Module):
@@ -205,7 +164,8 @@ class _TrialState(eqx.Module):
     q: Array
     v: Array
     memory: Array  # of controllers
-    errors: list[Array]  # sums of those of q and of its rate
+    in_q: Array  # sum of the errors of q
+    in_v: Array  # sum of the errors of its rate
     low: Array
     high: Array
     fastest: Array
@@ -214,69 +174,12 @@ class _TrialState(eqx.Module):
     made_steps: Array
     good: Array
 
-    @staticmethod
-    def of(q: Array, v: Array, memory: Array, speeds: Array) -> "_TrialState":
-        """Before the first step."""
-        zero, turns = jnp.zeros_like(q), jnp.zeros((), jnp.int32)
-        return _TrialState(
-            q, v, memory, [zero, zero], q, q, jnp.abs(speeds), zero.sum(), turns,
-            jnp.zeros((), int),
-            jnp.asarray(True),
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _TrialLoop:
-    """The steps of the trial of a member, with all that does not change in them."""
-
-    scheme: Scheme
-    event_set: EventSet
-    grid: EvenSteps
-    duration: Array
-    params: Any
-    has_rates: Any  # of the functions of events: fixed steps know no accelerations at their ends
-
-    def step(self, k: Array, walk: _TrialState) -> _TrialState:
-        """The state after a step, or before one that fails."""
-        scheme, (t, h, interval) = self.scheme, self.grid.step(k)
-        params = within(interval, self.params)
-        memory, params = scheme.sampled(walk.memory, walk.q, walk.v, t, params, interval)
-        q, v, _ = scheme.after_kink(walk.q, walk.v, t, params, interval)
-        new_q, new_v, step_errors, went_well = _doubled(scheme, q, v, t, h, params)
-        speeds = scheme.system.dynamics.speeds(new_q, new_v, t + h, params)
-        moved = _TrialState(
-            new_q,
-            new_v,
-            memory,
-            [x + y for x, y in zip(walk.errors, step_errors, strict=True)],
-            jnp.minimum(walk.low, new_q),
-            jnp.maximum(walk.high, new_q),
-            jnp.maximum(walk.fastest, jnp.abs(speeds)),
-            walk.rounding + _rounding(new_q, scheme.system.dynamics.n_states)[0],
-            self._turns(walk.turns, (q, v), (new_q, new_v), t, h, params),
-            walk.made_steps + 1,
-            went_well,
-        )
-        return jax.lax.cond(went_well, lambda: moved, lambda: replace(walk, good=went_well))
-
-    def _turns(
-        self, so_far: Array, start: tuple[Array, Array], end: tuple[Array, Array], t: Array,
-        h: Array, params: Any,
-    ) -> Array:  # fmt: skip
-        if not self.event_set:
-            return so_far
-        of_each, _ = step_turns(
-            self.event_set, self.scheme, start, end, t, h, params, h / self.duration,
-            has_rates=self.has_rates,
-        )  # fmt: skip
-        return jnp.maximum(so_far, of_each.max())
-
 
 @jit_of("scheme", "event_set", is_frame=True)
 def _trial(
     scheme: Scheme, event_set: EventSet, q: Array, v: Array, ts: Array, params: Any,
     times: Array, steps: Array, tried: Array,
-) -> _Found:  # fmt: skip
+) -> tuple[Array, Array, Array, Array, Array]:  # fmt: skip
     """The error of the first steps, what round-off hides, their number, and whether all succeeded.
 
     Last, how often a function of an event turned in one of them. Each has a value for every
@@ -290,34 +193,70 @@ def _trial(
     memory = scheme.system.memory_at(first, plain(first_params))
     first_params = with_outputs(scheme.system, within(at_start, first_params), memory)
     scheme = scheme.at(first_q, first_v, first[0], first_params)
+    system, dynamics = scheme.system, scheme.system.dynamics
 
     def try_member(
         q: Array, v: Array, ts: Array, params: Any, times: Array, tried: Array
-    ) -> _Found:
-        grid, states = EvenSteps.of(ts, times, steps), scheme.system.dynamics.n_states
-        memory = scheme.system.memory_at(ts, plain(params))
-        start_params = with_outputs(scheme.system, within(at_start, params), memory)
-        has_rates = None
+    ) -> tuple[Array, Array, Array, Array, Array]:
+        grid = EvenSteps.of(ts, times, steps)
+        memory = system.memory_at(ts, plain(params))
+        start_params = with_outputs(system, within(at_start, params), memory)
+        has_rates: Any = None  # of the functions of events: fixed steps know no accelerations
         if event_set:
             positions = event_set.of_positions(q, v, ts[0], event_set.plain(start_params))
             has_rates = event_set.flags(positions)
-        loop = _TrialLoop(scheme, event_set, grid, ts[1] - ts[0], params, has_rates)
+
+        def moved_by(k: Array, walk: _TrialState) -> _TrialState:
+            """The state after a step, or before one that fails."""
+            t, h, interval = grid.step(k)
+            step_params = within(interval, params)
+            memory, step_params = scheme.sampled(
+                walk.memory, walk.q, walk.v, t, step_params, interval
+            )
+            q, v, _ = scheme.after_kink(walk.q, walk.v, t, step_params, interval)
+            new_q, new_v, (in_q, in_v), went_well = _doubled(scheme, q, v, t, h, step_params)
+            speeds = dynamics.speeds(new_q, new_v, t + h, step_params)
+            turns = walk.turns
+            if event_set:
+                of_each, _ = step_turns(
+                    event_set, scheme, (q, v), (new_q, new_v), t, h, step_params,
+                    h / (ts[1] - ts[0]), has_rates=has_rates,
+                )  # fmt: skip
+                turns = jnp.maximum(turns, of_each.max())
+            moved = _TrialState(
+                q=new_q,
+                v=new_v,
+                memory=memory,
+                in_q=walk.in_q + in_q,
+                in_v=walk.in_v + in_v,
+                low=jnp.minimum(walk.low, new_q),
+                high=jnp.maximum(walk.high, new_q),
+                fastest=jnp.maximum(walk.fastest, jnp.abs(speeds)),
+                rounding=walk.rounding + _rounding(new_q, dynamics.n_states)[0],
+                turns=turns,
+                made_steps=walk.made_steps + 1,
+                good=went_well,
+            )
+            return jax.lax.cond(went_well, lambda: moved, lambda: replace(walk, good=went_well))
 
         def step_or_rest(k: Array, walk: _TrialState) -> _TrialState:
             goes_on = walk.good & grid.is_within(k, tried)
-            return jax.lax.cond(goes_on, lambda: loop.step(k, walk), lambda: walk)
+            return jax.lax.cond(goes_on, lambda: moved_by(k, walk), lambda: walk)
 
-        speeds = scheme.system.dynamics.speeds(q, v, ts[0], start_params)
-        start = _TrialState.of(q, v, memory, speeds)
+        zero, none = jnp.zeros_like(q), jnp.zeros((), jnp.int32)
+        fastest = jnp.abs(dynamics.speeds(q, v, ts[0], start_params))
+        start = _TrialState(
+            q, v, memory, zero, zero, q, q, fastest, zero.sum(), none, jnp.zeros((), int),
+            jnp.asarray(True),
+        )  # fmt: skip
         # Native code compiles a loop of known length in half the time, and skips the steps in which
         # all lanes rest.
         count = grid.most(_TRIED if why_not() is None else tried)
         end = jax.lax.fori_loop(0, count, step_or_rest, start)
         duration = (ts[1] - ts[0]) * end.made_steps / steps
-        rest = rest_motion(scheme.system, extents_at(scheme.system, q, v, ts[0], start_params))
-        bounds = end.low, end.high
-        in_q, in_v = end.errors
-        error = relative(in_q, in_v, *bounds, end.fastest, duration, rest, states)
+        rest = rest_motion(system, extents_at(system, q, v, ts[0], start_params))
+        bounds, states = (end.low, end.high), dynamics.n_states
+        error = relative(end.in_q, end.in_v, *bounds, end.fastest, duration, rest, states)
         hidden = resolution(end.rounding, *bounds, rest, states)
         return error, hidden, end.made_steps, end.good, end.turns
 
