@@ -2,16 +2,16 @@
 
 `given_motion` is a constraint that prescribes a motion, `servo` enforces a constraint by actuators
 during a simulation, and `inverse_dynamics` computes their inputs along a given path. `kinematics`
-is the motion along the range of a driver, a `kinematics_result`, which says where it cannot go on;
-`branch` follows its poses. `sampled/` has controllers with a sample time.
+is the motion along the range of a driver, and says where it cannot go on; `branch` follows its
+poses. `sampled/` has controllers with a sample time.
 """
 
 from jaxmech.control.given_motion import given_motion as given_motion
 from jaxmech.control.inverse_dynamics import InverseDynamics as InverseDynamics
 from jaxmech.control.inverse_dynamics import inverse_dynamics as inverse_dynamics
+from jaxmech.control.kinematics import Kinematics as Kinematics
+from jaxmech.control.kinematics import KinematicStatus as KinematicStatus
 from jaxmech.control.kinematics import kinematics as kinematics
-from jaxmech.control.kinematics_result import Kinematics as Kinematics
-from jaxmech.control.kinematics_result import KinematicStatus as KinematicStatus
 from jaxmech.control.sampled import MEMORY as MEMORY
 from jaxmech.control.sampled import Controller as Controller
 from jaxmech.control.sampled import controlled as controlled

@@ -16,7 +16,6 @@ from jaxmech.integrate.dense_output import with_samples as with_samples
 from jaxmech.integrate.derivatives.policy import AbstractDerivative as AbstractDerivative
 from jaxmech.integrate.derivatives.policy import ForwardMode as ForwardMode
 from jaxmech.integrate.derivatives.policy import ReverseMode as ReverseMode
-from jaxmech.integrate.derivatives.record import StepRecord as StepRecord
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs as RolloutInputs
 from jaxmech.integrate.events import Event as Event
 from jaxmech.integrate.events import EventRecord as EventRecord
@@ -31,14 +30,12 @@ from jaxmech.integrate.methods.implicit import Rodas5P as Rodas5P
 from jaxmech.integrate.methods.rattle import RATTLE as RATTLE
 from jaxmech.integrate.methods.runge_kutta import RK4 as RK4
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod as AbstractMethod
-from jaxmech.integrate.methods.runge_kutta import AbstractPair as AbstractPair
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKutta as AbstractRungeKutta
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKuttaPair as AbstractRungeKuttaPair
 from jaxmech.integrate.methods.runge_kutta import DormandPrince5 as DormandPrince5
 from jaxmech.integrate.methods.runge_kutta import DormandPrince8 as DormandPrince8
 from jaxmech.integrate.methods.tableaus import StepControl as StepControl
 from jaxmech.integrate.methods.tableaus import Tableau as Tableau
-from jaxmech.integrate.rollout import rollout as rollout
 from jaxmech.integrate.scheme import Scheme as Scheme
 from jaxmech.integrate.spans import NO_GRID as NO_GRID
 from jaxmech.integrate.spans import AnyInterval as AnyInterval
@@ -46,8 +43,6 @@ from jaxmech.integrate.spans import StepGrid as StepGrid
 from jaxmech.integrate.spans import interval_at as interval_at
 from jaxmech.integrate.spans import with_spans as with_spans
 from jaxmech.integrate.spans import within as within
-from jaxmech.integrate.step import StepState as StepState
-from jaxmech.integrate.step import step as step
 from jaxmech.integrate.steps import AbstractSteps as AbstractSteps
 from jaxmech.integrate.steps import Adaptive as Adaptive
 from jaxmech.integrate.steps import FixedSteps as FixedSteps
@@ -63,7 +58,6 @@ from jaxmech.integrate.steps.default_steps import refined as refined
 from jaxmech.integrate.steps.default_steps import resolved as resolved
 from jaxmech.integrate.steps.default_steps import with_number as with_number
 from jaxmech.integrate.steps.step_size import MEMBERS as MEMBERS
-from jaxmech.integrate.steps.step_size import TARGET as TARGET
 from jaxmech.integrate.steps.step_size import target_error as target_error
 from jaxmech.integrate.steps.step_times import TimesWarning as TimesWarning
 from jaxmech.integrate.steps.step_times import constraints_move as constraints_move

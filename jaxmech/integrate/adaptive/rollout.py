@@ -5,7 +5,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from jaxmech.integrate.adaptive.attempt import (
     LEAST_ERROR,
@@ -92,53 +92,39 @@ def adaptive_rollout(
         partial(_advanced, run),
         (initial, run.rows(q0, v0, memory)),
     )
-    move_count = state.counts.accepted + state.saved - run.at_start + run.observed_before(state)
-    return _trajectory(run, initial, state, rows), rows.moves.record(move_count, state.saved)
-
-
-def _trajectory(run: RunSetting, initial: RunState, state: RunState, rows: RunRows) -> Trajectory:
-    return Trajectory(
-        saves=_saves(run, initial, state, rows),
-        rank=state.audit.rank,
+    start, audit, accepted = initial.start, state.audit, state.counts.accepted
+    # A save counts once its step is accepted, so after a failure all later ones are NaN.
+    numbers, zero = jnp.arange(len(elapsed)), jnp.zeros((), q0.dtype)
+    is_known = numbers < jnp.where(jnp.isnan(initial.t_failed), state.saved, 1)
+    at_begin = initial.audit.position, initial.audit.velocity
+    first_save = SavedStates(start.q, start.v, memory, *at_begin, initial.events.active)
+    saves = first_save.where(numbers < at_start, first_save.unpacked(rows.saves))
+    if event_set:
+        # After a terminal event the trajectory stands still; another may occur at the last time.
+        is_later = (numbers >= state.saved) & succeeded(state.status)
+        end = state.start.q, state.start.v, state.memory
+        saves = SavedStates(*end, zero, zero, state.events.active).where(is_later, saves)
+        is_known |= is_later
+    states, rest = scheme.system.dynamics.n_states, rest_motion(scheme.system, extents)
+    (in_q, in_v), low, high = audit.errors, audit.low, audit.high
+    farthest = jnp.abs(high[: high.size - states]).max()
+    rounding = jnp.finfo(high.dtype).eps * farthest * accepted
+    error = jnp.maximum(
+        relative(in_q, in_v, low, high, audit.fastest, state.elapsed, rest, states),
+        resolution(rounding, low, high, rest, states),
+    )
+    trajectory = Trajectory(
+        saves=saves.known(is_known),
+        rank=audit.rank,
         status=state.status,
         t_failed=state.t_failed,
-        error=_integration_error(run, state),
+        error=jnp.where(accepted > 0, error, jnp.nan),
         counts=replace(state.counts, t_stiff=state.stiffness.t),
         events=state.events,
         occurrences=rows.log,
     )
-
-
-def _saves(run: RunSetting, initial: RunState, state: RunState, rows: RunRows) -> SavedStates:
-    """What is saved at the save times."""
-    row_numbers = jnp.arange(len(run.elapsed))
-    # A save counts once its step is accepted, so after a failure all later ones are NaN.
-    is_known = row_numbers < jnp.where(jnp.isnan(initial.t_failed), state.saved, 1)
-    residuals = initial.audit.position, initial.audit.velocity
-    start, active = initial.start, initial.events.active
-    first = SavedStates(start.q, start.v, initial.memory, *residuals, active)
-    saves = first.where(row_numbers < run.at_start, first.unpacked(rows.saves))
-    if run.event_set:
-        # After a terminal event the trajectory stands still; another may occur at the last time.
-        is_later = (row_numbers >= state.saved) & succeeded(state.status)
-        q, v, zero = state.start.q, state.start.v, jnp.zeros((), state.start.q.dtype)
-        last = SavedStates(q, v, state.memory, zero, zero, state.events.active)
-        saves = last.where(is_later, saves)
-        is_known |= is_later
-    return saves.known(is_known)
-
-
-def _integration_error(run: RunSetting, state: RunState) -> Float[Array, ""]:
-    audit, accepted = state.audit, state.counts.accepted
-    in_q, in_v = audit.errors
-    states, rest = run.scheme.system.dynamics.n_states, rest_motion(run.scheme.system, run.extents)
-    farthest = jnp.abs(audit.high[: audit.high.size - states]).max()
-    rounding = jnp.finfo(audit.high.dtype).eps * farthest * accepted
-    error = jnp.maximum(
-        relative(in_q, in_v, audit.low, audit.high, audit.fastest, state.elapsed, rest, states),
-        resolution(rounding, audit.low, audit.high, rest, states),
-    )
-    return jnp.where(accepted > 0, error, jnp.nan)
+    move_count = accepted + state.saved - at_start + run.observed_before(state)
+    return trajectory, rows.moves.record(move_count, state.saved)
 
 
 def _start(
@@ -183,8 +169,23 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     run = replace(run, params=params)
     begin, state = _after_kink(run, state, t, interval)
     run = replace(run, params=run.event_set.params(run.params, state.events.active))
-    proposed, stop, is_last = _size(run, state)
-    tried = _attempted(run, begin, t, proposed)
+    stop = run.stop(state.elapsed)
+    remaining = stop - state.elapsed
+    if run.event_set:
+        # Events that are due at the end of the run need a step of any length.
+        remaining = jnp.where(remaining > 0, remaining, state.size)
+    # A step that would leave less than 1 % of itself goes to the end, so that no tiny one follows.
+    is_last = run.tolerance.limited(_STRETCH * state.size) >= remaining
+    proposed = jnp.where(is_last, remaining, run.tolerance.limited(state.size))
+    proposed = jax.lax.stop_gradient(proposed)
+    h = run.sign * proposed
+    tried = attempt(run.scheme, run.tolerance, begin, t, h, run.params, run.extents)
+    if run.scheme.drive != Drive.NONE:
+        # A jump of a given velocity is in every step over it, however short: the time at which it
+        # happens cannot be told better than in steps that are about to be too short.
+        resolves = proposed > _RESOLVED * run.shortest
+        total_error = jnp.sqrt(tried.error**2 + tried.correction**2)
+        tried = replace(tried, error=jnp.where(resolves, total_error, tried.error))
     is_good = (tried.status == Status.OK) & (tried.error <= 1.0)
     turns = turns_in_step(run, state.events, begin, tried, t, proposed)
     event, log = events_in_step(
@@ -245,34 +246,9 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     return next_state, replace(rows, moves=moves)
 
 
-def _attempted(run: RunSetting, begin: EvaluatedState, t: Array, size: Array) -> Attempt:
-    h = run.sign * size
-    tried = attempt(run.scheme, run.tolerance, begin, t, h, run.params, run.extents)
-    if run.scheme.drive == Drive.NONE:
-        return tried
-    # A jump of a given velocity is in every step over it, however short: the time at which it
-    # happens cannot be told better than in steps that are about to be too short.
-    resolves = size > _RESOLVED * run.shortest
-    total_error = jnp.sqrt(tried.error**2 + tried.correction**2)
-    return replace(tried, error=jnp.where(resolves, total_error, tried.error))
-
-
 def _goes_on(run: RunSetting, state: RunState) -> Array:
     is_short = state.elapsed < run.span
     return is_short | state.events.due if run.event_set else is_short
-
-
-def _size(run: RunSetting, state: RunState) -> tuple[Array, Array, Array]:
-    """The size of a step, the time at which one has to end, and whether this one ends there."""
-    stop, size = run.stop(state.elapsed), state.size
-    remaining = stop - state.elapsed
-    if run.event_set:
-        # Events that are due at the end of the run need a step of any length.
-        remaining = jnp.where(remaining > 0, remaining, size)
-    # A step that would leave less than 1 % of itself goes to the end, so that no tiny one follows.
-    size, farthest = run.tolerance.limited(size), run.tolerance.limited(_STRETCH * size)
-    is_last = farthest >= remaining
-    return jax.lax.stop_gradient(jnp.where(is_last, remaining, size)), stop, is_last
 
 
 def _after_kink(
@@ -315,6 +291,15 @@ def _accepted(
     q, v = jax.lax.stop_gradient((end.q, end.v))
     speeds = run.scheme.system.dynamics.speeds(q, v, t, run.params)
     position, velocity = residuals(run.scheme, q, v, t, run.params)
+    # Hairer and Wanner, Solving Ordinary Differential Equations II, IV.2. Some steps in a row below
+    # the limit of stability clear the suspicion, single ones do not.
+    is_limited = tried.stiffness > run.scheme.pair.control.stable
+    free = jnp.where(is_limited, 0, state.stiffness.free + 1)
+    limited = jnp.where(is_limited, state.stiffness.limited + 1, state.stiffness.limited)
+    limited = jnp.where(free >= _CLEARED, 0, limited)
+    is_suspected, t_stiff = limited >= _SUSPICIOUS, state.stiffness.t
+    is_first = is_suspected & jnp.isnan(t_stiff)
+    t_stiff = jnp.where(is_first, jax.lax.stop_gradient(t), t_stiff)
     return replace(
         state,
         elapsed=elapsed,
@@ -322,7 +307,7 @@ def _accepted(
         size=following,
         error=jnp.maximum(tried.error, LEAST_ERROR),
         is_repeat=jnp.asarray(False),
-        stiffness=_stiffness(run, state.stiffness, tried.stiffness, t),
+        stiffness=StiffnessCounts(limited, free, is_suspected, t_stiff),
         audit=RunAudit(
             jnp.maximum(audit.position, position),
             jnp.maximum(audit.velocity, velocity),
@@ -333,17 +318,3 @@ def _accepted(
             jnp.maximum(audit.fastest, jnp.abs(speeds)),
         ),
     )
-
-
-def _stiffness(
-    run: RunSetting, counts: StiffnessCounts, product: Array, t: Array
-) -> StiffnessCounts:
-    # Hairer and Wanner, Solving Ordinary Differential Equations II, IV.2.
-    is_limited = product > run.scheme.pair.control.stable
-    free = jnp.where(is_limited, 0, counts.free + 1)
-    limited = jnp.where(is_limited, counts.limited + 1, counts.limited)
-    # Some steps in a row below the limit of stability clear the suspicion, single ones do not.
-    limited = jnp.where(free >= _CLEARED, 0, limited)
-    is_suspected = limited >= _SUSPICIOUS
-    t = jnp.where(is_suspected & jnp.isnan(counts.t), jax.lax.stop_gradient(t), counts.t)
-    return StiffnessCounts(limited, free, is_suspected, t)

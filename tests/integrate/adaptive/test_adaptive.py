@@ -22,7 +22,8 @@ from jaxmech import (
     simulate,
 )
 from jaxmech.errors import SimulationError
-from jaxmech.integrate import AbstractMethod, AbstractPair, AbstractSteps
+from jaxmech.integrate import AbstractMethod, AbstractSteps
+from jaxmech.integrate.methods.runge_kutta import AbstractPair
 from tests.small import DOUBLE, PENDULUM, along, rod
 
 TS = np.array([0.0, 0.1, 0.37, 0.4, 1.0])
