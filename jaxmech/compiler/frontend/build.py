@@ -163,8 +163,13 @@ class Kernel:
 
     @cached_property
     def operations(self) -> int:
-        """The number of operations, each loop body counted once."""
+        """The number of operations without rare cases, each loop body counted once."""
         return operations(self.reader.graph, self.reader.loops, self.live)
+
+    @cached_property
+    def written(self) -> int:
+        """The number of operations with those of rare loops."""
+        return operations(self.reader.graph, self.reader.loops, self.live, with_rare=True)
 
     @cached_property
     def executed(self) -> int:

@@ -294,18 +294,21 @@ def branch_outputs(graph: Graph, live: Live, branch: int) -> list[int]:
     return [i for i in of_branches if graph.nodes[i].params == branch]
 
 
-def operations(graph: Graph, loops: list[Loop], live: Live, *, repeated: bool = False) -> int:
+def operations(
+    graph: Graph, loops: list[Loop], live: Live, *, repeated: bool = False, with_rare: bool = False
+) -> int:
     """The number of live operations, without those of branches and with loop bodies counted once.
 
-    If `repeated`, they count as often as they are executed, those of a `while` once.
+    If `repeated`, they count as often as they are executed, those of a `while` once. Loops that
+    rarely run count only `with_rare`.
     """
     count = sum(graph.nodes[i].op not in LEAVES for i in live.nodes)
-    usual = {k: part for k, part in live.loops.items() if not loops[k].is_rare}
-    inner = [(loops[k], part.body) for k, part in usual.items() if part.body is not None]
+    parts = [(loops[k], part.body) for k, part in live.loops.items()]
     return count + sum(
         (loop.length if repeated and loop.length is not None else 1)
-        * operations(loop.body, loop.inner, body, repeated=repeated)
-        for loop, body in inner
+        * operations(loop.body, loop.inner, body, repeated=repeated, with_rare=with_rare)
+        for loop, body in parts
+        if body is not None and (with_rare or not loop.is_rare)
     )
 
 

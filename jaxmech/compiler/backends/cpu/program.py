@@ -122,10 +122,10 @@ class Source:
         builder = AssemblyBuilder(self.lanes, has_fma=has_fma())
         builder.label("entry")
         first = _first(builder)
-        functions = Functions(builder) if self.kernel.operations > LARGEST_FUNCTION else None
+        functions = Functions(builder) if self.kernel.written > LARGEST_FUNCTION else None
         body = Body(
             builder, self.kernel, self.batched, first, lambda k: array_address(builder, 1 + k),
-            functions,
+            functions, self.kernel.operations > LARGEST_FUNCTION,
         )  # fmt: skip
         body.write()
         builder.lines.append("ret void")

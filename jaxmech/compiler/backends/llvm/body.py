@@ -32,15 +32,17 @@ class Body:
         batched: indices of the arguments that differ in a batch.
         first: name of the index of the first of these trajectories.
         array: returns the address of an array: arguments from 0, then the computed results.
-        functions: functions of the pieces into which the code is split; None if it is short.
+        functions: functions of the pieces into which long code is split; None if none is.
+        is_split: whether all code is, or only the loops that rarely run.
     """
 
     def __init__(
         self, builder: AssemblyBuilder, kernel: Kernel, batched: frozenset[int], first: str,
-        array: Callable[[int], str], functions: Functions | None = None,
+        array: Callable[[int], str], functions: Functions | None = None, is_split: bool = False,
     ) -> None:  # fmt: skip
         self.builder, self.kernel, self.batched = builder, kernel, batched
-        self.first, self.array, self.functions = first, array, functions
+        self.first, self.array = first, array
+        self.functions, self.is_split = functions, is_split
         self.computed = computed_results(kernel)
         avals = kernel.avals
         scalars = [k for k in range(len(avals)) if k not in kernel.sequences]
@@ -66,8 +68,9 @@ class Body:
             i for out in kernel.outs if isinstance(out, np.ndarray) for i in out.ravel().tolist()
         ]
         assembler = Assembler(
-            graph, loops, kernel.live, ends, builder, self._input, self._sequence, self.functions
-        )
+            graph, loops, kernel.live, ends, builder, self._input, self._sequence, self.functions,
+            self.is_split,
+        )  # fmt: skip
         assembler.write()
         for k in self.computed:
             out = kernel.outs[k]

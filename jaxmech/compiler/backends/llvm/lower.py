@@ -50,7 +50,8 @@ class Assembler(Operations):
         builder: builder to which the lines are added.
         leaf: writes the load of an `input`, or the `read` of one of several at an index.
         memory: the location of a sequence that is an argument or a result of the kernel, else None.
-        functions: functions of the pieces into which the code is split; None if it is short.
+        functions: functions of the pieces into which long code is split; None if none is.
+        is_split: whether this code is; otherwise the long loops in it that rarely run are.
         around: the assembler of the graph around the loop whose body this is.
         carry: names of the carry of that loop.
         in_memory: leaves of the carry that lie in memory, with their addresses.
@@ -59,14 +60,15 @@ class Assembler(Operations):
     def __init__(
         self, graph: Graph, loops: list[Loop], live: Live, ends: Iterable[int],
         builder: AssemblyBuilder, leaf: Callable[..., str], memory: Location,
-        functions: Functions | None, around: "Assembler | None" = None,
+        functions: Functions | None, is_split: bool, around: "Assembler | None" = None,
         carry: dict[int, str] | None = None, in_memory: dict[int, str] | None = None,
     ) -> None:  # fmt: skip
         ends = [*ends]
         products = multiply_adds(graph, loops, live, ends) if builder.has_fma else {}
         super().__init__(graph, products, builder)
-        self.loops, self.live, self.ends, self.functions = loops, live, ends, functions
-        self.uses = {} if functions is None else uses_of(graph, loops, live, ends)
+        self.loops, self.live, self.ends, self._available = loops, live, ends, functions
+        self.functions = functions if is_split else None
+        self.uses = {} if self.functions is None else uses_of(graph, loops, live, ends)
         self._within_sums = set(self.products.values())
         self.leaf, self.memory, self.around, self.carry = leaf, memory, around, carry or {}
         self.in_memory = in_memory or {}
@@ -405,6 +407,7 @@ class Assembler(Operations):
             rounds = builder.once(condition, carried, loop.is_usual)
         else:
             rounds = builder.loop(loop.length, carried, condition)
+        is_split = self.functions is not None or loop.is_rare
         with rounds as (turn, carry, ends):
             for k, address in kept.items():  # what it captures, too, as it is at the start
                 value = builder.load(address, dtypes[k], builder.lanes)
@@ -413,7 +416,7 @@ class Assembler(Operations):
             addresses = in_memory | kept
             body = Assembler(
                 loop.body, loop.inner, inner, used_after_iteration(loop), builder, self.leaf,
-                inside_loop(self.memory), self.functions, self,
+                inside_loop(self.memory), self._available, is_split, self,
                 dict(zip(start, carry, strict=True)) | values,
                 {part.in_memory[k]: addresses[k] for k in part.in_memory},
             )  # fmt: skip
