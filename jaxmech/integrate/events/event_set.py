@@ -229,34 +229,25 @@ class EventSet:
 
         The `multipliers` of gaps, where they are known, serve those that need nothing else.
         """
-        return self._values(scheme, q, v, t, params, multipliers)[0]
+        return self.values_and_noise(scheme, q, v, t, params, multipliers)[0]
 
     def values_and_noise(
-        self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params
-    ) -> tuple[Float[Array, " E"], Float[Array, " E"]]:
-        """The functions, and sizes of those of reactions that may be errors."""
-        values, reactions = self._values(scheme, q, v, t, params, None)
-        largest = jnp.zeros_like(t)
-        if reactions is not None:
-            multipliers = [jnp.abs(x).max(initial=0.0) for x in reactions.multipliers.values()]
-            largest = jnp.stack([largest, *multipliers]).max()
-        share = float(jnp.finfo(q.dtype).eps) ** 0.5
-        return values, jnp.where(self.one_sided, 0.0, share * largest).astype(q.dtype)
-
-    def _values(
         self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params,
-        multipliers: Float[Array, " G"] | None,
-    ) -> tuple[Float[Array, " E"], Any]:  # fmt: skip
-        """The functions, and the reactions if any of the user's needs them."""
-        reactions = None
+        multipliers: Float[Array, " G"] | None = None,
+    ) -> tuple[Float[Array, " E"], Float[Array, " E"]]:  # fmt: skip
+        """The functions, and sizes of those of reactions that may be errors."""
+        reactions, largest = None, jnp.zeros_like(t)
         if any(event.needs_reactions for event in self.own_events):
             reactions = observed_at(scheme.system, scheme.formulation, q, v, t, params)
+            sizes = [jnp.abs(x).max(initial=0.0) for x in reactions.multipliers.values()]
+            largest = jnp.stack([largest, *sizes]).max()
         own = [event.value(q, v, t, plain(params), reactions) for event in self.own_events]
         values = jnp.array(own, q.dtype)
         if self.contact:
             others = self.contact.values(scheme, q, v, t, params, reactions, multipliers)
             values = jnp.concatenate([values, others])
-        return values, reactions
+        share = float(jnp.finfo(q.dtype).eps) ** 0.5
+        return values, jnp.where(self.one_sided, 0.0, share * largest).astype(q.dtype)
 
     # Signs: that of a function before an event, 0 where it is unknown.
 

@@ -75,7 +75,7 @@ def _lanes_of(kernel: Kernel, kind: Kind) -> int:
     if has_doubles and (is_long or kernel.most_carried > MANY):
         return width
     has_room = registers >= 32
-    return 2 * two_registers if kernel.operations <= FEW and has_room else two_registers
+    return 2 * two_registers if kernel.written <= FEW and has_room else two_registers
 
 
 class Source:
