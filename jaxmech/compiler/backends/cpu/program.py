@@ -72,6 +72,7 @@ def _lanes_of(kernel: Kernel, kind: Kind) -> int:
     if kind is Kind.SMALL:
         return width if has_doubles else two_registers
     is_long = kernel.operations > (LONG if kernel.has_while else VERY_LONG)
+    is_long |= kernel.written - kernel.operations > VERY_LONG  # which LLVM compiles faster
     if has_doubles and (is_long or kernel.most_carried > MANY):
         return width
     has_room = registers >= 32
