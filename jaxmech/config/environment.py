@@ -127,7 +127,7 @@ def changes(
         old, new = stored.get(key), current.get(key)
         if key == "functions":
             messages += _functions(stored, current, comparable)
-        elif key in ("draws", "first_draws"):
+        elif key == "draws":
             names = differing(old or {}, new or {})
             messages += [f"different values are drawn for {', '.join(names)}"] if names else []
         elif old != new:

@@ -7,8 +7,6 @@ from difflib import get_close_matches
 from html import escape
 from typing import Any, TypeVar
 
-import numpy as np
-
 Default = TypeVar("Default")
 
 
@@ -40,10 +38,6 @@ def setting(default: Default, description: str, *, kw_only: bool = False, **limi
     return result
 
 
-MOST_POINTS = 200  # of a sparkline
-WIDTH, HEIGHT = 240, 28  # of a sparkline, in pixels
-
-
 def capital(sentence: str) -> str:
     """The text with a capital letter at its beginning."""
     return sentence[:1].upper() + sentence[1:]
@@ -69,33 +63,15 @@ def titled_lines(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
     return lines
 
 
-class Markup(str):
-    """A piece of HTML, which `html_table` does not escape."""
-
-
 def html_table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
-    """An HTML table of texts and pieces of markup."""
+    """An HTML table of texts."""
 
     def line(cells: Sequence[str], tag: str) -> str:
-        texts = (cell if isinstance(cell, Markup) else escape(cell) for cell in cells)
-        return f"<tr>{''.join(f'<{tag}>{text}</{tag}>' for text in texts)}</tr>"
+        return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
     lines = [line(head, "th")] if head else []
     lines += [line(row, "td") for row in rows]
     return f"<table>{''.join(lines)}</table>"
-
-
-def sparkline(values: np.ndarray) -> Markup:
-    """A small line through the finite ones of values (T,), as an SVG picture."""
-    values = values[:: -(-len(values) // MOST_POINTS)]
-    finite = np.isfinite(values)
-    low = np.min(values, where=finite, initial=np.inf)
-    high = np.max(values, where=finite, initial=-np.inf)
-    x = np.linspace(0.0, WIDTH, len(values))
-    y = HEIGHT - 2 - (HEIGHT - 4) * (values - low) / (high - low if high > low else 1.0)
-    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x[finite], y[finite], strict=True))
-    line = f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1"/>'
-    return Markup(f'<svg width="{WIDTH}" height="{HEIGHT}">{line}</svg>')
 
 
 def close_name(name: str, names: Iterable[str]) -> str | None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxmech.config.toml import read
-from jaxmech.ensemble import Fixed, Study, Times, Uniform, open_results, run_study
+from jaxmech.ensemble import Study, open_results, run_study
 from jaxmech.ensemble.store.folder import with_stored_sizes
 from tests.ensemble.studies import arrays, same_bits, write_study
 
@@ -103,22 +103,6 @@ def test_steps_end_where_a_force_jumps_at_a_saved_time(tmp_path: Path) -> None:
     np.testing.assert_allclose(found["q"][:, -1, 0], 0.375 / found["parameter_m"], rtol=1e-12)
     assert tomllib.loads((run / "config.toml").read_text())["steps"]["times"] == [0.5]
     assert computed(tmp_path, PUSHES) == run  # with the stored steps
-
-
-def test_a_system_needs_no_parameter(tmp_path: Path) -> None:
-    (tmp_path / "free.py").write_text(
-        "import jaxmech as jm\nfree = jm.System(lambda q, v, t, p: v @ v / 2, coordinates=('x',))"
-    )
-    study = Study(
-        model="free.py:free",
-        size=3,
-        times=Times(end=1.0, saves=2),
-        coordinates={"x": Uniform(0.0, 1.0)},
-        velocities={"x": Fixed(1.0)},
-    )
-    run_study(study, tmp_path / "run", folder=tmp_path)
-    found = arrays(tmp_path / "run")
-    assert found["q"][:, 1] == pytest.approx(found["q"][:, 0] + 1.0)
 
 
 WAVES = """

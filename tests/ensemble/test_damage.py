@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from jaxmech.cli.main import main
 from jaxmech.config.run_folder import FolderError, RunWarning
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, open_results, run_study
@@ -101,17 +100,6 @@ def test_a_run_without_its_configuration_or_an_array_is_refused(whole, copy, nam
     shutil.rmtree(file) if file.is_dir() else file.unlink()
     with pytest.raises(FolderError, match=Path(name).name):
         again(copy, whole)
-
-
-def test_damage_is_reported_on_the_command_line(whole, copy, capsys) -> None:
-    config = str(whole.parent / "study.toml")
-    (copy / Q).unlink()
-    assert main(["report", str(copy)]) == 2
-    assert f"{copy} is damaged: files of block 1 are missing" in capsys.readouterr().err
-    assert main(["ensemble", config, "--out", str(copy)]) == 0
-    message = f"jaxmech: {copy} was damaged; to be computed again: block 1\n"
-    assert capsys.readouterr().err == message
-    assert same_results(whole, copy)
 
 
 @pytest.mark.slow

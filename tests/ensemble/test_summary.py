@@ -1,7 +1,6 @@
 """The summary: counts, worst values and quantiles of what is stored."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.config.errors import StudyError
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, Times, Uniform, run_study
 from jaxmech.ensemble.finished.summary import failed
@@ -81,12 +79,3 @@ def test_motions_that_begin_at_nan_are_not_asked_for_shorter_steps(tmp_path: Pat
     )  # fmt: skip
     message = run_study(study, tmp_path / "run")["status"]["NONFINITE"]["message"]
     assert "the initial state is infinite or NaN" in message
-
-
-@pytest.mark.skipif(os.environ.get("CHECK_TYPES") == "1", reason="beartype raises first")
-def test_a_function_that_is_not_observed_is_named() -> None:
-    with pytest.raises(StudyError, match=r"observe\.a` must be an Observed"):
-        Study(
-            model="pendulum", size=8, times=Times(end=1.0, saves=2),
-            observe={"a": lambda q, v, t, p: q[0]},  # type: ignore[dict-item]
-        )  # fmt: skip

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from jaxmech.identify import Fit
 from jaxmech.plot.fit import parameter_intervals
 from tests.identify.swings import made_up
 
@@ -38,10 +37,3 @@ def test_what_is_not_determined_is_an_empty_dot() -> None:
     fit = replace(fit, uncertainty=replace(fit.uncertainty, covariances=(unknown,)))
     (ax,) = parameter_intervals(fit).axes
     assert ax.get_legend_handles_labels()[1] == ["not determined"]
-
-
-def test_bounds_and_priors_are_saved(tmp_path) -> None:
-    fit = replace(made_up(), bounds=np.array([[0.0, np.inf]]), priors=np.array([[1.0, np.inf]]))
-    again = Fit.load(fit.save(tmp_path / "fit.npz"))
-    np.testing.assert_array_equal(again.bounds, fit.bounds)
-    np.testing.assert_array_equal(again.priors, fit.priors)

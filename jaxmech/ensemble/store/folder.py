@@ -75,7 +75,6 @@ def origin(study: Study, subject: Subject, sampler: Sampler) -> dict[str, Any]:
         **environment(subject),
         "functions": functions,
         "draws": {**draws, **subject.inputs.digests},
-        "first_draws": draw_digests(sampler, (0, 1)),  # studies of other sizes may share them
     }
     return facts | ({"inputs": notes} if notes else {})
 
