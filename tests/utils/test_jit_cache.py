@@ -135,12 +135,12 @@ print(resident() - before)
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
-def test_eighty_systems_fit_in_300_megabytes() -> None:
+def test_eighty_systems_fit_in_350_megabytes() -> None:
     code = _GROWTH.replace("SYSTEMS", "80")
     found = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert float(found.stdout) < 300, found.stdout
+    assert float(found.stdout) < 350, found.stdout
 
 
 @pytest.mark.parametrize("options", [UNOPTIMIZED, _BRIEF], ids=["unoptimized", "brief"])
