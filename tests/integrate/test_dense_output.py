@@ -21,7 +21,6 @@ from tests.integrate.events.falling import (
     G,
     released,
 )
-from tests.rotations import TOP
 from tests.small import PENDULUM
 
 SPRING = jm.System(lambda q, v, t, p: 0.5 * (v @ v - p["k"] * q @ q), coordinates=("x",))
@@ -177,17 +176,6 @@ def test_steps_end_at_given_times_and_states_of_first_order_follow(steps: Any) -
     np.testing.assert_allclose(sol.at(t)["current"], current, atol=1e-9)
     back = simulate(motor, sol.q[-1], sol.v[-1], ENDS[::-1], {}, steps=steps)
     np.testing.assert_allclose(back.at(t)["current"], current, atol=1e-8)
-
-
-@pytest.mark.slow
-def test_quasi_velocities() -> None:
-    q, v, p = np.array([0.5, 0.5, -0.5, 0.5]), np.array([0.3, 0.0, 0.9]), np.array([1.0, 2.0, 2.5])
-    p = {"J": p, "mgl": 0.0}
-    sol, saved = (simulate(TOP, q, v, ts, p, steps=FixedSteps(64)) for ts in (ENDS, BETWEEN))
-    states = sol.at(BETWEEN)
-    np.testing.assert_allclose(states.q, saved.q, atol=1e-9)
-    np.testing.assert_allclose(states.v, saved.v, atol=1e-9)
-    assert abs((states.q**2).sum(1) - 1).max() < 1e-14
 
 
 def test_many_parameters_are_kept_for_one_trajectory_only() -> None:

@@ -1,6 +1,5 @@
 """Sensitivities against central differences, alone and in a batch, and what is refused."""
 
-import sys
 from typing import Any
 
 import jax
@@ -44,20 +43,6 @@ def test_equal_central_differences() -> None:
         np.testing.assert_allclose(ours["theta1"], expected[..., 0], rtol=1e-7, atol=1e-9)
         np.testing.assert_allclose(ours["masses"], expected[..., 1:], rtol=1e-7, atol=1e-9)
     assert int(found.solution.status) == Status.OK
-
-
-@pytest.mark.slow
-def test_more_directions_than_fit_one_trajectory(monkeypatch: pytest.MonkeyPatch) -> None:
-    def slopes() -> Any:
-        found = sensitivities(MODEL.system, start, THETA, TS, steps=FixedSteps(5))
-        return jax.tree.leaves((found.q, found.v))
-
-    together = slopes()
-    module = sys.modules[sensitivities.__module__]
-    monkeypatch.setattr(module, "TOGETHER", 2)
-    assert module.direction_groups(3, float).shape == (2, 2, 3)
-    for ours, expected in zip(slopes(), together, strict=True):
-        np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("together", [1, 2])

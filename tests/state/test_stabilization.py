@@ -133,14 +133,6 @@ def test_a_consistent_state_stays_where_it_is(case: Case) -> None:
     np.testing.assert_allclose(v, case.v, rtol=0, atol=1e-15)
 
 
-def test_nonholonomic_constraints_move_the_velocity_alone() -> None:
-    q, v, reached, left = projected(SKATE, SKATE.q, SKATE.v + 0.01)
-    assert reached
-    np.testing.assert_array_equal(q, SKATE.q)
-    assert np.abs(v - SKATE.v).max() > 1e-3
-    assert np.abs(left).max() < 1e-15
-
-
 def test_all_kinds_at_once() -> None:
     q, v, reached, left = projected(MIXED, MIXED.q + 1e-3, MIXED.v + 1e-3, t=jnp.asarray(0.0))
     assert reached

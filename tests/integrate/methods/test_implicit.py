@@ -10,22 +10,18 @@ import pytest
 import jaxmech as jm
 from tests.small import DOUBLE, PENDULUM, from_angles, solved
 
-METHODS = [jm.Rodas5P]
 START = np.array([0.9, 0.4, 0.5, -1.0])
 
 
-@pytest.fixture(scope="module", params=METHODS, ids=lambda kind: kind.__name__)
-def kind(request: pytest.FixtureRequest) -> Any:
-    return request.param
-
-
 @pytest.fixture(scope="module")
-def swing(kind: Any) -> Any:
+def swing() -> Any:
     """The double pendulum from angles, in steps between the times."""
 
     def run(start: Any, ts: Any, params: Any) -> Any:
         q, v = from_angles(start[:2], start[2:], params)
-        return jm.simulate(DOUBLE.system, q, v, ts, params, method=kind(), steps=jm.FixedSteps(1))
+        return jm.simulate(
+            DOUBLE.system, q, v, ts, params, method=jm.Rodas5P(), steps=jm.FixedSteps(1)
+        )
 
     return jax.jit(run)
 
@@ -90,13 +86,13 @@ def relaxed(t: Any, k: float, d: float) -> tuple[Any, Any]:
 
 
 @pytest.mark.slow
-def test_a_stiff_spring_does_not_limit_the_steps(kind: Any) -> None:
+def test_a_stiff_spring_does_not_limit_the_steps() -> None:
     """h lambda = -1e5: an explicit method overflows in some steps."""
     k, d = 1e6, 1e6
     q, v = relaxed(0.0, k, d)
     ts = np.linspace(0.0, 2.0, 3)
     steps = jm.FixedSteps(10)
-    sol = jm.simulate(RELAXING, [q], [v], ts, {"k": k, "d": d}, method=kind(), steps=steps)
+    sol = jm.simulate(RELAXING, [q], [v], ts, {"k": k, "d": d}, method=jm.Rodas5P(), steps=steps)
     np.testing.assert_allclose(sol.q[:, 0], relaxed(ts, k, d)[0], atol=1e-6)
     assert sol.status == jm.Status.OK
     other = jm.simulate(RELAXING, [q], [v], ts, {"k": k, "d": d}, steps=steps, throw=False)
@@ -104,11 +100,11 @@ def test_a_stiff_spring_does_not_limit_the_steps(kind: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_transient_is_followed(kind: Any) -> None:
+def test_a_transient_is_followed() -> None:
     """From far away: short steps first, then long ones."""
     k, d = 1e6, 1e4  # eigenvalues of -100 and -9900 per second
     start, ts = relaxed(0.0, k, d), np.array([0.0, 2.0])
-    policies = {"method": kind(), "steps": jm.Adaptive(rtol=1e-6, atol=1e-8)}
+    policies = {"method": jm.Rodas5P(), "steps": jm.Adaptive(rtol=1e-6, atol=1e-8)}
     sol = jm.simulate(RELAXING, [start[0] + 0.1], [start[1]], ts, {"k": k, "d": d}, **policies)
     np.testing.assert_allclose(sol.q[-1, 0], relaxed(2.0, k, d)[0], atol=1e-6)
     assert sol.accepted < 400
@@ -116,13 +112,13 @@ def test_a_transient_is_followed(kind: Any) -> None:
 
 
 @pytest.mark.slow
-def test_bits_alone_and_in_a_batch(kind: Any) -> None:
+def test_bits_alone_and_in_a_batch() -> None:
     q0, v0 = from_angles(START[:2], START[2:], DOUBLE.params)
     ts = jnp.array([0.0, 0.1, 0.2])
 
     @jax.jit
     def one(m1: Any) -> Any:
-        method, steps = kind(), jm.Adaptive(rtol=1e-6, atol=1e-6)
+        method, steps = jm.Rodas5P(), jm.Adaptive(rtol=1e-6, atol=1e-6)
         return jm.simulate(
             DOUBLE.system, q0, v0, ts, {**DOUBLE.params, "m1": m1}, method=method, steps=steps
         )
