@@ -168,7 +168,23 @@ def frictions_of(
                     f"Argument `normal` of {friction.name!r}: {friction.normal!r} {known}"
                 )
             frictions.append(Friction(friction, k, size, gap, rows, each=each))
+    _require_forces_in_space(frictions)
     return tuple(frictions)
+
+
+def _require_forces_in_space(frictions: Sequence[Friction]) -> None:
+    """Raise a ValueError if one of several slips in space is pressed, or beside other frictions.
+
+    The law may give redundant gaps pushes of either sign, with which a slip would be driven.
+    """
+    slips = [f for f in frictions if not f.is_second]
+    wrong = [f.name for f in slips if f.each == 1 or f.of.normal is not None]
+    if discs_of(frictions) and len(slips) > 1 and wrong:
+        raise ValueError(
+            f"Several frictions, one of which has two components, must all have two and no "
+            f"`normal`, but {wrong[0]!r} has one component or a `normal`; give each of them one "
+            "component, or forces as limits."
+        )
 
 
 def discs_of(frictions: Sequence[Friction]) -> tuple[int, ...]:
