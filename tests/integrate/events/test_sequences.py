@@ -69,9 +69,9 @@ def exact(times: np.ndarray, ts: np.ndarray) -> tuple[np.ndarray, np.ndarray, li
 @pytest.mark.parametrize(
     "policies",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.slow),
         pytest.param({"steps": jm.FixedSteps(1)}, marks=pytest.mark.slow),
-        pytest.param({"steps": jm.FixedSteps(5)}, marks=pytest.mark.slow),
+        {"steps": jm.FixedSteps(5)},
         pytest.param({"steps": jm.Adaptive()}, marks=pytest.mark.slow),
         pytest.param({"steps": jm.Adaptive(), "method": jm.Rodas5P()}, marks=pytest.mark.slow),
     ],
