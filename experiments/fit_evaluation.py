@@ -26,7 +26,7 @@ import jaxmech as jm
 from experiments.coverage import double_pendulum
 from jaxmech.config.environment import environment
 from jaxmech.config.toml import ConfigError, read
-from jaxmech.identify.problem.least_squares import half_square, linearized, runs
+from jaxmech.identify.problem.least_squares import half_squares, linearized, runs
 from jaxmech.identify.problem.rows import Task, evaluated, residual_rows
 from jaxmech.identify.problem.setup import prepare
 
@@ -83,7 +83,9 @@ def evaluations(made: Task) -> dict[str, Callable[[Any], Any]]:
     problem, numbers = made.problem, (made.data, made.conditions)
     return {
         "forward run": lambda y: runs(problem, y, made.data),
-        "reverse gradient": jax.jit(jax.grad(lambda y: half_square(problem, y, *numbers))),
+        "reverse gradient": jax.jit(
+            jax.grad(lambda y: half_squares(problem, y[None], *numbers)[0])
+        ),
         "Jacobian": lambda y: linearized(problem, y, made.data),
         "rows of the trust region": partial(_rows, made),
     }

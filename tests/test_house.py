@@ -5,6 +5,7 @@ door may hand on. Both only fall: a number is raised in no commit that does not 
 """
 
 import ast
+import importlib.util
 import os
 import sys
 import tomllib
@@ -235,6 +236,31 @@ def test_dependencies_are_what_is_imported() -> None:
 def test_what_only_the_experiments_import_is_an_extra() -> None:
     found = foreign_packages(sources("experiments")) - packages() - {"experiments"}
     assert found - {"dask", "distributed"} == packages("bench")
+
+
+def missing_names(text: str) -> list[str]:
+    """The names that a file imports from the package and that do not exist."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("jaxmech"):
+            door = importlib.import_module(str(node.module))
+            path = f"{node.module}.{{}}"
+            names = [a.name for a in node.names if not hasattr(door, a.name)]
+            found += [path.format(n) for n in names if not importlib.util.find_spec(path.format(n))]
+    return found
+
+
+@pytest.mark.parametrize("folder", ["experiments", "examples", "configs"])
+def test_what_scripts_import_exists(folder: str) -> None:
+    files = sources(folder)
+    assert files
+    assert {path: names for path, text in files.items() if (names := missing_names(text))} == {}
+
+
+def test_what_does_not_exist_is_missing() -> None:
+    assert missing_names("from jaxmech.parts import gravity, gravitty") == [
+        "jaxmech.parts.gravitty"
+    ]
 
 
 def test_the_version_is_the_one_of_the_project() -> None:
