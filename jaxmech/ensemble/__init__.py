@@ -13,7 +13,6 @@ from jaxmech.ensemble.draws.designs import Correlation as Correlation
 from jaxmech.ensemble.draws.designs import Sampling as Sampling
 from jaxmech.ensemble.draws.distributions import Discrete as Discrete
 from jaxmech.ensemble.draws.distributions import Fixed as Fixed
-from jaxmech.ensemble.draws.distributions import FromTable as FromTable
 from jaxmech.ensemble.draws.distributions import LogNormal as LogNormal
 from jaxmech.ensemble.draws.distributions import Normal as Normal
 from jaxmech.ensemble.draws.distributions import Scipy as Scipy
@@ -67,7 +66,6 @@ __all__ = [
     "FailureProbability",
     "FirstPassage",
     "Fixed",
-    "FromTable",
     "Histogram",
     "LogNormal",
     "Moments",

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from jaxmech.config import InFile, OneOf, TextOrTable, unnamed_policies
 from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
 from jaxmech.ensemble.draws.designs import Sampling
-from jaxmech.ensemble.draws.distributions import Distribution, Fixed, FromTable, Spread
+from jaxmech.ensemble.draws.distributions import Distribution, Fixed, Spread
 from jaxmech.ensemble.draws.inputs import StudyInput, input_problems
 from jaxmech.ensemble.draws.plans import Drawn
 from jaxmech.ensemble.members.observed import Observed, Series, StudyEvent, name_problem
@@ -235,7 +235,7 @@ class Study(Drawn):
         """The settings that contradict each other, but for those of wrong ranges."""
         for section in SECTIONS:
             for name, rule in getattr(self, section).items():
-                if not isinstance(rule, Fixed | FromTable | Spread):
+                if not isinstance(rule, Fixed | Spread):
                     message = f"must be a distribution such as Fixed(1.0), but is {rule!r}"
                     yield Problem((section, name), message)
         for name, quantity in self.observe.items():

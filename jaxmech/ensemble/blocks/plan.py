@@ -14,7 +14,6 @@ from jaxmech.analysis import State, unused_parameters
 from jaxmech.config import Subject, closed_loop, load
 from jaxmech.config.errors import Problem, refuse, refuse_all
 from jaxmech.ensemble.draws.inputs import TimeRange
-from jaxmech.ensemble.draws.readings import require_numbers
 from jaxmech.ensemble.draws.sampler import Sampler, stored_name
 from jaxmech.ensemble.members.base import VELOCITY, first_of, inputs_of, params_of, quantity_entries
 from jaxmech.ensemble.members.events import name_problems_of, study_events
@@ -54,8 +53,7 @@ def planned(study: Study, folder: Path = Path()) -> Planned:
         study, subject = with_inputs(study, subject, folder, times)
         named = subject.inputs.files.values()
         files += list(dict.fromkeys((folder / file).resolve() for x in named for file in x))
-    sampler = Sampler(study, subject, folder)
-    require_numbers(sampler.table_columns, subject.inputs)
+    sampler = Sampler(study, subject)
     refuse_all(_taken_names(study, sampler, bool(subject.system.velocities)))
     return Planned(study, subject, sampler, functions, files)
 

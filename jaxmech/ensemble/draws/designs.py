@@ -1,8 +1,7 @@
 """`Sampling`: the joint distribution of the variables of a study, and the points of its designs.
 
-A variable has a distribution of its own; all of them share the design, correlations, a table of
-or draws. A design gives points of the unit cube for any range of trajectories,
-from the seed and their numbers alone.
+A variable has a distribution of its own; all of them share the design and correlations. A design
+gives points of the unit cube for any range of trajectories, from the seed and their numbers alone.
 """
 
 import hashlib
@@ -10,12 +9,10 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from jaxmech.config import Rows, TableError
 from jaxmech.config.errors import refuse
 from jaxmech.utils.text import doc, not_one_of, setting
 
@@ -43,16 +40,12 @@ class Sampling:
     The design "sobol" spreads the points of all variables evenly in their joint space. Means then
     converge faster than with random points, and intervals, which assume independent points, are too
     wide. The design "saltelli" is for `sobol-indices`, and needs d + 2 trajectories for each of its
-    points, with d drawn variables. Correlated variables keep their distributions. A table has one
-    row for each trajectory.
+    points, with d drawn variables. Correlated variables keep their distributions.
     """
 
     design: Design = setting("random", "how points are spread")
     correlation: tuple[Correlation, ...] = setting(
         (), "correlations of pairs of variables (Gaussian copula)"
-    )
-    table: str | None = setting(
-        None, "CSV or Parquet file of draws, a column for each variable in it"
     )
 
     def __post_init__(self) -> None:
@@ -173,19 +166,3 @@ class Points:
             warnings.filterwarnings("ignore", message="The balance properties of Sobol")
             points: np.ndarray = self._engine.random(last - first)
         return points
-
-
-def read_table(path: Path) -> dict[str, np.ndarray]:
-    """The columns of a file of draws by name, or a StudyError that describes the problem."""
-    key = ("sampling", "table")
-    if not path.is_file():
-        raise refuse(key, f"must name a file, but there is none at {path}")
-    try:
-        rows = Rows.read(path)
-        columns = {title: rows.raw_numbers(title) for title in rows.frame.columns}
-        for name, values in columns.items():
-            for row in np.flatnonzero(np.isnan(values)).tolist()[:1]:
-                raise TableError(f"{rows.location(row)}: column `{name}` has no number")
-    except TableError as error:
-        raise refuse(key, f"must hold a column of numbers for each variable: {error}") from error
-    return columns

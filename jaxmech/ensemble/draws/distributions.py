@@ -253,13 +253,6 @@ class Discrete:
 
 
 @dataclass(frozen=True)
-class FromTable:
-    """A column of the file that `Sampling.table` names, with a row for each trajectory."""
-
-    column: str | None = setting(None, "name of the column; that of the variable by default")
-
-
-@dataclass(frozen=True)
 class Scipy:
     """Any other continuous distribution of `scipy.stats`, with its parameters by name.
 
@@ -305,11 +298,10 @@ DISTRIBUTIONS: dict[str, type] = {
     "normal": Normal,
     "log-normal": LogNormal,
     "choice": Discrete,
-    "table": FromTable,
 }
 Spread = Uniform | Normal | LogNormal | Discrete | Scipy
 Distribution = Annotated[
-    Fixed | FromTable | Spread, OneOf(DISTRIBUTIONS, tag="distribution", bare=Fixed, other=Scipy)
+    Fixed | Spread, OneOf(DISTRIBUTIONS, tag="distribution", bare=Fixed, other=Scipy)
 ]
 
 

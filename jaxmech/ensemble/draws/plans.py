@@ -11,7 +11,7 @@ import numpy as np
 from jaxmech.config import Subject
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
 from jaxmech.ensemble.draws.designs import Sampling
-from jaxmech.ensemble.draws.distributions import Distribution, Fixed, FromTable, Frozen, Spread
+from jaxmech.ensemble.draws.distributions import Distribution, Fixed, Frozen, Spread
 from jaxmech.utils.text import not_one_of
 from jaxmech.utils.trees import entry_names
 
@@ -47,7 +47,7 @@ class DrawPlan:
     section: str
     name: str
     base: np.ndarray
-    rules: Mapping[Index, Rule | FromTable]
+    rules: Mapping[Index, Rule]
 
     @cached_property
     def keys(self) -> dict[str, Index]:
@@ -117,14 +117,12 @@ def _plan(section: str, name: str, group: Rules, default: Any, is_free: bool) ->
     if group and base.dtype.kind not in "fiu":
         message = f"must hold numbers to be drawn, but is of type {type(default).__name__}"
         raise StudyError(Problem((section, key), message) for key in group)
-    rules: dict[Index, Rule | FromTable] = {}
+    rules: dict[Index, Rule] = {}
     for key, rule in group.items():
         indices = _indices(section, key, name, base)
         if isinstance(rule, Fixed):
             base = _with_value(section, key, base, indices, rule, is_free)
             rules = {index: rules[index] for index in rules if index not in indices}
-        elif isinstance(rule, FromTable):
-            rules |= dict.fromkeys(indices, rule)
         else:
             values = {index: float(base[index]) for index in indices}
             try:  # entries with the same value of the model share their law

@@ -4,7 +4,6 @@ Where an input has several files, the number of the file is a variable of the st
 like others. A study with inputs imports this file, and with it what stacks the signals of fits.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 
 from jaxmech.config import Process, Rows, Subject, SubjectInputs, TableError
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
-from jaxmech.ensemble.draws.distributions import Discrete, Fixed, FromTable
+from jaxmech.ensemble.draws.distributions import Discrete, Fixed
 from jaxmech.ensemble.draws.inputs import (
     Inputs,
     RecordedInput,
@@ -65,18 +64,8 @@ def _number_rules(study: Study, inputs: Inputs, subject: Subject) -> dict[str, A
     return rules
 
 
-def require_numbers(columns: Mapping[str, np.ndarray], inputs: SubjectInputs) -> None:
-    """Raise a StudyError unless the columns of a table of draws hold numbers of files."""
-    for name, number in inputs.numbers.items():
-        if f"parameters.{number}" in columns:
-            values = tuple(columns[f"parameters.{number}"].tolist())
-            _require_numbers(("parameters", number), Discrete(values), len(inputs.files[name]))
-
-
 def _require_numbers(key: tuple[str, ...], rule: Any, files: int) -> None:
     """Raise a StudyError unless all values of a distribution are numbers of files."""
-    if isinstance(rule, FromTable):
-        return  # its values are known later
     values = rule.value if isinstance(rule, Fixed) else getattr(rule, "values", np.nan)
     wrong = np.setdiff1d(values, np.arange(files))
     if wrong.size:

@@ -10,17 +10,15 @@ the size of the study, as a whole.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from jaxmech.config import Subject
-from jaxmech.config.errors import Problem, refuse, refuse_all
-from jaxmech.ensemble.draws.designs import Points, Sampling, read_table
-from jaxmech.ensemble.draws.distributions import FromTable, quantile
+from jaxmech.config.errors import refuse
+from jaxmech.ensemble.draws.designs import Points
+from jaxmech.ensemble.draws.distributions import quantile
 from jaxmech.ensemble.draws.plans import Drawn, DrawPlan, Index, Rule, plans_of
 from jaxmech.ensemble.members.observed import array_name
-from jaxmech.utils.text import not_one_of
 
 _LEAST = 2.0**-54  # half of the smallest step between random numbers; their quantile is finite
 
@@ -43,34 +41,23 @@ def draw(study: Drawn, subject: Subject) -> tuple[Variable, ...]:
 class Sampler:
     """Draws of any range of trajectories of a study."""
 
-    def __init__(
-        self,
-        study: Drawn,
-        subject: Subject,
-        folder: Path = Path(),  # to which the path of a table refers
-    ) -> None:
+    def __init__(self, study: Drawn, subject: Subject) -> None:
         sampling = study.sampling
         self.size = study.size  # trajectories of the study
         self._plans = plans_of(study, subject)
         # the section, variable and index of each number that varies, by full name
         self.entries: dict[str, tuple[str, str, Index]] = {}
         self.drawn: dict[str, Rule] = {}  # the distributions, by full name
-        columns = dict[str, str | None]()  # of the table, by full name
         for plan in self._plans:
             for key, index in plan.keys.items():
                 self.entries[key] = plan.section, plan.name, index
-                rule = plan.rules[index]
-                if isinstance(rule, FromTable):
-                    columns[key] = rule.column
-                else:
-                    self.drawn[key] = rule
-        self.table_columns = _from_table(columns, sampling, study.size, folder)
+                self.drawn[key] = plan.rules[index]
         names = [*self.drawn]
         # the factor of the correlation matrix of all drawn variables, if any are correlated
         self.factor = np.linalg.cholesky(sampling.matrix(names)) if sampling.correlation else None
         self.points = Points(sampling.design, study.seed, study.size, names)
         if sampling.design == "saltelli":
-            _require_groups(self.points, study.size, self.table_columns)
+            _require_groups(self.points, study.size)
 
     def rows(self, first: int, last: int) -> tuple[Variable, ...]:
         """Every variable for trajectories `first` to `last`."""
@@ -91,11 +78,10 @@ class Sampler:
 
             z = ndtri(below) @ self.factor.T
             below, above = ndtr(z), ndtr(-z)
-        columns = {
+        return {
             key: quantile(rule.law, below[:, k], above[:, k])
             for k, (key, rule) in enumerate(self.drawn.items())
         }
-        return columns | {key: x[first:last] for key, x in self.table_columns.items()}
 
 
 def _variable(plan: DrawPlan, columns: Mapping[str, np.ndarray], rows: int) -> Variable:
@@ -108,37 +94,11 @@ def _variable(plan: DrawPlan, columns: Mapping[str, np.ndarray], rows: int) -> V
     return Variable(plan.section, plan.name, values, varies=True)
 
 
-def _from_table(
-    column_names: Mapping[str, str | None], sampling: Sampling, size: int, folder: Path
-) -> dict[str, np.ndarray]:
-    """The columns of the table by full name."""
-    if sampling.table is None:
-        message = 'must not be of the distribution "table": `sampling.table` names no file'
-        refuse_all(Problem(tuple(key.split(".", 1)), message) for key in column_names)
-        return {}
-    columns = read_table(folder / sampling.table)
-    rows = len(next(iter(columns.values())))
-    if rows < size:
-        message = f"must be at most {rows}, the number of rows of {sampling.table}, but is {size}"
-        raise refuse("size", message)
-    values, problems = {}, []
-    for key, column in column_names.items():
-        name = column or (key if key in columns else key.partition(".")[2])
-        if name in columns:
-            values[key] = columns[name][:size]
-        else:
-            message = f"must be a column of {sampling.table}, but {name} "
-            message += not_one_of(name, columns, "a column of it")
-            problems.append(Problem(tuple(key.split(".", 1)), message))
-    refuse_all(problems)
-    return values
-
-
-def _require_groups(points: Points, size: int, columns: Mapping[str, np.ndarray]) -> None:
+def _require_groups(points: Points, size: int) -> None:
     """Raise a StudyError unless a study of a design in groups consists of whole ones."""
-    if columns or not points.keys:
-        condition = "a variable that is drawn" if not points.keys else "no variables from a table"
-        raise refuse(("sampling", "design"), f'must not be "saltelli", which needs {condition}')
+    if not points.keys:
+        message = 'must not be "saltelli", which needs a variable that is drawn'
+        raise refuse(("sampling", "design"), message)
     if size % points.group:
         near = max(size // points.group, 1) * points.group
         message = f"must be a multiple of {points.group}, the number of variables and two, for the "

@@ -81,8 +81,6 @@ class StandardSpace:
 
 def standard_space(sampler: Sampler) -> StandardSpace:
     """The space of the draws of a study, or a StudyError if they have no distribution."""
-    message = "must have a distribution of its own, but its values are those of a table"
-    refuse_all(Problem(tuple(key.split(".", 1)), message) for key in sampler.table_columns)
     if not sampler.drawn:
         message = "must draw a variable: without one, a failure is certain or impossible"
         refuse_all([Problem(("parameters",), message)])

@@ -69,8 +69,8 @@ def replay(
 ) -> ReplayedTrajectory:
     """Compute one trajectory of a run again, alone.
 
-    The Python files in the run folder are not executed. If its configuration names some, or a table
-    of draws, pass the study from which the run was made.
+    The Python files in the run folder are not executed. If its configuration names some, pass the
+    study from which the run was made.
 
     Args:
         path: the run folder, of a finished run or not.

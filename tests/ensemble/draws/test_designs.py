@@ -1,20 +1,16 @@
 """Designs and distributions: what is drawn, in any order and for any range."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 from scipy import stats
 
-from jaxmech.config.errors import StudyError
 from jaxmech.config.load import load
 from jaxmech.config.validate import plain, structure
 from jaxmech.ensemble import (
     Correlation,
     Discrete,
-    FromTable,
     LogNormal,
     Normal,
     Sampling,
@@ -34,13 +30,13 @@ RULES = {
 }
 
 
-def sampler(size: int = 4000, folder: Path = Path(), rules: Any = RULES, **how: Any) -> Sampler:
+def sampler(size: int = 4000, rules: Any = RULES, **how: Any) -> Sampler:
     sampling = Sampling(**how)
     study = Study(
         model="double_pendulum", size=size, times=Times(end=1.0), parameters=rules,
         sampling=sampling,
     )  # fmt: skip
-    return Sampler(study, load("double_pendulum", {}), folder)
+    return Sampler(study, load("double_pendulum", {}))
 
 
 def columns(size: int = 4000, **how: Any) -> dict[str, np.ndarray]:
@@ -112,48 +108,6 @@ def test_correlations_are_those_of_the_copula() -> None:
     rank = stats.spearmanr(skewed["m1"], skewed["l1"]).statistic
     assert rank == pytest.approx(6 / np.pi * np.arcsin(0.4), abs=0.02)  # of a Gaussian copula
     assert stats.kstest(skewed["l1"], stats.triang(0.2, loc=0.5).cdf).pvalue > 1e-3
-
-
-def table(folder: Path, text: str) -> dict[str, Any]:
-    (folder / "draws.csv").write_text(text)
-    return {"folder": folder, "table": "draws.csv"}
-
-
-def test_draws_come_from_a_table(tmp_path) -> None:
-    how = table(tmp_path, "m1, mass\n1,4\n2,5\n3,6\n")
-    rules = {"m1": FromTable(), "m2": FromTable("mass"), "l1": Uniform(0.5, 1.0)}
-    some = sampler(3, rules=rules, **how)
-    found = some.columns(1, 3)
-    assert found["parameters.m1"].tolist() == [2.0, 3.0]
-    assert found["parameters.m2"].tolist() == [5.0, 6.0]
-
-
-def test_draws_come_from_a_parquet_file(tmp_path) -> None:
-    columns = {"m1": [1.0, 2.0, 3.0], "mass": [4, 5, 6]}
-    pl.DataFrame(columns).write_parquet(tmp_path / "draws.parquet")
-    rules = {"m1": FromTable(), "m2": FromTable("mass")}
-    drawn = sampler(3, rules=rules, folder=tmp_path, table="draws.parquet")
-    found = drawn.columns(0, 3)
-    np.testing.assert_array_equal(found["parameters.m1"], columns["m1"])
-    np.testing.assert_array_equal(found["parameters.m2"], columns["mass"])
-    with pytest.raises(StudyError, match=r"at most 3, the number of rows of draws.parquet"):
-        sampler(4, rules=rules, folder=tmp_path, table="draws.parquet")
-
-
-@pytest.mark.parametrize(
-    ("text", "size", "key"),
-    [
-        ("m2\n1\n2\n", 2, "parameters.m1"),
-        ("m1\n1\n", 2, "size"),
-        ("m1\n1\nx\n", 2, "sampling.table"),
-        ("m1\n1\nnan\n", 2, "sampling.table"),
-    ],
-)
-def test_tables_that_do_not_fit_are_refused(tmp_path, text, size, key) -> None:
-    with pytest.raises(StudyError) as caught:
-        sampler(size, rules={"m1": FromTable()}, **table(tmp_path, text))
-    (problem,) = caught.value.problems
-    assert ".".join(problem.key) == key
 
 
 def test_any_distribution_of_scipy_is_stored_as_it_was_given() -> None:

@@ -109,13 +109,3 @@ def test_final_states_and_single_precision_are_compared(tmp_path) -> None:
     assert all(found.compared.values())
     assert found.values["q"].shape == (5, 1)
     assert found.values["q"].dtype == np.float64
-
-
-def test_a_table_of_draws_is_that_of_the_configuration(tmp_path) -> None:
-    (tmp_path / "draws.csv").write_text("x\n" + "\n".join(f"{k / 20}" for k in range(20)))
-    text = STUDY.replace('{ distribution = "uniform", low = -1.0, high = 1.0 }', "@", 1)
-    text = text.replace("@", '{ distribution = "table" }')
-    out = computed(tmp_path, text + '\n[sampling]\ntable = "draws.csv"\n')
-    found = replayed(out, 3)
-    assert found.drawn["coordinate_x"] == pytest.approx(0.15)
-    assert all(found.compared.values())
