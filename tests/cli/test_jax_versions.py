@@ -1,10 +1,6 @@
 """The installed jax has none of the known defects, and supports what native code needs."""
 
-import os
-import subprocess
-import sys
 import tomllib
-from importlib.metadata import version
 from pathlib import Path
 
 import jax
@@ -27,43 +23,6 @@ def test_large_batches_of_products_are_right(n: int, batch: int) -> None:
     got = jax.jit(jax.vmap(lambda r: ((M @ r) ** 2).sum()))(rows)
     assert got.dtype == np.float64
     np.testing.assert_allclose(got, ((rows @ M.T) ** 2).sum(axis=1), rtol=1e-12)
-
-
-TWO_BATCHED_CALLS = """
-import jax, jax.numpy as jnp, numpy as np
-jax.config.update("jax_enable_x64", True)
-
-@jax.jit
-@jax.vmap
-def factors(m):
-    s = m @ m.T + jnp.eye(m.shape[0])
-    return jnp.linalg.svd(m), jnp.linalg.eigh(s), jnp.linalg.cholesky(s), jnp.linalg.solve(s, m[0])
-
-m = np.random.default_rng(7).normal(size=(2048, 10, 10))
-for _ in range(40):
-    cholesky = jax.block_until_ready(factors(m))[2]
-s = m @ m.transpose(0, 2, 1) + np.eye(10)
-np.testing.assert_allclose(cholesky @ cholesky.transpose(0, 2, 1), s, atol=1e-10)
-print("finished")
-"""
-
-
-@pytest.mark.slow
-def test_two_batched_lapack_calls_finish() -> None:
-    """jaxlib 0.10.0 to 0.11.0 hangs here at 0 % CPU, within the first ten calls on two cores."""
-    try:
-        result = subprocess.run(
-            [sys.executable, "-c", TWO_BATCHED_CALLS],
-            env={**os.environ, "JAX_PLATFORMS": "cpu"},
-            capture_output=True,
-            text=True,
-            timeout=120,  # it takes 3 s
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        pytest.fail(f"jaxlib {version('jaxlib')} hangs on two batched LAPACK calls in one program")
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.split() == ["finished"]
 
 
 def dependency(requirements: list[str], name: str) -> Requirement:

@@ -1,8 +1,6 @@
-"""The disk cache of native code: reuse by later processes, damage, size limit, switching off."""
+"""The disk cache of native code: damage, size limit, switching off."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
@@ -16,23 +14,6 @@ from jaxmech.compiler.backends.cpu import program
 from jaxmech.compiler.backends.cpu.program import Kind, Program
 from jaxmech.compiler.frontend.build import Kernel, function_kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
-
-RUN = """
-import sys
-import jax, jax.numpy as jnp
-jax.config.update("jax_enable_x64", True)
-from jaxmech import FixedSteps, models, simulate
-from jaxmech.compiler.backends.cpu import program
-if sys.argv[1] == "found":
-    def compile_module(*module):
-        raise SystemExit("compiled again")  # an exception would lead to plain vmap
-    program.compile_module = compile_module
-model = models.pendulum()
-q, v = model.initial()
-end = simulate(model.system, q, v, jnp.linspace(0.0, 0.1, 3), model.params, steps=FixedSteps(4))
-import numpy
-print(numpy.asarray(end.q).tobytes().hex())
-"""
 
 
 def kernel(factor: float, dtype: type = np.float64) -> Kernel:
@@ -54,24 +35,6 @@ def nothing_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("JAXMECH_KERNEL_CACHE", str(tmp_path / "kernels"))
     return tmp_path / "kernels"
-
-
-@pytest.mark.slow
-def test_a_second_process_finds_what_the_first_has_compiled(place: Path) -> None:
-    def run(kind: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-c", RUN, kind], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    first = run("new")
-    assert len(list(place.iterdir())) >= 1
-    assert run("found") == first
-    for entry in place.iterdir():
-        entry.unlink()
-    with pytest.raises(AssertionError, match="compiled again"):
-        run("found")
 
 
 def test_what_is_stored_is_what_was_generated(place: Path) -> None:

@@ -1,11 +1,8 @@
 """Compiled programs do not pile up, however many systems a process makes."""
 
 import gc
-import subprocess
-import sys
 import weakref
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,8 +13,6 @@ from jax import Array
 
 from jaxmech.compiler import off
 from jaxmech.utils.jit_cache import _BRIEF, _FRAMES, KEPT, UNOPTIMIZED, jit_of
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Factor:
@@ -107,40 +102,6 @@ def test_functions_that_close_over_traced_values_are_optimized() -> None:
     assert jax.grad(slope)(2.0) == 9.0
     assert jax.vmap(slope)(jnp.arange(2.0)).tolist() == [0.0, 9.0]
     assert jax.jit(jax.grad(slope))(2.0) == 9.0
-
-
-_GROWTH = """
-import gc, jax, jax.numpy as jnp, jaxmech as jm
-jax.config.update("jax_enable_x64", True)
-
-def resident():
-    return int(open("/proc/self/statm").read().split()[1]) * 4096 / 1e6
-
-ts, qs = jnp.linspace(0.0, 0.1, 2), jnp.ones((9, 1))
-
-def run(k):
-    system = jm.System(lambda q, v, t, p: (1 + k) * v @ v / 2 - q @ q, coordinates=("x",))
-    one = lambda q: jm.simulate(system, q, q, ts, steps=jm.FixedSteps(per_save=1)).q
-    assert jax.vmap(one)(qs).shape == (9, 2, 1)
-
-run(0)
-gc.collect()
-before = resident()
-for k in range(1, SYSTEMS):
-    run(k)
-gc.collect()
-print(resident() - before)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
-def test_eighty_systems_fit_in_350_megabytes() -> None:
-    code = _GROWTH.replace("SYSTEMS", "80")
-    found = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert float(found.stdout) < 350, found.stdout
 
 
 @pytest.mark.parametrize("options", [UNOPTIMIZED, _BRIEF], ids=["unoptimized", "brief"])

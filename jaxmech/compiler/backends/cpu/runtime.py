@@ -89,6 +89,7 @@ def _compiled_apart(module: str, level: int) -> bytes:
             code, messages = child.communicate(module.encode())
         except BaseException:
             child.kill()
+            child.wait()  # which `with` leaves out after an interruption
             raise
     if child.returncode != 0:
         lines = messages.decode(errors="replace").strip().splitlines()
