@@ -296,8 +296,8 @@ def animate(
     """Animate a motion, in the plane or in space.
 
     Moving shapes fill the picture, at equal scales; those at rest are grey. Between saved states
-    the motion is interpolated, so that it runs smoothly whatever the save times. A trajectory that
-    failed disappears at that moment.
+    the motion is interpolated, so that it runs smoothly whatever the save times; where events
+    change it, it is that of `Solution.at`. A trajectory that failed disappears at that moment.
 
     Args:
         subject: a model, a mechanism, a robot, or a function `geometry(q, t, params)` that returns

@@ -4,7 +4,7 @@ That of a mode is its shape about an equilibrium, projected onto the constraints
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor, log10
 from typing import Any
 
@@ -94,6 +94,11 @@ def display_of(
     if isinstance(motion, Solution) and not other_params:
         _warn_of_other_params(geometry, motion, params, params_axes, len(arrays[1]))
     track, params, chosen = _members(arrays, params, members, params_axes)
+    is_kept = isinstance(motion, Solution) and motion.run is not None
+    if is_kept and motion.run.event_set.has_transitions:
+        count, axes = motion.status.size, motion.status.ndim
+        flat = jax.tree.map(lambda x: jnp.reshape(x, (count, *x.shape[axes:])), motion)
+        track = replace(track, dense=jax.tree.map(lambda x: x[np.array(chosen)], flat))
     first, last = track.span
     speed = _speed(abs(last - first)) if speed is None else float(speed)
     count = len(arrays[1])

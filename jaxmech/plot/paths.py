@@ -7,8 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from jaxmech.geometry import Geometry, Solid
+from jaxmech.run import Solution
 from jaxmech.utils.checks import require_sequence
 
 # A dot (N, K, d) or line (N, K, points, d) over trajectories and times, or a solid: its frame over
@@ -28,6 +30,7 @@ class Track:
     ts: np.ndarray  # [s], (N, T), increasing or decreasing
     q: np.ndarray  # (N, T, n), NaN after a failure
     v: np.ndarray  # rates of the coordinates, (N, T, n)
+    dense: Solution | None = None  # the same trajectories, if events change their velocities
 
     @property
     def span(self) -> tuple[float, float]:
@@ -38,10 +41,24 @@ class Track:
         return first, float(last[np.argmax(np.abs(last - first))])
 
     def at(self, times: np.ndarray) -> np.ndarray:
-        """Interpolate the coordinates at times (K,) by cubics, shape (N, K, n)."""
-        return np.stack([
+        """The coordinates at times (K,), shape (N, K, n), NaN outside of a trajectory.
+
+        They are those of dense output, and without it, or after more events than it knows, cubics
+        between the saves.
+        """
+        q = np.stack([
             _cubic(ts, q, v, times) for ts, q, v in zip(self.ts, self.q, self.v, strict=True)
         ])  # fmt: skip
+        if self.dense is not None:
+            exact = np.asarray(_dense(self.dense, times)).reshape(q.shape)
+            q = np.where(np.isfinite(exact), exact, q)
+        return q
+
+
+@jax.jit
+def _dense(solution: Solution, times: Array) -> Array:
+    """The coordinates at any times; under `jit` those that are not known are NaN, and no errors."""
+    return solution.at(times).q
 
 
 def _cubic(ts: np.ndarray, q: np.ndarray, v: np.ndarray, times: np.ndarray) -> np.ndarray:

@@ -68,6 +68,18 @@ def test_a_cubic_motion_is_interpolated_exactly() -> None:
         assert np.isnan(track.at(sign * np.array([-0.1, 1.3]))).all()
 
 
+def test_a_ball_that_bounces_between_saves_is_where_it_was() -> None:
+    """It falls 1.25 m in half a second, and is back at 0.8 of its speed; saves are far apart."""
+    floor = jm.Unilateral(lambda q, t, p: q[0], restitution=0.8, name="floor")
+    ball = jm.System(lambda q, v, t, p: 0.5 * v @ v - 10.0 * q[0], [floor], coordinates=("y",))
+    sol = jm.simulate(ball, [1.25], [0.0], [0.0, 0.4, 1.2], steps=jm.FixedSteps(2))
+    motion = jm.animate(lambda q, t, p: {"ball": jnp.stack([0.0 * q[0], q[0]])}, sol, None)
+    motion.draw(1.2)
+    t, trail = np.linspace(0.0, 1.2, 121), max(trails(motion), key=len)
+    bounced = 4.0 * (t - 0.5) - 5.0 * (t - 0.5) ** 2
+    np.testing.assert_allclose(trail[:, 1], np.where(t < 0.5, 1.25 - 5 * t**2, bounced), atol=1e-9)
+
+
 def test_a_failed_trajectory_is_shown_until_it_failed() -> None:
     q = np.sin(np.stack([TS, TS]))[..., None]
     q[1, 12:] = np.nan

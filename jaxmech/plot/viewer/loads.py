@@ -11,7 +11,7 @@ from jaxmech.parts import Gravity, Joint, Mechanism, Reader
 from jaxmech.plot.bodies import down_of
 from jaxmech.plot.motions import Display
 from jaxmech.plot.panels import ORANGE
-from jaxmech.plot.paths import Track, shapes_at
+from jaxmech.plot.paths import shapes_at
 from jaxmech.plot.viewer.stage import Box, Item, in_space
 from jaxmech.run import Solution, observe
 
@@ -109,11 +109,8 @@ def _points(
             if isinstance(joint, Joint) and joint.name
         }
 
-    track = display.track
-    first = Track(track.ts[:1], track.q[:1], track.v[:1])
-    return {
-        name: x[0] for name, x in shapes_at(points, first, times, params, batched=False).items()
-    }
+    shapes = shapes_at(points, display.track, times, params, batched=False)
+    return {name: x[0] for name, x in shapes.items()}
 
 
 def _usual(forces: Sequence[np.ndarray]) -> float:
