@@ -35,7 +35,6 @@ PAGES = {  # and the pictures that their code writes
     "tutorial": ["tutorial_viscous.png", "tutorial_dry.png"],
 }
 ELSEWHERE = {
-    "speed.png": "jaxmech bench (an hour), whose stored results are of an earlier form",
     "long_time.png": "python -m experiments.long_time (half an hour)",
     "data_flow.svg": "drawn by hand",
     **{

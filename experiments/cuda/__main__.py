@@ -85,7 +85,6 @@ def _online(out: Path) -> int:
         "ten_million": lambda: [speed.largest()],
         "uses": uses.measured,
         "chains": chains.measured,
-        "sweeps": speed.sweeps,
     }
     for name, part in parts.items():
         rows = results[name] = []
@@ -113,11 +112,9 @@ def _online(out: Path) -> int:
 
 @styled()
 def draw(results: Results, out: Path) -> None:
-    """Draw the pictures of stored results."""
+    """Draw the picture of stored results."""
     if results.get("batches"):
         report.speeds(results["batches"]).savefig(out / "speeds.png")
-    if results.get("sweeps"):
-        report.variants(results["sweeps"]).savefig(out / "variants.png")
 
 
 def _environment() -> Results:

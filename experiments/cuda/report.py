@@ -71,23 +71,6 @@ def speeds(rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def variants(rows: Sequence[Row]) -> Figure:
-    """Plot the speed over the block size and over the register limit."""
-    figure = Figure(figsize=(10, 4.0), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    for name in dict.fromkeys(f"{row['model']}, {row['way']}" for row in rows):
-        own = [row for row in rows if f"{row['model']}, {row['way']}" == name]
-        free = [row for row in own if row["register_limit"] is None]
-        bound = [row for row in own if row["register_limit"] is not None]
-        for ax, some, key in ((left, free, "block"), (right, bound, "register_limit")):
-            ax.semilogy([x[key] for x in some], [x["steps_per_second"] for x in some], "o-",
-                        label=name)  # fmt: skip
-    left.set(xlabel="threads in a block", ylabel="trajectory-steps per second")
-    right.set(xlabel="most registers of a thread")
-    right.legend()
-    return figure
-
-
 def measured(results: Row) -> str:
     """Write the tables of the speeds."""
     about, (gpu, *_) = results["environment"], results["environment"]["devices"]["cuda"]

@@ -1,11 +1,8 @@
-"""Speed: batches of several sizes, gradients, other routes, block sizes and register limits."""
+"""Speed: batches of several sizes, gradients, and other routes."""
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 
 import jax
 import numpy as np
@@ -13,11 +10,10 @@ import numpy as np
 from experiments.cuda.cases import Case, case
 from experiments.cuda.kernels import kernels
 from jaxmech.compiler import off
-from jaxmech.compiler.backends.cuda.program import CudaProgram, cuda_program
 
 STEPS = 1000
 BATCHES = (10**3, 10**4, 10**5, 10**6)
-COMPARED, VARIED, LARGEST = 10**5, 2 * 10**5, 10**7  # trajectories of the other measurements
+COMPARED, LARGEST = 10**5, 10**7  # trajectories of the other measurements
 CASES = (  # model, type, and the target of steps per second on an H100 or H200
     ("double_pendulum", "float64", 5e9),
     ("double_pendulum", "float32", 10e9),
@@ -26,8 +22,6 @@ CASES = (  # model, type, and the target of steps per second on an H100 or H200
     ("rolling_wheel", "float64", None),
     ("andrews", "float64", None),
 )
-BLOCKS = (32, 64, 128, 256)
-LIMITS = (None, 64, 96, 128, 168, 255)
 # Floating-point operations per second, in float64 and float32, of NVIDIA's data sheets, where a
 # fused multiply-add is two of them.
 PEAKS = {"H200": (34e12, 67e12), "H100": (34e12, 67e12), "A100": (9.7e12, 19.5e12)}
@@ -98,37 +92,3 @@ def compared() -> Iterator[Row]:
 def largest() -> Row:
     """Measure ten million double pendulums in one call."""
     return rate(case("double_pendulum", "forward", LARGEST, STEPS), STEPS)
-
-
-def sweeps() -> Iterator[Row]:
-    """Measure block sizes, and register limits of a thread."""
-    for model, way in (("double_pendulum", "forward"), ("double_pendulum", "gradient"),
-                       ("chain_10", "forward")):  # fmt: skip
-        one = case(model, way, VARIED, 200)
-        for block in BLOCKS:
-            yield _variant(one, block, None)
-        for registers in LIMITS[1:]:
-            yield _variant(one, 64, registers)
-
-
-def _variant(one: Case, block: int, registers: int | None) -> Row:
-    with _made(block, registers):
-        return {"block": block, "register_limit": registers, **rate(one, 200)}
-
-
-@contextmanager
-def _made(block: int, registers: int | None) -> Iterator[None]:
-    """Make kernels with another block size and register limit, under a name of their own."""
-    from jaxmech.compiler.backends.cuda import program as programs
-
-    def variant(*args: Any, **how: Any) -> CudaProgram:
-        made = cuda_program(*args, **how, registers=registers)
-        entry = f"{made.entry}_{block}"
-        ptx = made.ptx.replace(made.entry, entry)
-        facts = made.facts._replace(name=entry)
-        return replace(made, entry=entry, ptx=ptx, block=block, facts=facts)
-
-    jax.clear_caches()
-    with patch.object(programs, "cuda_program", variant):
-        yield
-    jax.clear_caches()

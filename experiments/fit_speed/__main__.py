@@ -1,11 +1,10 @@
-"""Fits beside `scipy.optimize.least_squares` and lmfit over a jitted RK4 that is written by hand.
+"""Fits beside `scipy.optimize.least_squares` over a jitted RK4 that is written by hand.
 
 For each problem (`cases.py`, `measured.py`): CPU seconds of a first fit in a fresh process with
 empty caches, of a first fit with kernels on disk, and of a second fit; Jacobians; the optimum,
 which must be the same for jaxmech and scipy; and fits from 20 starts off by a factor of three, of
 which those count that end within 1e-3 of the best loss. Imports are not counted. Weights, bounds
-and starts are the same for all sides. Without lmfit (`pip install jaxmech[bench]`) its column is
-left out, and without the measured recordings their rows.
+and starts are the same for both sides. Without the measured recordings their row is left out.
 
 Usage: python -m experiments.fit_speed [problem ...] [--starts 20] [--out docs/speed/fits.json]
 """
@@ -138,8 +137,6 @@ def main() -> int:
     table: dict[str, Any] = {}
     if given.out and given.out.is_file():  # problems that are not run again keep their rows
         table = json.loads(given.out.read_text(encoding="utf-8"))["table"]
-    if "lmfit" not in SIDES:
-        print("lmfit is not installed: no column of it")
     for name in given.problems or PROBLEMS:
         case = PROBLEMS[name]()
         if name in MEASURED and not MEASURED[name]().file.is_file():

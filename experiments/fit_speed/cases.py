@@ -30,21 +30,6 @@ def _coordinates(q: Any, v: Any, t: Any, p: Any) -> Any:
     return q
 
 
-def pendulum() -> Case:
-    """A damped pendulum in its angle."""
-    system = jm.System(
-        lambda q, v, t, p: 0.5 * v @ v + p["w2"] * jnp.cos(q[0]),
-        force=lambda q, v, t, p: -p["c"] * v,
-        coordinates=("angle",),
-    )
-    slope = _second_order(lambda q, v, t, p: -p["w2"] * jnp.sin(q) - p["c"] * v)
-    truth = {"w2": 12.0, "c": 0.3}
-    return Case(
-        "damped pendulum", system, slope, _halves, _coordinates, truth, (1.2, 0.0), (0.01,), 6.0,
-        301, 2,
-    )  # fmt: skip
-
-
 def relaxation() -> Case:
     """A mass on a spring and on a second one behind a dashpot."""
     system = jm.System(
@@ -66,42 +51,6 @@ def relaxation() -> Case:
     return Case(
         "spring with relaxation", system, slope, expand, lambda q, v, t, p: q[:1], truth,
         (1.0, 0.0, 0.0), (0.002,), 10.0, 301, 2,
-    )  # fmt: skip
-
-
-def disc() -> Case:
-    """An upright disc that rolls on a plane and turns, with friction of both."""
-    system = jm.System(
-        lambda q, v, t, p: (
-            0.5 * (v[0] ** 2 + v[1] ** 2 + 0.5 * p["R"] ** 2 * v[2] ** 2 + 0.25 * v[3] ** 2)
-        ),
-        [
-            jm.Nonholonomic(
-                lambda q, v, t, p: jnp.stack([
-                    v[0] - p["R"] * jnp.cos(q[3]) * v[2], v[1] - p["R"] * jnp.sin(q[3]) * v[2]
-                ]),
-                "rolling",
-            )
-        ],
-        force=lambda q, v, t, p: -jnp.stack([0.0, 0.0, p["c"], p["d"]]) * v,
-        coordinates=("x", "y", "roll", "heading"),
-    )  # fmt: skip
-
-    def slope(s: Any, t: Any, p: Any) -> Any:
-        roll, turn = s[4], s[5]
-        return jnp.stack([
-            p["R"] * jnp.cos(s[3]) * roll, p["R"] * jnp.sin(s[3]) * roll, roll, turn,
-            -p["c"] * roll / (1.5 * p["R"] ** 2), -p["d"] * turn / 0.25,
-        ])  # fmt: skip
-
-    def expand(s: Any, p: Any) -> Any:
-        along = p["R"] * s[4]
-        return s[:4], jnp.stack([along * jnp.cos(s[3]), along * jnp.sin(s[3]), s[4], s[5]])
-
-    truth = {"R": 0.3, "c": 0.02, "d": 0.05}
-    return Case(
-        "rolling disc", system, slope, expand, _coordinates, truth,
-        (0.0, 0.0, 0.0, 0.2, 5.0, 1.5), (0.002, 0.002, 0.01, 0.01), 4.0, 201, 2,
     )  # fmt: skip
 
 
@@ -132,39 +81,6 @@ def furuta() -> Case:
     return Case(
         "Furuta pendulum", system, _second_order(acceleration), _halves, _coordinates, truth,
         (0.1, 2.0, 1.0, 0.0), (0.005, 0.005), 5.0, 251, 4,
-    )  # fmt: skip
-
-
-def cart_pole() -> Case:
-    """A cart with a pendulum, driven by a known force."""
-
-    def drive(t: Any) -> Any:
-        return 4.0 * jnp.sin(2.5 * t) + 2.0 * jnp.sin(6.1 * t)
-
-    system = jm.System(
-        lambda q, v, t, p: (
-            0.5 * (p["M"] + p["m"]) * v[0] ** 2
-            + p["m"] * p["l"] * jnp.cos(q[1]) * v[0] * v[1]
-            + 0.5 * p["m"] * p["l"] ** 2 * v[1] ** 2
-            + p["m"] * 9.81 * p["l"] * jnp.cos(q[1])
-        ),
-        force=lambda q, v, t, p: jnp.stack([drive(t) - p["c"] * v[0], -p["d"] * v[1]]),
-        coordinates=("cart", "pole"),
-    )
-
-    def acceleration(q: Any, v: Any, t: Any, p: Any) -> Any:
-        sine, cosine = jnp.sin(q[1]), jnp.cos(q[1])
-        a, b, c = p["M"] + p["m"], p["m"] * p["l"] * cosine, p["m"] * p["l"] ** 2
-        f = (
-            drive(t) - p["c"] * v[0] + p["m"] * p["l"] * sine * v[1] ** 2,
-            -p["d"] * v[1] - p["m"] * 9.81 * p["l"] * sine,
-        )
-        return jnp.stack([c * f[0] - b * f[1], a * f[1] - b * f[0]]) / (a * c - b * b)
-
-    truth = {"M": 1.0, "m": 0.3, "l": 0.5, "c": 0.4, "d": 0.01}
-    return Case(
-        "driven cart-pole", system, _second_order(acceleration), _halves, _coordinates, truth,
-        (0.0, 0.5, 0.0, 0.0), (0.002, 0.005), 5.0, 251, 4,
     )  # fmt: skip
 
 
@@ -279,5 +195,5 @@ def _normal(angle: Any) -> Any:
 
 
 CASES: dict[str, Callable[[], Case]] = {
-    made.__name__: made for made in (pendulum, relaxation, disc, furuta, cart_pole, arm, four_bar)
+    made.__name__: made for made in (relaxation, furuta, arm, four_bar)
 }

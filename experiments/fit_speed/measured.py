@@ -17,7 +17,7 @@ import numpy as np
 
 import jaxmech as jm
 from experiments.fit_speed.problem import Bounds, Function, by_rk4
-from experiments.measured_pendulum import double, single
+from experiments.measured_pendulum import double
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "data"
 NOISE = 1e-3  # [rad], stated for all angles
@@ -133,12 +133,10 @@ class MeasuredCase:
         return (lambda z, s: values(z, s, observed)), (lambda z, s: slopes(z, s, observed))
 
 
-def _measured(name: str, pendulum: ModuleType, law: str) -> Callable[[], MeasuredCase]:
-    file = DATA / f"multiarm_{name}_pendulum.npz"
-    return lambda: MeasuredCase(f"measured {name} pendulum", file, pendulum, law)
+def measured_double() -> MeasuredCase:
+    """The double pendulum with the law that cross-validation chooses."""
+    file = DATA / "multiarm_double_pendulum.npz"
+    return MeasuredCase("measured double pendulum", file, double, "lifting+air+drag")
 
 
-MEASURED: dict[str, Callable[[], MeasuredCase]] = {
-    "measured_single": _measured("single", single, "lifting+drag"),
-    "measured_double": _measured("double", double, "lifting+air+drag"),
-}
+MEASURED: dict[str, Callable[[], MeasuredCase]] = {"measured_double": measured_double}

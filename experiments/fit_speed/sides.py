@@ -1,6 +1,5 @@
-"""The sides: fits by jaxmech, by scipy, and by lmfit, each of one problem."""
+"""The sides: fits by jaxmech and by scipy, each of one problem."""
 
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -36,8 +35,8 @@ class Ours:
         }
 
 
-class ByHand:
-    """What scipy and lmfit share: a jitted RK4 and its forward derivatives."""
+class Scipy:
+    """Fits by the trust region of scipy, over a jitted RK4 and its forward derivatives."""
 
     def __init__(self, case: Problem) -> None:
         self.case, self.recordings = case, case.recordings
@@ -50,10 +49,6 @@ class ByHand:
         states = self.case.states
         free = np.full(states.size, np.inf)
         return np.r_[[*start.values()], states], np.r_[low, -free], np.r_[high, free]
-
-
-class Scipy(ByHand):
-    """Fits by the trust region of scipy."""
 
     def fit(self, start: dict[str, float]) -> dict[str, Any]:
         """The loss, the parameters, and what they took."""
@@ -75,44 +70,4 @@ class Scipy(ByHand):
         }
 
 
-class Lmfit(ByHand):
-    """Fits by the Levenberg-Marquardt method of MINPACK, the default of lmfit."""
-
-    def fit(self, start: dict[str, float]) -> dict[str, Any]:
-        """The loss, the parameters, and what they took."""
-        import lmfit
-
-        x, low, high = self.unknowns(start)
-        names = [*start, *(f"state{k}" for k in range(x.size - len(start)))]
-        params = lmfit.Parameters()
-        for name, value, least, most in zip(names, x, low, high, strict=True):
-            params.add(name, value=value, min=least, max=most)
-        count = 0
-
-        def array(params: Any) -> np.ndarray:
-            return np.array([params[name].value for name in names])
-
-        def derivatives(params: Any) -> np.ndarray:
-            nonlocal count
-            count += 1
-            return np.array(self.case.jacobian(array(params)))  # scaled in place
-
-        def residuals(params: Any) -> np.ndarray:
-            return np.asarray(self.case.residuals(array(params)))
-
-        try:
-            found = lmfit.Minimizer(residuals, params).leastsq(Dfun=derivatives)
-        except ValueError:  # residuals that are not finite
-            return {"loss": np.inf, "converged": False}
-        return {
-            "loss": 0.5 * float(found.chisqr),
-            "jacobians": count,
-            "evaluations": int(found.nfev),
-            "converged": bool(found.success),
-            "values": [float(found.params[name].value) for name in start],
-        }
-
-
 SIDES: dict[str, Any] = {"jaxmech": Ours, "scipy": Scipy}
-if find_spec("lmfit"):
-    SIDES["lmfit"] = Lmfit

@@ -10,14 +10,12 @@ from typing import Any
 
 import jax
 
-from experiments.measured_pendulum import charts
 from experiments.measured_pendulum.study import Comparison, laws, run, table
 from jaxmech.cli.fit.run import FitError, as_text
 from jaxmech.config.errors import StudyError
 from jaxmech.config.frames import TableError
 from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import ConfigError, located
-from jaxmech.plot.panels import styled
 
 
 def main(config: Path, out: Path | None = None, **options: Any) -> None:
@@ -40,10 +38,7 @@ def write(found: Comparison, out: Path) -> list[str]:
     }
     (out / "errors.json").write_text(json.dumps(errors, indent=1) + "\n", encoding="utf-8")
     (out / "errors.md").write_text(table(found) + "\n", encoding="utf-8")
-    with styled():
-        charts.laws(found).figure.savefig(out / "laws.png")
-        charts.errors(found).figure.savefig(out / "errors.png")
-    return ["errors.json", "errors.md", "laws.png", "errors.png"]
+    return ["errors.json", "errors.md"]
 
 
 if __name__ == "__main__":

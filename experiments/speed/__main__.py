@@ -7,14 +7,13 @@ from pathlib import Path
 
 import jax
 
-from experiments.speed import benchmarks, charts, report
+from experiments.speed import benchmarks, report
 from experiments.speed.benchmarks import Measured, Results
 from experiments.speed.settings import Speed
 from jaxmech.compiler.platforms import NATIVE
 from jaxmech.config.errors import InputError
 from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import read
-from jaxmech.plot.panels import styled
 
 BAD_INPUT, INTERRUPTED = 2, 130
 BUSY = 0.5  # average number of running processes
@@ -53,21 +52,13 @@ def main(config: Path, out: Path | None = None, devices: Sequence[str] = ("cpu",
     return code
 
 
-@styled()
 def write(results: Results, out: Path) -> list[str]:
     """Write the run folder, and return the names of its files."""
     found = report.content(results)
     files = {"speed.json": report.as_json(found), "speed.md": report.as_markdown(found)}
     for name, text in files.items():
         (out / name).write_text(text, encoding="utf-8")
-    pictures = {
-        f"speed_{k + 1}.png" if k else "speed.png": charts.bars(table)
-        for k, (_, table) in enumerate(report.places(found["table"]))
-        if any(outcome["best"] for row in table for outcome in row["outcomes"].values())
-    }
-    for name, picture in pictures.items():
-        picture.savefig(out / name)
-    return [*files, *pictures]
+    return [*files]
 
 
 def _progress(text: str) -> None:

@@ -445,8 +445,8 @@ def bench(
 ) -> int:  # fmt: skip
     """Measure the speed of batches, in a clone, beside other methods for the same trajectories.
 
-    On every device, with the cost of gradients. The run folder holds `speed.md`, `speed.json` and
-    `speed.png`; Ctrl-C keeps the measurements up to then. The benchmark is the folder
+    On every device, with the cost of gradients. The run folder holds `speed.md` and
+    `speed.json`; Ctrl-C keeps the measurements up to then. The benchmark is the folder
     `experiments/speed` of a clone. MuJoCo and diffrax are included if they are installed:
     pip install -e '.[bench]'
 

@@ -38,7 +38,7 @@ def benched(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> dict:
 def test_a_tiny_table_from_the_outside(tmp_path, monkeypatch, capfd) -> None:
     found = benched(tmp_path, TINY, monkeypatch)
     assert found["finished"]
-    assert {p.name for p in (tmp_path / "run").iterdir()} == {"speed.json", "speed.md", "speed.png"}
+    assert {p.name for p in (tmp_path / "run").iterdir()} == {"speed.json", "speed.md"}
     assert found["devices"]["cpu"]["jax"] == jax.__version__
     (case,) = found["table"]
     assert (case["n"], case["m"], case["batch"], case["steps"]) == (2, 1, 3, 4)
