@@ -101,8 +101,6 @@ def words(kind: Any) -> str:
     kind, choice = required(kind), choice_of(kind)
     if get_origin(kind) is Literal or (choice and choice.tag is None):
         return alternatives(choice.kinds if choice else get_args(kind))
-    if is_text_or_list(kind):
-        return " or ".join(words(part) for part in get_args(kind))
     if get_origin(kind) is tuple:
         return f"a list of {_plural(get_args(kind)[0])}"
     if is_dataclass(kind) or get_origin(kind) is Mapping or choice:
@@ -150,11 +148,6 @@ def hints_of(kind: type) -> dict[str, Any]:
     """The types of the fields of a dataclass."""
     hints = get_type_hints(kind, include_extras=True)
     return {f.name: hints[f.name] for f in fields(kind)}
-
-
-def is_text_or_list(kind: Any) -> bool:
-    """Whether a key accepts one of some texts, or a list."""
-    return get_origin(kind) in (UnionType, Union) and get_origin(get_args(kind)[-1]) is tuple
 
 
 def short_field(kind: type) -> str | None:

@@ -156,8 +156,6 @@ def _problems(error: pydantic.ValidationError, kind: type) -> Iterator[Problem]:
     for details in error.errors(include_url=False):
         names, hint, table = _located(kind, details["loc"][1:])  # the first is that in the tuple
         key, value = tuple(names), details["input"]
-        if schema.is_text_or_list(schema.required(hint)) and isinstance(value, list):
-            continue  # as a list its entries are wrong, which are reported
         match details["type"]:
             case "value_error":
                 yield from _as_study_error(details["ctx"]["error"]).within(*key).problems

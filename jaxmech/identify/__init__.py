@@ -7,7 +7,6 @@ fit prints itself, `storage` how it is saved.
 """
 
 from jaxmech.config import TableError as TableError
-from jaxmech.identify.data.inputs import signal_rows as signal_rows
 from jaxmech.identify.data.recording import Recording as Recording
 from jaxmech.identify.data.segments import Shooting as Shooting
 from jaxmech.identify.data.table import Recordings as Recordings

@@ -13,7 +13,7 @@ from jaxtyping import Array
 from jaxmech.analysis import State, unused_parameters
 from jaxmech.config import Subject, closed_loop, load
 from jaxmech.config.errors import Problem, refuse, refuse_all
-from jaxmech.ensemble.draws.inputs import TimeRange
+from jaxmech.ensemble.draws.inputs import RecordedInput, read_inputs
 from jaxmech.ensemble.draws.sampler import Sampler, stored_name
 from jaxmech.ensemble.members.base import VELOCITY, first_of, inputs_of, params_of, quantity_entries
 from jaxmech.ensemble.members.events import name_problems_of, study_events
@@ -47,12 +47,12 @@ def planned(study: Study, folder: Path = Path()) -> Planned:
     functions, files = loaded(study, folder)
     files = list(dict.fromkeys([*files, *controller_files]))
     if study.inputs:
-        from jaxmech.ensemble.draws.readings import with_inputs  # imports fits
-
-        times = TimeRange(study.times.start, study.times.end, "the times of the study")
-        study, subject = with_inputs(study, subject, folder, times)
-        named = subject.inputs.files.values()
-        files += list(dict.fromkeys((folder / file).resolve() for x in named for file in x))
+        read = read_inputs(study.inputs, folder, study.times.start, study.times.end)
+        rules = {name: study.parameters.get(name, x.rule) for name, x in read.processes.items()}
+        study = replace(study, parameters={**study.parameters, **rules})
+        subject = replace(subject, inputs=read)
+        recorded = (x for x in study.inputs.values() if isinstance(x, RecordedInput))
+        files += list(dict.fromkeys((folder / item.file).resolve() for item in recorded))
     sampler = Sampler(study, subject)
     refuse_all(_taken_names(study, sampler, bool(subject.system.velocities)))
     return Planned(study, subject, sampler, functions, files)
@@ -95,14 +95,13 @@ def require_used(subject: Subject, sampler: Sampler, study: Study) -> None:
         return start, reads(q, v, t, params) if reads else ()
 
     unused = set(unused_parameters(system, state, energy=True, also=also))
-    numbers = {*subject.inputs.numbers.values()}
     idle = [name for name in subject.inputs.signals if f"{name}.values" in unused]
     message = "is not read by the system; call it in one of its functions, as `params[name](t)`"
     refuse_all(Problem(("inputs", name), message) for name in idle)
     params = {} if subject.model else drawn["parameters"]
     used_names = ", ".join(sorted(params.keys() - unused)) or "none"
     message = f"is not used by the system; it uses {used_names}"
-    idle = [name for name in params if name in unused - numbers]
+    idle = [name for name in params if name in unused]
     refuse_all(Problem(("parameters", name), message) for name in idle)
 
 

@@ -2,6 +2,5 @@
 
 A variable has a distribution, one of `scipy.stats`, and all share a design, from which `designs`
 makes points. `plans` lists the draws: the variables of the model, and the distribution of each. The
-`sampler` draws any range of members. `inputs` are recorded and random inputs in a configuration,
-and `readings` reads them.
+`sampler` draws any range of members. `inputs` are recorded and random inputs in a configuration.
 """

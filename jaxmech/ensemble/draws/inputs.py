@@ -5,44 +5,34 @@ function of numbers that are drawn like other parameters: its values at given ti
 function of them.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from glob import glob
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from math import ceil, isfinite, sqrt
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated
 
 import numpy as np
 
-from jaxmech.config import OneOf, Process
-from jaxmech.config.errors import Problem, refuse, refuse_all
+from jaxmech.config import OneOf, Process, Rows, SubjectInputs, TableError
+from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
 from jaxmech.ensemble.draws.distributions import Normal
 from jaxmech.system import Interpolation, Signal
+from jaxmech.utils.digests import arrays_digest
 from jaxmech.utils.text import doc, setting
 from jaxmech.utils.units import unit_problem
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedInput:
-    r"""A recorded input of a study: a column of a file, or of several, in place of a parameter.
+    """A recorded input of a study: a column of a file, in place of a parameter.
 
     The functions of the system call it, `params["road"](t)`. It is a `Signal` that must cover the
     times of the study. Numbers of columns with a unit, such as `height [mm]` or `t (ms)`, are
-    converted to SI units, which the summary says; a column may be named without its unit.
-
-    A single file drives all trajectories. Of several ones, which may differ in length and sampling,
-    each trajectory has one, whose number from 0 is a parameter of the study and drawn like others;
-    by default each file is equally likely.
+    converted to SI units, which the summary says; a column may be named without its unit. It drives
+    all trajectories.
     """
 
-    is_drawn: ClassVar[bool] = False  # whether a trajectory has a variant of its own
-
-    file: str | tuple[str, ...] = field(
-        metadata=doc(
-            "a .csv or .parquet file with the names of its columns; several ones are a list, or a "
-            "pattern such as roads/*.csv, in the order of their names"
-        )
-    )
+    file: str = field(metadata=doc("a .csv or .parquet file with the names of its columns"))
     column: str = field(metadata=doc("column of the values, with or without the unit in its name"))
     time: str = setting("t", "column of the times")
     units: Mapping[str, str] = setting(
@@ -54,17 +44,8 @@ class RecordedInput:
         "linear", 'between two samples: "hold" (the first of them), "linear" or "cubic"'
     )
     delay: float = setting(0.0, "time by which it is late [s]")
-    number: str | None = setting(
-        None,
-        "parameter that holds the number of the file, from 0; by default the name of the input, "
-        "or of the first one from the same files",
-    )
 
     def __post_init__(self) -> None:
-        if not isinstance(self.file, str):
-            object.__setattr__(self, "file", tuple(self.file))
-        if not self.file:
-            raise refuse("file", "must name a file, but names none")
         if not isfinite(self.delay):
             raise refuse("delay", f"must be a finite number, but is {self.delay}")
         refuse_all(
@@ -72,68 +53,10 @@ class RecordedInput:
             for name, unit in self.units.items()
             if (message := unit_problem(unit))
         )
-        if self.number is not None and not self.is_numbered:
-            raise refuse("number", f"must be left out: {self.file} is a single file for all")
-
-    @property
-    def is_numbered(self) -> bool:
-        """Whether each trajectory has a file of its own, by its number."""
-        return not isinstance(self.file, str) or any(letter in self.file for letter in "*?[")
-
-    def renamed(self, rename: Callable[[str], str]) -> "RecordedInput":
-        """The input from files with other names; it has no pattern."""
-        file = self.file
-        names = rename(file) if isinstance(file, str) else tuple(map(rename, file))
-        return replace(self, file=names)
-
-    def files(self, folder: Path) -> tuple[str, ...]:
-        """The names of the files, seen from a folder, by their numbers."""
-        if not isinstance(self.file, str):
-            return self.file
-        if not self.is_numbered:
-            return (self.file,)
-        # Not by `Path.glob`, which refuses the pattern of an absolute path.
-        files = sorted(glob(self.file, root_dir=folder, recursive=True))  # noqa: PTH207
-        if not files:
-            raise refuse("file", f"must match a file, but {folder / self.file} matches none")
-        return tuple(files)
-
-
-class TimeRange(NamedTuple):
-    """The times [s] that inputs must cover, and the word for them in messages."""
-
-    first: float
-    last: float
-    name: str
-
-    def __str__(self) -> str:
-        return f"from {self.first:g} s to {self.last:g} s, {self.name}"
-
-
-Inputs = Mapping[str, Any]  # those of `processes`, too
-
-
-def numbers_of(inputs: Inputs) -> dict[str, str]:
-    """The parameters that hold the number of the file, by the names of the inputs with several.
-
-    Inputs from the same files have the same number, unless they say otherwise.
-    """
-    first: dict[Any, str] = {}
-    return {
-        name: item.number or first.setdefault(item.file, name)
-        for name, item in inputs.items()
-        if item.is_numbered
-    }
-
-
-def input_problems(inputs: Inputs, parameters: Mapping[str, object]) -> Iterator[Problem]:
-    """The inputs that take the places of parameters that are drawn, and are not their numbers."""
-    drawn = {key.partition("[")[0] for key in parameters} - {*numbers_of(inputs).values()}
-    for name in sorted({name for name, item in inputs.items() if not item.is_drawn} & drawn):
-        yield Problem(("inputs", name), "must have another name: `parameters` gives it, too")
 
 
 _ROUND_OFF = 1e-9  # of an interval
+_BEYOND = 1e-6  # share of the distance of samples that may lack at the ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,9 +72,6 @@ class WhiteNoise:
     study with the name of the input, such as `gust[17]`.
     """
 
-    is_numbered: ClassVar[bool] = False  # has no files
-    is_drawn: ClassVar[bool] = True
-
     intensity: float = field(metadata=doc("integral of the correlation function [unit^2 s]"))
     interval: float = field(metadata=doc("time for which a number is held [s]"))
 
@@ -166,15 +86,11 @@ class WhiteNoise:
         """The standard deviation of the number of an interval."""
         return sqrt(self.intensity / self.interval)
 
-    def renamed(self, rename: Callable[[str], str]) -> "WhiteNoise":
-        """The same, as it is from no file."""
-        return self
-
-    def process(self, times: TimeRange) -> Process:
-        """The noise over a range of times."""
-        intervals = (times.last - times.first) / self.interval
+    def process(self, first: float, last: float) -> Process:
+        """The noise between two times [s]."""
+        intervals = (last - first) / self.interval
         count = max(ceil(intervals - _ROUND_OFF), 2)
-        ts, sd = times.first + self.interval * np.arange(count), self.deviation
+        ts, sd = first + self.interval * np.arange(count), self.deviation
         signal = Signal(ts, np.zeros(count), "hold")
         return Process(signal, (count,), Normal(mean=0.0, sd=1.0), lambda numbers: sd * numbers)
 
@@ -183,3 +99,64 @@ StudyInput = Annotated[
     RecordedInput | WhiteNoise,
     OneOf({"recorded": RecordedInput, "white-noise": WhiteNoise}, tag="kind", default="recorded"),
 ]
+
+
+def input_problems(
+    inputs: Mapping[str, StudyInput], parameters: Mapping[str, object]
+) -> Iterator[Problem]:
+    """The recorded inputs that take the places of parameters that are drawn."""
+    drawn = {key.partition("[")[0] for key in parameters}
+    for name, item in inputs.items():
+        if isinstance(item, RecordedInput) and name in drawn:
+            yield Problem(("inputs", name), "must have another name: `parameters` gives it, too")
+
+
+def read_inputs(
+    inputs: Mapping[str, StudyInput], folder: Path, first: float, last: float
+) -> SubjectInputs:
+    """The samples of inputs, whose files are seen from a folder and must cover the times [s]."""
+    signals: dict[str, Signal] = {}
+    processes: dict[str, Process] = {}
+    digests, notes = {}, {}
+    problems: list[Problem] = []
+    for name, item in inputs.items():
+        if isinstance(item, WhiteNoise):
+            processes[name] = item.process(first, last)
+            continue
+        try:
+            rows = _rows(item, folder / item.file)
+            signal = _signal(item, rows)
+        except StudyError as error:
+            raise error.within("inputs", name) from None
+        except TableError as error:
+            raise refuse(("inputs", name, "file"), f"must hold a signal: {error}") from error
+        digests[f"input {name}"] = arrays_digest(signal.ts, signal.values, signal.delay)
+        times = np.asarray(signal.ts) + float(signal.delay)
+        spacing = float(np.diff(times).max())
+        end = times[-1] + spacing * (signal.interpolation == "hold")
+        if times[0] > first + _BEYOND * spacing or end < last - _BEYOND * spacing:
+            message = f"must hold samples from {first:g} s to {last:g} s, the times of the study, "
+            message += f"but those of {item.file} are known from {times[0]:g} s to {end:g} s"
+            problems.append(Problem(("inputs", name, "file"), message))
+        signals[name], notes[name] = signal, tuple(rows.notes(item.time, item.column))
+    refuse_all(problems)
+    signals |= {name: process.signal for name, process in processes.items()}
+    return SubjectInputs(signals, digests, processes, notes)
+
+
+def _rows(item: RecordedInput, path: Path) -> Rows:
+    """The rows of a file, which have both columns of an input."""
+    if not path.is_file():
+        raise refuse("file", f"must name a file, but there is none at {path}")
+    rows = Rows.read(path, item.units)
+    rows.notes(rows.required("column", item.column), rows.required("time", item.time))
+    return rows
+
+
+def _signal(item: RecordedInput, rows: Rows) -> Signal:
+    """The samples of an input, in SI units."""
+    values = rows.numbers(item.column)[:, 0]
+    for row in np.flatnonzero(np.isnan(values)).tolist()[:1]:
+        message = f"`{item.column}` is missing; it must be known at every sample, interpolate it, "
+        raise TableError(f"{rows.location(row)}: {message}or leave the row out")
+    return Signal(rows.times(item.time, None), values, item.interpolation, item.delay)

@@ -55,8 +55,7 @@ def _of_inputs(results: Results) -> Iterator[tuple[str, dict[str, Any]]]:
     notes = stored_environment(results.path).get("inputs", {}) if inputs else {}
     for name, table in inputs.items():
         source = table.get("file", table.get("kind", "").replace("-", " "))
-        files = [source] if isinstance(source, str) else source
-        yield name, {"files": files, "notes": notes.get(name, [])}
+        yield name, {"source": source, "notes": notes.get(name, [])}
 
 
 def _of_motions(results: Results) -> dict[str, Any]:
@@ -134,11 +133,7 @@ def _audit(summary: dict[str, Any]) -> Iterator[str]:
 
 def _inputs(summary: dict[str, Any]) -> Iterator[str]:
     for name, entry in summary.get("inputs", {}).items():
-        files = entry["files"]
-        numbered = [f"{number} {file}" for number, file in enumerate(files)]
-        names = numbered if len(files) <= _SHOWN else [numbered[0], "...", numbered[-1]]
-        text = ", ".join(names) if len(files) > 1 else files[0]
-        yield "; ".join([f"input {name} from {text}", *entry["notes"]])
+        yield "; ".join([f"input {name} from {entry['source']}", *entry["notes"]])
 
 
 def _bands(summary: dict[str, Any]) -> Iterator[str]:

@@ -21,6 +21,7 @@ from jaxtyping import Array
 from jaxmech.config import LoadedObject, Subject, TextOrTable, copy_of, find, named_copy
 from jaxmech.config.errors import Key, Problem, StudyError, out_of_range, refuse, refuse_all
 from jaxmech.control import MEMORY
+from jaxmech.ensemble.draws.inputs import RecordedInput
 from jaxmech.ensemble.statistics.protocol import Reduction
 from jaxmech.integrate import Event, Transition
 from jaxmech.system import System
@@ -248,7 +249,9 @@ def stored_study(study: Any, subject: Subject, copies: Mapping[Path, str], folde
     sections = _with_functions(study, renamed)
     sections["controllers"] = tuple(renamed(name, ("controllers",)) for name in study.controllers)
     sections["inputs"] = {
-        name: item.renamed(lambda file: copies[(folder / file).resolve()])
+        name: replace(item, file=copies[(folder / item.file).resolve()])
+        if isinstance(item, RecordedInput)
+        else item
         for name, item in study.inputs.items()
     }
     if subject.source:

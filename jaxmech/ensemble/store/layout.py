@@ -60,8 +60,6 @@ def create_arrays(kernel: BlockProgram, path: Path) -> None:
         one = values[0] if variable.varies else values
         dims = tuple(f"{name}_{k}" for k in range(one.ndim))
         about = {"long_name": f"{_TITLES[variable.section]} {variable.name}"}
-        if variable.section == "parameters":
-            about |= member.subject.inputs.flags(variable.name)
         if not variable.varies:
             create(name, values, dims, about)[...] = values
         elif study.store != "statistics":

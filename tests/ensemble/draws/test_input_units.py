@@ -56,11 +56,3 @@ def test_units_that_are_not_in_the_file_and_those_that_are_kept(folder: Path) ->
     np.testing.assert_allclose(pushed(folder, stated), 3.0 * 4 / (2 * MASS), rtol=1e-8)
     kept = of("torque", units={"torque": "", "t": "ms"})
     np.testing.assert_allclose(pushed(folder, kept, "kept"), 5 * 4 / (2 * MASS), rtol=1e-8)
-
-
-def test_each_of_several_files_has_units_of_its_own(folder: Path) -> None:
-    (folder / "push_1.csv").write_text("t,force [N]\n0,2\n2,2\n")
-    (folder / "push_2.csv").write_text("t;force [mN]\n0;2000\n1.0;2000\n2;2000\n")
-    several = RecordedInput(file="push_*.csv", column="force")
-    np.testing.assert_allclose(pushed(folder, several), 2 * 4 / (2 * MASS), rtol=1e-8)
-    assert "1 push_2.csv; force [mN] was converted to N" in (folder / "run/summary.txt").read_text()

@@ -9,7 +9,6 @@ import pytest
 import jaxmech as jm
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, WhiteNoise, open_results, run_study
-from jaxmech.ensemble.draws.inputs import TimeRange
 from jaxmech.ensemble.store.layout import array_of
 from jaxmech.system import Signal
 from tests.ensemble.studies import CAR, replayed
@@ -64,7 +63,7 @@ def test_a_trajectory_has_an_input_of_its_own(tmp_path: Path) -> None:
 
 
 def test_white_noise_has_its_intensity() -> None:
-    process = WhiteNoise(intensity=3.0, interval=0.05).process(TimeRange(1.0, 2.0, ""))
+    process = WhiteNoise(intensity=3.0, interval=0.05).process(1.0, 2.0)
     assert process.shape == (20,)
     assert process.signal.interpolation == "hold"
     np.testing.assert_allclose(np.asarray(process.signal.ts)[[0, -1]], [1.0, 1.95])
