@@ -192,7 +192,7 @@ CASES = [
     ("jm.Transition(on='rod', off='rod')", ValueError, "off"),
     ("simulate(events=[3])", TypeError, "events"),
     ("simulate(events=2 * [jm.Event(energy)])", ValueError, "events"),
-    ("simulate(inactive='rod')", ValueError, "inactive"),
+    ("simulate(inactive='rods')", ValueError, "inactive"),
     ("event(lambda q, v, t, p: q)", ValueError, "event1"),
     ("event(lambda q, v, t, p: q[0] > 0)", TypeError, "event1"),
     ("event(lambda q, v, t, p: q[0] - p['x'])", ValueError, "params"),

@@ -223,7 +223,7 @@ class Study(Drawn):
     observe: Mapping[str, Observed] = setting({}, "quantities of your own, by name")
     events: Mapping[str, StudyEvent] = setting({}, "events to locate along the motion, by name")
     inactive: tuple[str, ...] = setting(
-        (), "constraints that are inactive until an event activates them"
+        (), "constraints that are inactive unless an event activates them"
     )
 
     def __post_init__(self) -> None:

@@ -143,7 +143,8 @@ def simulate(
         events: each `Event` to locate along the motion; times and states are in
             `Solution.events`. After a terminal event the trajectory stands still: all later saves
             hold the state at the event, and the status is `STOPPED`.
-        inactive: names of constraints that are off until a `Transition` switches them on.
+        inactive: names of constraints that are off until a `Transition` switches them on, or for
+            the whole run if none does.
         memory: what the controllers of a `controlled` system keep at ts[0], to continue a run:
             `Solution.memory` at its last time.
         throw: whether a failure raises a `SimulationError`; under `jit` and `vmap` it is only

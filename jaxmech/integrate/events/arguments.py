@@ -12,6 +12,10 @@ from jaxmech.integrate.events.gaps import Gaps
 from jaxmech.system import Params, System
 
 
+def _positive(q: Array, v: Array, t: Array, params: Params) -> float:
+    return 1.0
+
+
 def with_gaps(event_set: EventSet, system: System, q: Array, ts: Array, params: Params) -> EventSet:
     """The events of a run with those of the gaps of its system.
 
@@ -37,10 +41,8 @@ def event_set_of(system: System, events: Any, inactive: Any) -> EventSet:
     _require_names(named_events)
     _require_constraints(system, "Argument `inactive`", names_off)
     if not (named_events or system.unilateral):
-        raise ValueError(
-            "Argument `inactive` must be empty where no event switches a constraint on, but "
-            f"names {names_off[0]!r}; leave that constraint out of the system."
-        )
+        # Switches are those of events: one that never occurs.
+        named_events = (Event(_positive, name="never"),)
     for event in named_events:
         if event.transition is not None:
             subject = f"The transition of event {event.name!r}"

@@ -40,6 +40,26 @@ def test_a_constraint_that_an_event_switches_on() -> None:
     np.testing.assert_allclose(sol.v[-1], 0.0, atol=1e-14)
 
 
+def test_what_no_event_switches_on_is_inactive_for_the_whole_run() -> None:
+    """A fall beside a line moves as without the line, which exerts no force."""
+
+    def lagrangian(q, v, t, p):
+        return 0.5 * v @ v - 9.81 * q[1]
+
+    line = jm.Holonomic(lambda q, t, p: q[1] - 0.2 * q[0], "line")
+    states, ts = ([1.0, 0.3], [0.1, 2.0]), jnp.linspace(0.0, 1.0, 4)
+    with_line, without = (
+        jm.System(lagrangian, rows, coordinates=("x", "y")) for rows in ([line], [])
+    )
+    steps = jm.FixedSteps(3)
+    sol = jm.simulate(with_line, *states, ts, steps=steps, inactive="line")
+    free = jm.simulate(without, *states, ts, steps=steps)
+    np.testing.assert_allclose(sol.q, free.q, rtol=1e-14)
+    np.testing.assert_allclose(sol.v, free.v, rtol=1e-14)
+    assert not sol.events.active["line"].any()
+    assert not jm.observe(with_line, sol).multipliers["line"].any()
+
+
 @pytest.mark.slow
 def test_a_pendulum_that_bounces_off_a_wall_obeys_the_energy_law() -> None:
     """Within the rod the impulse reverses the speed: energy falls by e^2 in each impact."""
