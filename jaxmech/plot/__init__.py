@@ -1,8 +1,8 @@
 """Plots, which accept data and `ax=None`, return the Axes, and never show a window.
 
 `panels` has the style, axes and grids of all. `trajectories` and `fit` draw into axes, and
-implement `sol.plot()` and `fit.plot()`; `statistics` and `ensemble_figures` draw studies and
-failure probabilities, and implement `results.plot()`.
+implement `sol.plot()` and `fit.plot()`; `statistics` and `ensemble_figures` draw studies, and
+implement `results.plot()`.
 
 `connections` and `bodies` draw the parts of a mechanism as solids.
 `motions` are what `animation` and `viewer` show of a system: `paths` are its shapes over time,
@@ -12,7 +12,6 @@ videos draw it; `viewer` makes the pages of `view`.
 
 from jaxmech.plot.animation import Animation as Animation
 from jaxmech.plot.animation import animate as animate
-from jaxmech.plot.ensemble_figures import failure_figures as failure_figures
 from jaxmech.plot.ensemble_figures import plot_results as plot_results
 from jaxmech.plot.ensemble_figures import trajectory_figures as trajectory_figures
 from jaxmech.plot.fit import fit_over_data as fit_over_data
@@ -33,7 +32,6 @@ from jaxmech.plot.statistics import is_series as is_series
 from jaxmech.plot.statistics import statistic_drawings as statistic_drawings
 from jaxmech.plot.trajectories import drift as drift
 from jaxmech.plot.trajectories import energy_drift as energy_drift
-from jaxmech.plot.trajectories import phase_portrait as phase_portrait
 from jaxmech.plot.trajectories import plot_motion as plot_motion
 from jaxmech.plot.trajectories import quantile_bands as quantile_bands
 from jaxmech.plot.viewer.page import view as view
@@ -42,6 +40,5 @@ __all__ = [
     "Panels",
     "drift",
     "energy_drift",
-    "phase_portrait",
     "quantile_bands",
 ]

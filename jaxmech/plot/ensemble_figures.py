@@ -1,4 +1,4 @@
-"""The pictures of studies and failure probabilities, drawn from what is stored."""
+"""The pictures of studies, drawn from what is stored."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -8,13 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from jaxmech.ensemble import (
-    FailureEstimate,
-    FailureProbability,
     Results,
     array_of,
 )
 from jaxmech.plot.panels import (
-    GREY,
     Drawing,
     Panels,
     laid_out,
@@ -127,40 +124,3 @@ def _title(results: Results) -> str:
     lost = f", {finished - good:,} failed and left out" if finished > good else ""
     part = f" of {results.size:,}" if finished < results.size else ""
     return f"{results.name}: {finished:,}{part} trajectories{drawn}{lost}"
-
-
-_MOST = 12  # variables that are shown
-
-
-def failure_figures(result: FailureProbability) -> Iterator[tuple[str, Figure]]:
-    """The pictures of a result, by name."""
-    if leveled := [x for x in result.estimates if len(x.levels) > 1]:
-        yield "levels", _levels(leveled[-1])
-    if result.design_points:
-        yield "importance", _importance(result)
-
-
-def _levels(estimate: FailureEstimate) -> Figure:
-    """The probability that the margin is at most a threshold, level by level."""
-    figure, ax = single()
-    probabilities = np.cumprod([level.probability for level in estimate.levels])
-    ax.plot([level.threshold for level in estimate.levels], probabilities, "o-")
-    ax.axvline(0.0, color=GREY, linewidth=0.8)
-    ax.set(yscale="log", xlabel="margin at most", ylabel=f"probability ({estimate.method})")
-    return figure
-
-
-def _importance(result: FailureProbability) -> Figure:
-    """The importance factors of the variables at each design point."""
-    figure, ax = single()
-    first = result.design_points[0].importance
-    names = sorted(first, key=lambda name: first[name])[-_MOST:]
-    count = len(result.design_points)
-    for k, point in enumerate(result.design_points):
-        heights = np.arange(len(names)) + (k - (count - 1) / 2) * 0.8 / count
-        label = f"β = {point.index:.2f}"
-        ax.barh(heights, [point.importance[name] for name in names], 0.8 / count, label=label)
-    ax.set_yticks(range(len(names)), [name.partition(".")[2] for name in names])
-    ax.set_xlabel("importance factor")
-    legend_of(ax)
-    return figure

@@ -1,4 +1,4 @@
-"""Plots of trajectories: quantiles over time, phase portraits, constraint and energy drift.
+"""Plots of trajectories: quantiles over time, constraint and energy drift.
 
 `plot_motion` is `Solution.plot`: its columns over time or over each other, energy and residuals.
 """
@@ -34,11 +34,9 @@ from jaxmech.run import Solution
 from jaxmech.status import succeeded
 from jaxmech.utils.units import (
     INTEGRALS,
-    RATE,
     Named,
     columns,
     shown_coordinates,
-    unit_of,
     with_unit,
 )
 
@@ -98,57 +96,6 @@ def curves(
     for k, (t, row) in enumerate(zip(ts, values, strict=True)):
         label = name if k == 0 else None
         ax.plot(t, row, color=color, linestyle=style, marker=marker, alpha=opacity, label=label)
-
-
-def phase_portrait(
-    q: ArrayLike,
-    v: ArrayLike,
-    *,
-    name: str = "q",
-    unit: str = "",
-    bins: int | None = None,
-    dots: bool = False,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw the velocity of a coordinate over it: lines of a few trajectories, or their density.
-
-    Args:
-        q: a coordinate, shape (T,) or (N, T), finite.
-        v: velocity of the coordinate, same shape.
-        name: name of the coordinate.
-        unit: its unit.
-        bins: cells of the density in each direction; by default lines for up to 12 trajectories,
-            and cells for more, 30 to 100, more for more states.
-        dots: whether to draw each state as a dot, as for a Poincaré section.
-        ax: axes to draw into.
-
-    Returns:
-        The axes, with the start of each line as a dot, or with the density of the states in
-        logarithmic colours and their scale beside.
-    """
-    ax = axes_or_new(ax)
-    q, v = (np.atleast_2d(np.asarray(x, float)) for x in (q, v))
-    if dots:
-        for k, states in enumerate(zip(q, v, strict=True)):
-            color = COLORS[k % len(COLORS)] if len(q) <= len(COLORS) else BLUE
-            ax.plot(*states, ".", color=color, markersize=3)
-    elif bins is None and len(q) <= MOST_LINES:
-        for k, (x, y) in enumerate(zip(q, v, strict=True)):
-            color = COLORS[k % len(COLORS)]
-            ax.plot(x, y, color=color, linewidth=1.1)
-            ax.plot(x[:1], y[:1], "o", color=color, markersize=3.5)
-    else:
-        _density(ax, q, v, bins or int(np.clip(np.sqrt(q.size) / 4, 30, 100)))
-    rate = unit_of(((name, unit),), f"{name}{RATE}") if unit else ""
-    return labelled(ax, with_unit(name, unit), with_unit(f"d {name}/dt", rate))
-
-
-def _density(ax: Axes, q: np.ndarray, v: np.ndarray, bins: int) -> None:
-    counts, q_edges, v_edges = np.histogram2d(np.ravel(q), np.ravel(v), bins=bins)
-    density = np.ma.masked_equal(counts.T, 0)
-    norm = LogNorm(vmin=1, vmax=max(2, counts.max()))
-    cells = ax.pcolormesh(q_edges, v_edges, density, norm=norm, cmap="viridis", rasterized=True)
-    scale_beside(cells, ax, "saved states in a cell")
 
 
 def drift(
@@ -350,7 +297,23 @@ class Shown:
         """How a column is drawn over another."""
 
         def draw(ax: Axes) -> None:
-            phase_portrait(self.column(x), self.column(y), ax=ax, dots=bool(self.event))
+            across, up = self.column(x), self.column(y)
+            if not self.event and len(across) > MOST_LINES:
+                bins = int(np.clip(np.sqrt(across.size) / 4, 30, 100))
+                counts, *edges = np.histogram2d(np.ravel(across), np.ravel(up), bins=bins)
+                norm = LogNorm(vmin=1, vmax=max(2, counts.max()))
+                density = np.ma.masked_equal(counts.T, 0)
+                cells = ax.pcolormesh(*edges, density, norm=norm, cmap="viridis", rasterized=True)
+                scale_beside(cells, ax, "saved states in a cell")
+            else:
+                for k, states in enumerate(zip(across, up, strict=True)):
+                    if self.event:
+                        color = COLORS[k] if len(across) <= len(COLORS) else BLUE
+                        ax.plot(*states, ".", color=color, markersize=3)
+                        continue
+                    color = COLORS[k % len(COLORS)]
+                    ax.plot(*states, color=color, linewidth=1.1)
+                    ax.plot(*(x[:1] for x in states), "o", color=color, markersize=3.5)
             units = self.sol.unit(x), self.sol.unit(y)
             labelled(ax, with_unit(x, units[0]), with_unit(y, units[1]))
             ax.margins(0.05)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxmech.plot.panels import heat_map, single
-from jaxmech.plot.trajectories import drift, energy_drift, phase_portrait, quantile_bands
+from jaxmech.plot.trajectories import drift, energy_drift, quantile_bands
 
 TS = np.linspace(0, 2, 9)
 VALUES = np.random.default_rng(1).normal(size=(50, 9))
@@ -29,12 +29,6 @@ def test_bands_show_the_quantiles() -> None:
     assert labels == ["5 to 95 %", "25 to 75 %", "median"]
 
 
-def test_the_portrait_counts_every_state() -> None:
-    ax = phase_portrait(VALUES, 2 * VALUES, name="x", bins=20)
-    assert ax.collections[0].get_array().sum() == VALUES.size
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "d x/dt")
-
-
 def test_drift_is_logarithmic_and_accepts_zeros() -> None:
     ax = drift(TS, np.zeros((4, 9)), np.full((4, 9), 1e-15))
     assert ax.get_yscale() == "log"
@@ -54,7 +48,6 @@ def test_energy_is_measured_from_the_start() -> None:
     "draw",
     [
         lambda ax: quantile_bands(TS, VALUES, ax=ax),
-        lambda ax: phase_portrait(VALUES, VALUES, ax=ax),
         lambda ax: drift(TS, np.abs(VALUES), ax=ax),
         lambda ax: energy_drift(TS, VALUES, ax=ax),
     ],

@@ -10,24 +10,16 @@ from jaxmech.cli.report.layout import (
     PagePart,
     PageTable,
     number_text,
-    of_figure,
     page,
 )
 from jaxmech.config import plain, write_whole
 from jaxmech.ensemble import FailureProbability, Study
-from jaxmech.plot import failure_figures
 
 _ROWS = 24  # of a table
-_CAPTIONS = {
-    "levels": "Subset simulation: the probability that the margin is at most a threshold, from "
-    "level to level, down to the failures at 0.",
-    "importance": "The share of each variable in the way from the medians to the design point.",
-}
 
 
 def write_failure_report(result: FailureProbability, out: Path, study: Study, name: str) -> Path:
     """Write the page about a probability of failure of a study, with a name as its title."""
-    pictures = [of_figure(figure, _CAPTIONS[key]) for key, figure in failure_figures(result)]
     low, high = result.interval
     known = f", with {100 * result.confidence:g} % between {low:.3g} and {high:.3g}"
     lost = f"; {result.lost:,} of them were not computed to their end" if result.lost else ""
@@ -55,11 +47,11 @@ def write_failure_report(result: FailureProbability, out: Path, study: Study, na
             tables=[PageTable(("method", "probability", "trajectories"), estimates)],
             sentences=[f"{remark[0].upper()}{remark[1:]}." for remark in result.remarks],
         ),
-        PagePart("The most probable failures", tables=points, pictures=pictures),
+        PagePart("The most probable failures", tables=points),
         PagePart("The result as it prints itself", text=str(result), is_closed=True),
         PagePart("Configuration", text=tomli_w.dumps(plain(study)), is_closed=True),
     ]  # fmt: skip
-    parts = [x for x in parts if x.pictures or x.text or any(table.rows for table in x.tables)]
+    parts = [x for x in parts if x.text or any(table.rows for table in x.tables)]
     title = f"{name}: probability of failure {result.probability:.3g}"
     write_whole(out, page(name, lead, parts, title=title, warnings=result.doubts))
     return out
