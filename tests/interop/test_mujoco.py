@@ -295,7 +295,7 @@ def test_meshes_that_only_show_bodies_are_not_read() -> None:
         <body name="x"><joint/>{INERTIAL.format(1, "1 1 1")}{shown}</body></body>
     </worldbody></mujoco>"""
     assert from_mjcf(text, strict=True).mechanism.system.coordinates == ("joint0.angle",)
-    with pytest.raises(ValueError, match=r"missing\.stl.*give moving bodies with meshes"):
+    with pytest.raises(ValueError, match=r"missing\.stl"):
         from_mjcf(text.replace(INERTIAL.format(1, "1 1 1"), ""))
 
 
