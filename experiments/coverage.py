@@ -14,7 +14,6 @@ many fits with noise have a remark.
 """
 
 import argparse
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-from jaxmech.config.environment import environment
+from experiments.measuring import table_head, table_row, write
 
 DURATION, RATE = 1.5, 200.0  # of a recording [s], [Hz]
 PER_SAVE, FINER = 2, 8  # steps from sample to sample in a fit; of the simulated recording in each
@@ -201,14 +200,12 @@ def main() -> None:
     parser.add_argument("--recordings", type=int, default=4)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}", flush=True)
+    print(table_head(HEAD), flush=True)
     rows = []
     for series in SERIES:
         rows.append(row(*series, options.repeats, options.recordings))
-        print(f"| {' | '.join(map(str, rows[-1].values()))} |", flush=True)
-    if options.json:
-        report = {"rows": rows, "environment": environment()}
-        options.json.write_text(json.dumps(report, indent=1, default=str) + "\n")
+        print(table_row(rows[-1].values()), flush=True)
+    write(options.json, rows=rows)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A six-axis arm and a Stewart platform, and derivatives of their motions, beside MuJoCo.
 
-    python -m experiments.derivative_peers [--cases arm Stewart] [--json FILE]
+    python -m experiments.derivative_peers [--json FILE]
 
 The mechanisms are those of `experiments.derivatives`, with RK4 steps of 1 ms in float64. The
 derivatives are those of the sum of the last coordinates of the arm, by its 12 initial angles and
@@ -15,7 +15,6 @@ a derivative from that of jaxmech, in parts of the largest derivative.
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -30,10 +29,10 @@ from mujoco.rollout import Rollout
 
 import jaxmech as jm
 from experiments.derivatives import AXES, arm, stewart
+from experiments.measuring import shortest, table_head, table_row, write
 from experiments.mechanisms import Chain
-from jaxmech.config.environment import environment
 
-STEP, STEPS, BATCH, THREADS, REPEATS = 1e-3, 500, 1024, 2, 5
+STEP, STEPS, BATCH, THREADS = 1e-3, 500, 1024, 2
 CHANGE = 1e-6  # of difference quotients
 HEAD = (
     "mechanism",
@@ -58,9 +57,9 @@ def arm_rows() -> list[Row]:
         return jm.simulate(mechanism.system, q, v, ts, params, steps=steps).q[-1].sum()
 
     batch = [jnp.tile(x, (BATCH, 1)) for x in (q, v)]
-    motion = _shortest(jax.jit(jax.vmap(end)), *batch)
+    motion = _timed(end, *batch)
     grad = jax.grad(end, (0, 1))
-    gradient = _shortest(jax.jit(jax.vmap(grad)), *batch)
+    gradient = _timed(grad, *batch)
     exact = np.concatenate(grad(q, v))
     rows = [_row("arm", "jaxmech", motion, gradient, exact, exact)]
 
@@ -120,8 +119,8 @@ def stewart_rows() -> list[Row]:
 
     params = {name: jnp.asarray(float(x)) for name, x in mechanism.params.items()}
     batch = {name: jnp.full(BATCH, x) for name, x in params.items()}
-    motion = _shortest(jax.jit(jax.vmap(end)), batch)
-    gradient = _shortest(jax.jit(jax.vmap(jax.grad(end))), batch)
+    motion = _timed(end, batch)
+    gradient = _timed(jax.grad(end), batch)
     slopes = jax.grad(end)(params)
     names = ("m", "c")
     exact = np.array([slopes[name] for name in names])
@@ -196,14 +195,9 @@ def _rollout(model: mujoco.MjModel, start: np.ndarray) -> tuple[float, np.ndarra
     return min(times), states[:, -1, 1:]
 
 
-def _shortest(fn: Callable[..., Any], *args: Any) -> float:
-    jax.block_until_ready(fn(*args))
-    times = []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        jax.block_until_ready(fn(*args))
-        times.append(time.perf_counter() - began)
-    return min(times)
+def _timed(fn: Callable[..., Any], *args: Any) -> float:
+    batched = jax.jit(jax.vmap(fn))
+    return shortest(lambda: batched(*args), clock=time.perf_counter)
 
 
 def _row(
@@ -219,26 +213,19 @@ def _words(numbers: Any) -> str:
     return " ".join(str(float(x)) for x in numbers)
 
 
-CASES: dict[str, Callable[[], list[Row]]] = {"arm": arm_rows, "Stewart": stewart_rows}
-
-
 def main() -> None:
     """Print the table, and write it with the machine it was measured on."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", nargs="*", default=list(CASES), choices=CASES)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     rows = []
-    print(f"| {' | '.join(HEAD)} |\n|{' --- |' * len(HEAD)}")
-    for name in arguments.cases:
-        for row in CASES[name]():
+    print(table_head(HEAD))
+    for made in (arm_rows, stewart_rows):
+        for row in made():
             rows.append(row)
-            cells = [f"{x:.3g}" if isinstance(x, float) else str(x) for x in row.values()]
-            print(f"| {' | '.join(cells)} |", flush=True)
-    if arguments.json:
-        text = json.dumps({"rows": rows, "environment": environment()}, indent=1)
-        arguments.json.write_text(text + "\n", "utf-8")
+            print(table_row(row.values()), flush=True)
+    write(arguments.json, rows=rows)
 
 
 if __name__ == "__main__":

@@ -24,9 +24,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
+from experiments.measuring import shortest, table_head, table_row
 from jaxmech import parts as jp
 
-BATCH, REPEATS, MS = 1024, 5, 1e-3
+BATCH, MS = 1024, 1e-3
 KINDS = "fixed", "adaptive"
 AXES = ((0, 0, 1), (0, 1, 0), (0, 1, 0), (0, 0, 1), (0, 1, 0), (0, 0, 1))
 HEAD = ("mechanism", "steps", "span [s]", "operations", "tangent", "gradient", "motion [us]",
@@ -230,12 +231,10 @@ def _operations(fn: Callable[[Params], Any], p: Params) -> int:
 def _timed(fn: Callable[[Params], Any], p: Params) -> tuple[float, float]:
     """The shortest time of a batch, and that of its first call, both on all processors."""
     batch = jax.jit(jax.vmap(fn))
-    seconds = []
-    for _ in range(1 + REPEATS):
-        began = time.process_time()
-        jax.block_until_ready(batch(p))
-        seconds.append(time.process_time() - began)
-    return min(seconds[1:]), seconds[0]
+    began = time.process_time()
+    jax.block_until_ready(batch(p))
+    first = time.process_time() - began
+    return shortest(lambda: batch(p)), first
 
 
 def main() -> None:
@@ -250,14 +249,13 @@ def main() -> None:
     parser.add_argument("--counts", action="store_true", help="operations alone")
     arguments = parser.parse_args()
     jax.config.update("jax_enable_x64", not arguments.single)
-    head = (*HEAD[:6], "row of the Hessian") if arguments.counts else HEAD
+    names = (*HEAD[:6], "row of the Hessian") if arguments.counts else HEAD
     row_of = counted if arguments.counts else measured
-    print(f"| {' | '.join(head)} |\n|{' --- |' * len(head)}")
+    print(table_head(names))
     runs = itertools.product(arguments.steps, arguments.cases, arguments.spans)
     for kind, name, span in runs:
-        values = row_of(name, kind, span, Options(arguments.rate, arguments.event))
-        row = [f"{x:.3g}" if isinstance(x, float) else str(x) for x in values]
-        print(f"| {' | '.join(row)} |", flush=True)
+        options = Options(arguments.rate, arguments.event)
+        print(table_row(row_of(name, kind, span, options)), flush=True)
 
 
 if __name__ == "__main__":

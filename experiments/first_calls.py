@@ -10,10 +10,6 @@ with an empty kernel cache.
 """
 
 import argparse
-import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -25,8 +21,8 @@ import jax.numpy as jnp
 
 import jaxmech as jm
 from experiments import mechanisms
+from experiments.measuring import in_a_process, table_head, table_row, write
 from jaxmech import parts as jp
-from jaxmech.config.environment import environment
 
 MODELS = ("double_pendulum", "four_bars", "chain", "andrews")  # `chain` has ten links
 BATCH = 64  # trajectories; their number does not change what is compiled
@@ -59,10 +55,7 @@ def prepared(name: str, call: str) -> Callable[[], Any]:
 
 def measured(name: str, call: str) -> float:
     """Measure the CPU seconds of a call in this process."""
-    run = prepared(name, call)
-    began = time.process_time()
-    jax.block_until_ready(run())
-    return time.process_time() - began
+    return seconds(prepared(name, call))[0]
 
 
 def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
@@ -72,9 +65,10 @@ def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - began, result
 
 
-def measure_chain(name: str) -> None:
-    """Print the CPU seconds of each call for a chain as a line of JSON, in this process."""
+def chain_row(name: str) -> dict[str, float]:
+    """The CPU seconds of each call for a chain, which it prints, in this process."""
     kind, count = name.split(":")
+    row: dict[str, float] = {}
     n, params = int(count), {}
     mechanism, (angles, rates) = mechanisms.chain(n, kind), mechanisms.state(n)
     starts = {f"j{k}": jp.Start(angles[k], velocity=rates[k]) for k in range(n)}
@@ -84,7 +78,8 @@ def measure_chain(name: str) -> None:
 
     def shown(call: str, run: Callable[[], Any]) -> Any:
         spent, result = seconds(run)
-        print(json.dumps([call, round(spent, 2)]), flush=True)
+        row[call] = round(spent, 2)
+        print(f"{name:16s} {call:22s} {spent:7.2f}", flush=True)
         return result
 
     guess = mechanism.guess(starts)
@@ -105,79 +100,37 @@ def measure_chain(name: str) -> None:
     shown("linearize", lambda: jm.analysis.linearize(system, q, v, params, steady=False))
     shown("structure", lambda: jm.analysis.structure(system, q, v, params=params))
     shown("equilibrium", lambda: jm.analysis.equilibrium(system, q, params))
-
-
-def chain_row(name: str) -> dict[str, float]:
-    """The CPU seconds of each call for a chain, in a new process."""
-    command = [sys.executable, "-m", "experiments.first_calls", "--one", "all", name]
-    row = {}
-    with tempfile.TemporaryDirectory() as cache:
-        env = os.environ | {"JAXMECH_KERNEL_CACHE": cache}
-        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as running:
-            for line in running.stdout or ():
-                call, spent = json.loads(line)
-                row[call] = spent
-                print(f"{name:16s} {call:22s} {spent:7.2f}", flush=True)
     return row
-
-
-def in_a_process(name: str, call: str, cache: str) -> float:
-    """Measure the CPU seconds of a call in a new process with a given kernel cache."""
-    command = [sys.executable, "-m", "experiments.first_calls", "--one", call, name]
-    done = subprocess.run(
-        command,
-        env=os.environ | {"JAXMECH_KERNEL_CACHE": cache},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return float(done.stdout)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="CPU seconds of first calls.")
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(MODELS))
+    parser.add_argument(
+        "models", nargs="*", metavar="MODEL", default=MODELS, help=", ".join(MODELS)
+    )
     parser.add_argument("--out", type=Path, help="a JSON file for the figures")
-    parser.add_argument("--one", metavar="CALL", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.one == "all":
-        measure_chain(options.models[0])
-        return
-    if options.one:
-        print(measured(options.models[0], options.one))
-        return
-    names = options.models or MODELS
-    chains = [name for name in names if name.startswith(KINDS)]
-    rows: dict[str, Any] = {name: chain_row(name) for name in chains}
-    names = [name for name in names if name not in chains]
-    if not names:
-        table(rows)
-        save(options.out, rows)
-        return
-    print(f"{'CPU seconds':40s} empty cache   found on disk")
-    for name in names:
+    chains: dict[str, dict[str, float]] = {}
+    rows: dict[str, Any] = {}
+    for name in options.models:
+        if name.startswith(KINDS):
+            with tempfile.TemporaryDirectory() as cache:
+                chains[name] = in_a_process(chain_row, name, JAXMECH_KERNEL_CACHE=cache)
+            continue
         for call in CALLS:
             with tempfile.TemporaryDirectory() as cache:
-                pair = [in_a_process(name, call, cache) for _ in range(2)]
+                pair = [
+                    in_a_process(measured, name, call, JAXMECH_KERNEL_CACHE=cache) for _ in range(2)
+                ]
             rows[f"{name} {call}"] = [round(x, 2) for x in pair]
-            print(f"{name:16s} {call:22s} {pair[0]:5.2f}         {pair[1]:5.2f}", flush=True)
-    save(options.out, rows)
-
-
-def table(rows: dict[str, dict[str, float]]) -> None:
-    """Print the rows of chains as a table of Markdown."""
-    calls = list(dict.fromkeys(call for row in rows.values() for call in row))
-    print("", f"| | {' | '.join(calls)} |", "|---" * (len(calls) + 1) + "|", sep="\n")
-    for name, row in rows.items():
-        print(f"| {name} |", " | ".join(str(row.get(call, "")) for call in calls), "|")
-
-
-def save(out: Path | None, rows: dict[str, Any]) -> None:
-    if out is not None:
-        report = {"CPU seconds, empty cache and found on disk": rows, "environment": environment()}
-        out.write_text(json.dumps(report, indent=2, default=str) + "\n")
+            print(f"{name:16s} {call:22s} {pair[0]:5.2f}, found on disk {pair[1]:5.2f}", flush=True)
+    if chains:
+        calls = list(dict.fromkeys(call for row in chains.values() for call in row))
+        print(table_head(["", *calls]))
+        for name, row in chains.items():
+            print(table_row([name, *map(row.get, calls)]))
+    write(options.out, **{"CPU seconds, empty cache and found on disk": rows | chains})
 
 
 if __name__ == "__main__":
-    jax.config.update("jax_enable_x64", True)
     main()

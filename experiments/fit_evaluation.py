@@ -6,14 +6,13 @@ measured pendulum (`configs/measured_pendulum_double.toml`). The reverse-mode gr
 with that from the Jacobian before anything is timed. The cost of the Jacobian by p parameters is
 also stated per run, as if it took 1 + p of them.
 
-Usage: python -m experiments.fit_evaluation [configs/fit_evaluation.toml] [runs/fit_evaluation]
+Usage: python -m experiments.fit_evaluation [FILE.json]
 """
 
-import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,7 @@ import numpy as np
 
 import jaxmech as jm
 from experiments.coverage import double_pendulum
-from jaxmech.config.environment import environment
-from jaxmech.config.toml import ConfigError, read
+from experiments.measuring import shortest, write
 from jaxmech.identify.problem.least_squares import half_squares, linearized, runs
 from jaxmech.identify.problem.rows import Task, evaluated, residual_rows
 from jaxmech.identify.problem.setup import prepare
@@ -35,7 +33,7 @@ FREE = ("m2", "l1", "l2", "c1", "c2", "g", "offset1", "offset2", "scale1", "scal
 
 @dataclass(frozen=True, kw_only=True)
 class FitEvaluation:
-    """The keys of the configuration."""
+    """The recordings, and how often they are evaluated."""
 
     recordings: int = 26
     samples: int = 2667  # of each recording
@@ -111,12 +109,16 @@ def measured(study: FitEvaluation) -> dict[str, Any]:
     made, y = task(study)
     found = evaluations(made)
     difference = require_agreement(y, found)
-    forward = best(found["forward run"], y, study.rounds)
+
+    def clocked(evaluate: Callable[[Any], Any]) -> float:
+        return shortest(lambda: evaluate(y), study.rounds, time.perf_counter)
+
+    forward = clocked(found["forward run"])
     steps = study.recordings * (study.samples - 1)
     size = len(FREE)
     table = {}
     for name, evaluate in found.items():
-        seconds = best(evaluate, y, study.rounds)
+        seconds = clocked(evaluate)
         directions = 1 if name in ("forward run", "reverse gradient") else 1 + size
         table[name] = {
             "seconds": seconds,
@@ -125,16 +127,6 @@ def measured(study: FitEvaluation) -> dict[str, Any]:
             "runs per 1 + p": seconds / forward / directions,
         }
     return {"difference": difference, "steps": steps, "parameters": size, "table": table}
-
-
-def best(evaluate: Callable[[Any], Any], y: Any, rounds: int) -> float:
-    jax.block_until_ready(evaluate(y))
-    seconds = []
-    for _ in range(rounds):
-        begun = time.perf_counter()
-        jax.block_until_ready(evaluate(y))
-        seconds.append(time.perf_counter() - begun)
-    return min(seconds)
 
 
 def printed(found: dict[str, Any]) -> str:
@@ -151,22 +143,8 @@ def printed(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main(config: Path, out: Path) -> int:
-    jax.config.update("jax_enable_x64", True)
-    try:
-        study = read(config, FitEvaluation)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 2
-    found = measured(study)
-    print(printed(found))
-    out.mkdir(parents=True, exist_ok=True)
-    facts = {"settings": asdict(study), "environment": environment(), **found}
-    (out / "fit_evaluation.json").write_text(json.dumps(facts, indent=2), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    given = [Path(x) for x in sys.argv[1:]]
-    defaults = [Path("configs/fit_evaluation.toml"), Path("runs/fit_evaluation")]
-    sys.exit(main(*[*given, *defaults[len(given) :]]))
+    jax.config.update("jax_enable_x64", True)
+    results = measured(FitEvaluation())
+    print(printed(results))
+    write(Path(sys.argv[1]) if sys.argv[1:] else None, **results)

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-from jaxmech.config.environment import environment
+from experiments.measuring import write
 from jaxmech.interop.mujoco import from_mjcf
 
 STOP, DURATION = 0.3, 1.0  # angle of the stops [rad], length of a run [s]
@@ -198,9 +198,7 @@ def main() -> None:
     args = parser.parse_args()
     results = {"four-bar": bouncing(args.batch), "arm": arms(1024)}
     print(json.dumps(results, indent=2))
-    if args.out:
-        text = json.dumps({"environment": environment(), **results}, indent=2)
-        args.out.write_text(text + "\n")
+    write(args.out, **results)
 
 
 if __name__ == "__main__":

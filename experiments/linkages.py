@@ -25,9 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-from experiments.mechanisms import shortest
+from experiments.measuring import shortest, write
 from jaxmech import parts as jp
-from jaxmech.config.environment import environment
 
 STEP, STEPS, BATCH = 1e-3, 200, 1024
 CORNERS = np.array([[0, 0, 0], [1, 0, 0], [1, -1, 0], [1, -1, 1], [0, -1, 1], [0, 0, 1.0]])
@@ -242,9 +241,7 @@ def main() -> None:
     for name, linkage in LINKAGES.items():
         rows[name] = measured(linkage)
         print(name, json.dumps(rows[name]), flush=True)
-    if options.json:
-        report = {"rows": rows, "environment": environment()}
-        options.json.write_text(json.dumps(report, indent=1, default=str) + "\n")
+    write(options.json, rows=rows)
 
 
 if __name__ == "__main__":

@@ -10,18 +10,20 @@ angles.
 """
 
 import argparse
-import json
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.config.environment import environment
+import jaxmech as jm
+from experiments.measuring import in_a_process, shortest, table_head, table_row, write
+from jaxmech import parts as jp
 
 BODIES = (1, 2, 3, 5, 8, 12, 20)
 STEP = 1e-3  # [s]
@@ -59,19 +61,6 @@ class Chain:
         return f"<mujoco>{option}{flags}<worldbody>{text}{close}</worldbody></mujoco>"
 
 
-def shortest(run: Callable[[], Any], seconds: float = 1.0) -> float:
-    """The CPU time of the shortest of the runs of about a second [s], after one for warming up."""
-    import jax
-
-    jax.block_until_ready(run())
-    times: list[float] = []
-    while not times or sum(times) < seconds:
-        begun = time.process_time()
-        jax.block_until_ready(run())
-        times.append(time.process_time() - begun)
-    return min(times)
-
-
 def state(n: int) -> tuple[np.ndarray, np.ndarray]:
     """Joint angles and rates, (n,) each."""
     return np.linspace(0.3, 0.9, n), np.linspace(1.0, -1.0, n)
@@ -79,8 +68,6 @@ def state(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def chain(n: int, coordinates: str) -> Any:
     """A chain of n bodies whose hinges turn about z, y and x of the body before, and so on."""
-    from jaxmech import parts as jp
-
     bodies = [
         jp.spatial_body(f"b{k}", mass=1 + 0.1 * k, inertia=INERTIA, center=CENTER) for k in range(n)
     ]
@@ -107,13 +94,6 @@ def peer_chain(n: int) -> Chain:
 
 def measured(n: int, coordinates: str) -> dict[str, Any]:
     """A row: the figures of jaxmech, and those of MuJoCo if it is installed."""
-    import jax
-    import jax.numpy as jnp
-
-    import jaxmech as jm
-    from jaxmech import parts as jp
-
-    jax.config.update("jax_enable_x64", True)
     mechanism, (angles, rates) = chain(n, coordinates), state(n)
     system, params = mechanism.system, dict(mechanism.params)
     starts = {f"j{k}": jp.Start(angles[k], velocity=rates[k]) for k in range(n)}
@@ -134,7 +114,7 @@ def measured(n: int, coordinates: str) -> dict[str, Any]:
     simulated = time.process_time()
     batch = jax.jit(jax.vmap(run))
     many = (jnp.tile(q, (BATCH, 1)), jnp.tile(v, (BATCH, 1)))
-    row = {
+    figures = {
         "bodies": n,
         "coordinates": coordinates,
         "n": system.n,
@@ -150,9 +130,9 @@ def measured(n: int, coordinates: str) -> dict[str, Any]:
         moving = mechanism.kinematics.moving(mechanism.bodies, *end, jnp.zeros(()), params)
         final = joints.guess(_starts(mechanism, moving))[0]
     try:
-        return row | mujoco_figures(peer_chain(n), angles, rates, np.asarray(final))
+        return figures | mujoco_figures(peer_chain(n), angles, rates, np.asarray(final))
     except ImportError as error:
-        return row | {"MuJoCo skipped": str(error)}
+        return figures | {"MuJoCo skipped": str(error)}
 
 
 def mujoco_figures(
@@ -188,8 +168,6 @@ def _words(numbers: Any) -> str:
 
 def poses(mechanism: Any, starts: Any) -> Any:
     """Starts of the bodies of a mechanism in the coordinates of joints."""
-    import jax.numpy as jnp
-
     state = mechanism.guess(starts)
     params = dict(mechanism.params)
     moving = mechanism.kinematics.moving(mechanism.bodies, *state, jnp.zeros(()), params)
@@ -197,8 +175,6 @@ def poses(mechanism: Any, starts: Any) -> Any:
 
 
 def _starts(mechanism: Any, moving: Any) -> Any:
-    from jaxmech import parts as jp
-
     return {
         body.name: jp.Start(m.frame.origin, m.frame.attitude, m.velocity, m.spin)
         for body, m in zip(mechanism.bodies, moving, strict=True)
@@ -216,33 +192,13 @@ def main() -> None:
     parser.add_argument("--bodies", type=int, nargs="+", default=BODIES)
     parser.add_argument("--coordinates", nargs="+", default=["joints", "bodies"])
     parser.add_argument("--json", type=Path, help="file for the rows")
-    parser.add_argument("--one", action="store_true", help="measure the first row in this process")
     options = parser.parse_args()
-    if options.one:
-        print(json.dumps(measured(options.bodies[0], options.coordinates[0])))
-        return
     rows = []
-    print(" | ".join(HEAD))
-    for n in options.bodies:
-        for coordinates in options.coordinates:
-            command = [sys.executable, "-m", "experiments.mechanisms", "--one"]
-            command += ["--bodies", str(n), "--coordinates", coordinates]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                print(f"{n} | {coordinates} | failed: {done.stderr.strip().splitlines()[-1:]}")
-                continue
-            row = json.loads(done.stdout.splitlines()[-1])
-            rows.append(row)
-            print(" | ".join(_shown(row.get(name)) for name in HEAD), flush=True)
-    if options.json:
-        report = {"rows": rows, "environment": environment()}
-        options.json.write_text(json.dumps(report, indent=1, default=str) + "\n")
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    print(table_head(HEAD))
+    for n, coordinates in product(options.bodies, options.coordinates):
+        rows.append(in_a_process(measured, n, coordinates))
+        print(table_row(rows[-1].get(name) for name in HEAD), flush=True)
+    write(options.json, rows=rows)
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ def _of_page(page: str, files: list[str]) -> None:
 
 def _singular_pose() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        singular_pose.main(DOCS.parent / "configs" / "singular_pose.toml", Path(folder))
+        singular_pose.main(Path(folder))
         shutil.copyfile(Path(folder) / "errors.png", PICTURES / "singular_pose.png")
 
 

@@ -8,10 +8,9 @@ vertical,
     psi = 2 am(K(m) - a t | m),  a = sqrt(E / 2),  m = 2 c / E,  E = 1/2 + 2 c,
     c = ((N + 1) / 2 + N) g / (((N + 1) / 3 + N) l).
 
-Usage: python experiments/singular_pose.py [configs/singular_pose.toml] [runs/singular_pose]
+Usage: python -m experiments.singular_pose [runs/singular_pose]
 """
 
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -20,24 +19,17 @@ from pathlib import Path
 import jax
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from scipy.special import ellipj, ellipk
 
 import jaxmech as jm
-from jaxmech.config.environment import environment
-from jaxmech.config.toml import ConfigError, read
+from experiments.measuring import write
 from jaxmech.plot.panels import styled
 
-
-@dataclass(frozen=True, kw_only=True)
-class SingularPose:
-    """The keys of the configuration."""
-
-    bars: int = 2  # four-bars in the row
-    end: float = 10.0  # length of the run [s]
-    step: float = 1e-3  # of RK4 [s]
-    saves: int = 101  # saved times
-    baumgarte: float = 20.0  # alpha = beta of the Baumgarte variant [1/s]
+BARS = 2  # four-bars in the row
+STEP = 1e-3  # of RK4 [s]
+TIMES = np.linspace(0.0, 10.0, 101)  # [s]
+FEEDBACK = jm.Baumgarte(20.0, 20.0)  # [1/s]
 
 
 @dataclass(frozen=True)
@@ -54,33 +46,31 @@ class Passage:
     errors: list[float]  # at every saved time [m]
 
 
-def variants(study: SingularPose) -> Iterator[tuple[str, object, object]]:
+def variants() -> Iterator[tuple[str, object, object]]:
     """Yield the names of drift controls, the controls, and the solvers."""
     for solver in (jm.laws.LDL(), jm.laws.QR(), jm.laws.SVD()):
         yield "projection", jm.Projection(), solver
-    feedback = jm.Baumgarte(study.baumgarte, study.baumgarte)
     for solver in (jm.laws.LDL(), jm.laws.QR()):
-        yield "Baumgarte", feedback, solver
+        yield "Baumgarte", FEEDBACK, solver
     for solver in (jm.laws.LDL(), jm.laws.QR()):
         yield "none", None, solver
 
 
-def passage(study: SingularPose, drift: str, projection: object, solver: object) -> Passage:
+def passage(drift: str, projection: object, solver: object) -> Passage:
     """Run one variant of the study."""
-    model = jm.models.four_bars(study.bars)
-    ts = np.linspace(0.0, study.end, study.saves)
+    model = jm.models.four_bars(BARS)
     solution = jm.simulate(
         model.system,
         *model.initial(),
-        ts,
+        TIMES,
         model.params,
-        steps=jm.FixedSteps(per_save=round((ts[1] - ts[0]) / study.step)),
+        steps=jm.FixedSteps(per_save=round(TIMES[1] / STEP)),
         projection=projection,
         formulation=jm.laws.UdwadiaKalaba(solver=solver),
         throw=False,
     )
     head = 2 * np.asarray(solution.q[:, :2])  # the foot of crank 0 is the origin
-    errors = np.linalg.norm(head - exact_head(ts, study.bars, model.params), axis=1)
+    errors = np.linalg.norm(head - exact_head(TIMES, BARS, model.params), axis=1)
     return Passage(
         drift=drift,
         solver=type(solver).__name__,
@@ -116,43 +106,31 @@ def table(passages: list[Passage]) -> str:
     return "\n".join(rows)
 
 
-def draw(ts: np.ndarray, passages: list[Passage], ax: Axes | None = None) -> Axes:
+def draw(passages: list[Passage]) -> Figure:
     """Plot the error over time, one line per variant."""
-    ax = plt.subplots(figsize=(8, 4.5), layout="constrained")[1] if ax is None else ax
+    figure, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
     styles = {"projection": "-", "Baumgarte": "--", "none": ":"}
     for p in passages:
         label = f"{p.drift}, {p.solver}"
-        ax.semilogy(ts[1:], np.maximum(p.errors[1:], 1e-16), styles[p.drift], label=label)
+        ax.semilogy(TIMES[1:], np.maximum(p.errors[1:], 1e-16), styles[p.drift], label=label)
     ax.set(xlabel="time [s]", ylabel="error of the head of crank 0 [m]")
     ax.set_title("Two four-bars in a row through their singular poses")
     ax.legend(ncols=4, fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.14))
-    return ax
+    return figure
 
 
-def main(config: Path, out: Path) -> None:
-    """Run the study of a configuration file and write the run folder."""
-    study = read(config, SingularPose)
+def main(out: Path) -> None:
+    """Run all variants and write a folder."""
     out.mkdir(parents=True, exist_ok=True)
-    passages = [passage(study, *variant) for variant in variants(study)]
-    results = {
-        "config": asdict(study),
-        "environment": environment(),
-        "passages": [asdict(p) for p in passages],
-    }
-    (out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    passages = [passage(*variant) for variant in variants()]
+    write(out / "results.json", passages=[asdict(p) for p in passages])
     (out / "table.md").write_text(table(passages) + "\n", encoding="utf-8")
     with styled():
-        axes = draw(np.linspace(0.0, study.end, study.saves), passages)
-        axes.figure.savefig(out / "errors.png")
+        draw(passages).savefig(out / "errors.png")
     print(table(passages))
     print(f"\nWritten to {out}/: results.json, table.md, errors.png")
 
 
 if __name__ == "__main__":
     jax.config.update("jax_enable_x64", True)
-    arguments = [Path(argument) for argument in sys.argv[1:]]
-    defaults = [Path("configs/singular_pose.toml"), Path("runs/singular_pose")]
-    try:
-        main(*(arguments + defaults[len(arguments) :]))
-    except ConfigError as error:
-        sys.exit(str(error))
+    main(Path(sys.argv[1] if sys.argv[1:] else "runs/singular_pose"))

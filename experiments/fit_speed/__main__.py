@@ -12,10 +12,8 @@ Usage: python -m experiments.fit_speed [problem ...] [--starts 20] [--out docs/s
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,54 +21,20 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.fit_speed.cases import CASES
 from experiments.fit_speed.measured import MEASURED
-from experiments.fit_speed.problem import Problem
-from experiments.fit_speed.sides import SIDES
-from experiments.fit_speed.six_axes import SixAxes
-from jaxmech.config.environment import environment
+from experiments.fit_speed.sides import PROBLEMS, SIDES, losses, timed
+from experiments.measuring import in_a_process, write
 
 NEAR = 1e-3  # of the best loss
 APART = 0.05  # standard errors between the same optima
-PROBLEMS: dict[str, Callable[[], Problem]] = {**CASES, "six_axes": SixAxes, **MEASURED}
 
 
-def timed(name: str, side: str) -> dict[str, Any]:
-    """CPU seconds of a first and of a second fit in this process."""
-    case = PROBLEMS[name]()
-    start = case.start()
-    fits = SIDES[side](case)  # with the recordings, which are data
-    begun = time.process_time()
-    found = fits.fit(start)
-    first = time.process_time()
-    fits.fit(start)
-    return {"cold": first - begun, "warm": time.process_time() - first, **found}
-
-
-def losses(name: str, side: str, starts: int) -> list[float]:
-    """The losses of fits from scattered starts."""
-    case = PROBLEMS[name]()
-    fits, found = SIDES[side](case), []
-    for start in case.scattered(starts):
-        try:
-            found.append(float(fits.fit(start)["loss"]))
-        except ValueError:  # it cannot be simulated at the start
-            found.append(float("inf"))
-    return found
-
-
-def in_a_fresh_process(name: str, side: str, cache: str, starts: int = 0) -> Any:
+def alone(side: str, cache: str, fn: Callable[..., Any], *args: Any) -> Any:
     """The result of `timed` or `losses` in a process of its own."""
-    command = [sys.executable, "-m", "experiments.fit_speed", name, "--side", side]
-    command += ["--starts", str(starts)]
     caches = {"XDG_CACHE_HOME": cache}
     if side != "jaxmech":  # whose programs written by hand are compiled for minutes
         caches["JAX_COMPILATION_CACHE_DIR"] = f"{cache}/{side}"
-    variables = os.environ | caches
-    done = subprocess.run(command, check=False, env=variables, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{side} failed at {name}:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+    return in_a_process(fn, *args, **caches)
 
 
 def row(name: str, starts: int) -> dict[str, Any]:
@@ -79,12 +43,12 @@ def row(name: str, starts: int) -> dict[str, Any]:
     found: dict[str, Any] = {"unknowns": len(case.start()) + case.states.size}
     with tempfile.TemporaryDirectory() as cache:
         for side in SIDES:
-            found[side] = in_a_fresh_process(name, side, cache)
-        again = in_a_fresh_process(name, "jaxmech", cache)
+            found[side] = alone(side, cache, timed, name, side)
+        again = alone("jaxmech", cache, timed, name, "jaxmech")
         found["jaxmech"]["cold, kernels on disk"] = again["cold"]
         require_agreement(found)
         if starts and case.scattered(1):
-            ends = {side: in_a_fresh_process(name, side, cache, starts) for side in SIDES}
+            ends = {side: alone(side, cache, losses, name, side, starts) for side in SIDES}
             best = min(min(part) for part in ends.values())
             for side, part in ends.items():
                 arrived = [loss <= best * (1 + NEAR) for loss in part]
@@ -125,15 +89,9 @@ def main() -> int:
     jax.config.update("jax_enable_x64", True)
     parser = argparse.ArgumentParser(prog="python -m experiments.fit_speed")
     parser.add_argument("problems", nargs="*", choices=[*PROBLEMS, []], default=[])
-    parser.add_argument("--side", choices=[*SIDES], help="one side alone, in this process")
     parser.add_argument("--starts", type=int, default=20)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    if given.side:
-        (name,) = given.problems
-        part = losses(name, given.side, given.starts) if given.starts else timed(name, given.side)
-        print(json.dumps(part))
-        return 0
     table: dict[str, Any] = {}
     if given.out and given.out.is_file():  # problems that are not run again keep their rows
         table = json.loads(given.out.read_text(encoding="utf-8"))["table"]
@@ -149,9 +107,8 @@ def main() -> int:
                 for side in SIDES.keys() & parts.keys():
                     if not np.isfinite(parts[side].get("loss") or np.inf):
                         parts[side]["loss"] = None  # it ended without a result
-            facts = {"environment": environment(), "starts": given.starts, "table": table}
-            facts["remark"] = "load: of the machine, per core, after the row; 1 and more is busy"
-            given.out.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+            remark = "load: of the machine, per core, after the row; 1 and more is busy"
+            write(given.out, starts=given.starts, table=table, remark=remark)
     return 0
 
 

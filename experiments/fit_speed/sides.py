@@ -1,12 +1,17 @@
 """The sides: fits by jaxmech and by scipy, each of one problem."""
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy.optimize import least_squares
 
 import jaxmech as jm
+from experiments.fit_speed.cases import CASES
+from experiments.fit_speed.measured import MEASURED
 from experiments.fit_speed.problem import Problem
+from experiments.fit_speed.six_axes import SixAxes
 
 
 class Ours:
@@ -71,3 +76,28 @@ class Scipy:
 
 
 SIDES: dict[str, Any] = {"jaxmech": Ours, "scipy": Scipy}
+PROBLEMS: dict[str, Callable[[], Problem]] = {**CASES, "six_axes": SixAxes, **MEASURED}
+
+
+def timed(name: str, side: str) -> dict[str, Any]:
+    """CPU seconds of a first and of a second fit in this process."""
+    case = PROBLEMS[name]()
+    start = case.start()
+    fits = SIDES[side](case)  # with the recordings, which are data
+    begun = time.process_time()
+    found = fits.fit(start)
+    first = time.process_time()
+    fits.fit(start)
+    return {"cold": first - begun, "warm": time.process_time() - first, **found}
+
+
+def losses(name: str, side: str, starts: int) -> list[float]:
+    """The losses of fits from scattered starts."""
+    case = PROBLEMS[name]()
+    fits, found = SIDES[side](case), []
+    for start in case.scattered(starts):
+        try:
+            found.append(float(fits.fit(start)["loss"]))
+        except ValueError:  # it cannot be simulated at the start
+            found.append(float("inf"))
+    return found

@@ -1,0 +1,60 @@
+"""What experiments share: fresh processes, shortest times, rows of tables, files of results."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import jax
+
+from jaxmech.config.environment import environment
+
+
+def in_a_process(fn: Callable[..., Any], *args: Any, **variables: str) -> Any:
+    """The result of a function in a fresh process, in float64, with environment variables."""
+    with (
+        patch.dict(os.environ, variables),
+        ProcessPoolExecutor(1, get_context("spawn"), _in_float64) as pool,
+    ):
+        return pool.submit(fn, *args).result()
+
+
+def _in_float64() -> None:
+    jax.config.update("jax_enable_x64", True)
+
+
+def shortest(
+    run: Callable[[], Any], rounds: int = 5, clock: Callable[[], float] = time.process_time
+) -> float:
+    """Seconds of the shortest of some calls, after one for warming up."""
+    jax.block_until_ready(run())
+    times = []
+    for _ in range(rounds):
+        begun = clock()
+        jax.block_until_ready(run())
+        times.append(clock() - begun)
+    return min(times)
+
+
+def table_row(cells: Iterable[Any]) -> str:
+    """A row of a table in Markdown; None is a cell without a figure."""
+    texts = ("–" if x is None else f"{x:.3g}" if isinstance(x, float) else str(x) for x in cells)
+    return f"| {' | '.join(texts)} |"
+
+
+def table_head(cells: Iterable[str]) -> str:
+    """The first two lines of a table in Markdown."""
+    names = [*cells]
+    return f"{table_row(names)}\n|{'---|' * len(names)}"
+
+
+def write(path: Path | None, **facts: Any) -> None:
+    """Write facts, and those of the machine, as JSON; nothing without a path."""
+    if path is not None:
+        text = json.dumps({"environment": environment(), **facts}, indent=1, default=str)
+        path.write_text(text + "\n", encoding="utf-8")
