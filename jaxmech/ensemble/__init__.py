@@ -25,7 +25,6 @@ from jaxmech.ensemble.failure.result import DesignPoint as DesignPoint
 from jaxmech.ensemble.failure.result import FailureEstimate as FailureEstimate
 from jaxmech.ensemble.failure.result import FailureProbability as FailureProbability
 from jaxmech.ensemble.finished.dataset import open as open  # noqa: A004
-from jaxmech.ensemble.finished.dataset import run as run
 from jaxmech.ensemble.finished.replay import ReplayedTrajectory as ReplayedTrajectory
 from jaxmech.ensemble.finished.replay import replay as replay
 from jaxmech.ensemble.finished.replay import replays as replays
@@ -90,6 +89,5 @@ __all__ = [
     "open",
     "open_results",
     "replay",
-    "run",
     "run_study",
 ]

@@ -25,9 +25,9 @@ from jaxmech.ensemble.study import Study
 
 def run_study(
     study: Study,
-    out: Path,
+    out: Path | str,
     *,
-    folder: Path = Path(),
+    folder: Path | str = Path(),
     progress: bool = False,
     tell: Callable[[str], None] | None = None,
     stop: Callable[[], bool] = lambda: False,
@@ -75,7 +75,7 @@ def run_study(
         >>> summary["worst"]["energy_drift"] < 1e-6
         True
     """
-    tell = tell or warn
+    out, folder, tell = Path(out), Path(folder), tell or warn
     require_no_run_code(python_files(plain(study), folder), folder)
     plan = planned(with_stored_sizes(study, out), folder)
     subject, sampler = plan.subject, plan.sampler
