@@ -1,5 +1,6 @@
 """The law of contact for redundant rows, against linear programs, least squares, closed forms."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ import scipy.optimize
 import jaxmech as jm
 import jaxmech.parts as jp
 from jaxmech.integrate.events.coulomb import Coulomb, contact, margin
+from jaxmech.integrate.events.impacts import MotionState
 from tests.unilateral.systems import G
 
 GAPS, SLIPS = 3, 4
@@ -148,6 +150,22 @@ def test_frictions_on_one_coordinate_are_their_sum(steps: Any) -> None:
             found, single = sols.events[f"rub{k} {kind}"], exact.events[f"rub0 {kind}"]
             np.testing.assert_array_equal(found.count[has], single.count[has])
             np.testing.assert_allclose(found.t[has], single.t[has], rtol=1e-9)
+
+
+def test_frictions_of_one_motion_stop_together() -> None:
+    """What is left of the speed at a stop, by an error of its time, stops all of them."""
+    slips = {"a": lambda q, v, t, p: v[0], "b": lambda q, v, t, p: -1.7 * v[0]}
+    rubs = [jm.DryFriction(slip, 0.5, name=name) for name, slip in slips.items()]
+    cart = jm.System(lambda q, v, t, p: 0.5 * v @ v, rubs, coordinates=("x",))
+    run = jm.simulate(cart, [0.0], [1.0], [0.0, 0.5], steps=jm.FixedSteps(2)).run
+    event_set, number = run.event_set, [e.name for e in run.event_set.events].index("a stops")
+    scheme = replace(run.scheme, system=event_set.system(cart))
+    slides = jnp.array([name in ("a forward", "b backward") for name in event_set.names])
+    t, one = jnp.zeros(()), jnp.ones(1)
+    state = MotionState(one, 1e-10 * one, t, one, t + 0.1, t + 1e-13)
+    decided = event_set.contact.decide(scheme, jnp.int32(number), state, None, slides)
+    held = dict(zip(event_set.names, decided.decisions.slides.tolist(), strict=True))
+    assert [name for name in held if held[name]] == ["a", "b"]
 
 
 @pytest.mark.slow

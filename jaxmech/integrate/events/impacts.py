@@ -261,7 +261,13 @@ def decided_at(
     first = closing & (fast >= AS_FAST * fast.max(initial=0.0))
     rebounds = first & (-e * rate > gap.rest)
     members = first | (touches & is_calm & (closed | ~rebounds.any()))
-    w = jnp.where((sticks & is_still) | slow, 0.0, slip.rate)
+    w = slip.rate
+    if own and not discs:
+        # A friction that stops takes along those of the same motion, to round-off.
+        own_W = diagonal(W)[slots.size :]
+        lost = jnp.where(stops & (own_W > 0), w / jnp.where(own_W > 0, own_W, 1.0), 0.0)
+        w = w - matvec(W[slots.size :, slots.size :], lost)
+    w = jnp.where((sticks & is_still) | slow, 0.0, w)
     velocity = jnp.concatenate([rate, w])
     hit = _impact(
         W, velocity, first, members & first.any(), jnp.where(rebounds, e, 0.0), G,
