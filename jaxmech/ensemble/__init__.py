@@ -19,7 +19,6 @@ from jaxmech.ensemble.draws.distributions import Scipy as Scipy
 from jaxmech.ensemble.draws.distributions import Uniform as Uniform
 from jaxmech.ensemble.draws.inputs import RecordedInput as RecordedInput
 from jaxmech.ensemble.draws.inputs import WhiteNoise as WhiteNoise
-from jaxmech.ensemble.draws.sampler import draw as draw
 from jaxmech.ensemble.failure.probability import failure_probability as failure_probability
 from jaxmech.ensemble.failure.result import DesignPoint as DesignPoint
 from jaxmech.ensemble.failure.result import FailureEstimate as FailureEstimate
@@ -84,7 +83,6 @@ __all__ = [
     "Uniform",
     "WhiteNoise",
     "Worst",
-    "draw",
     "failure_probability",
     "open",
     "open_results",

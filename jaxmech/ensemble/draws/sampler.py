@@ -33,11 +33,6 @@ class Variable:
     varies: bool  # whether there is one value per trajectory
 
 
-def draw(study: Drawn, subject: Subject) -> tuple[Variable, ...]:
-    """Draw every variable of a study, by section and name, with the defaults of the model."""
-    return Sampler(study, subject).rows(0, study.size)
-
-
 class Sampler:
     """Draws of any range of trajectories of a study."""
 
