@@ -30,7 +30,7 @@ def module(path: str) -> str:
     if path == "cuda/handler.ll":
         library = Driver(FakeDriver(arrays=3))
         return driver.module("handler", library, KERNEL, program.BLOCK, 1, 2)
-    return program.module(kernel(), batched, registers=64)[1]
+    return program.module(kernel(), batched)[1]
 
 
 @pytest.mark.parametrize("path", ["cpu/module.ll", "cuda/handler.ll", "cuda/kernel.ll"])

@@ -12,7 +12,6 @@ declare i32 @llvm.nvvm.read.ptx.sreg.nctaid.x()
 ; The weights keep rare cases out of the way. The largest number of threads is not stated: ptxas would
 ; spill rather than use a few more registers.
 !0 = !{!"branch_weights", i32 1, i32 1000}
-${limit}
 
 define ptx_kernel void @${name}(i32 %size, ${arrays}) nounwind {
 entry:

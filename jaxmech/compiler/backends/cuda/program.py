@@ -110,7 +110,6 @@ MOST_SCRATCH = 2**19 - 2**12  # bytes of a thread's local memory, with some left
 MOST_ARRAYS = 500  # pointers: a kernel has 4,352 bytes of parameters up to PTX 8.0
 
 _MODULE = template("cuda/kernel.ll")
-_LIMIT = template("cuda/register_limit.ll")
 
 
 @dataclass(frozen=True)
@@ -132,9 +131,8 @@ class CudaProgram:
 
 
 def cuda_program(
-    kernel: Kernel, batched: frozenset[int], size: int, *, target: str = OLDEST,
-    registers: int | None = None,
-) -> CudaProgram:  # fmt: skip
+    kernel: Kernel, batched: frozenset[int], size: int, *, target: str = OLDEST
+) -> CudaProgram:
     """Generate the PTX of a kernel.
 
     Args:
@@ -142,21 +140,18 @@ def cuda_program(
         batched: indices of the arguments that differ in a batch, which is their first axis.
         size: number of trajectories; the text is the same for all sizes.
         target: the oldest supported architecture; newer ones run the kernel too.
-        registers: limit on the registers of a thread; by default as many as it needs, up to 255.
 
     Raises:
         UnsupportedError: for an operation or a type without an instruction, or if a thread cannot
             have as much memory.
         LibdeviceError: if a function such as `exp` is needed, and libdevice is not installed.
     """
-    name, builder = module(kernel, batched, registers)
+    name, builder = module(kernel, batched)
     facts = Facts(name, 1, tuple(computed_results(kernel)))
     return CudaProgram(ptx(builder, target), name, BLOCK, facts)
 
 
-def module(
-    kernel: Kernel, batched: frozenset[int], registers: int | None = None
-) -> tuple[str, str]:
+def module(kernel: Kernel, batched: frozenset[int]) -> tuple[str, str]:
     """The name of the function, and the text of its LLVM module.
 
     Raises:
@@ -185,9 +180,8 @@ def module(
         "last": builder.block,
         "lines": "\n".join(builder.lines[1:]),
     }
-    name = f"jaxmech_{sha256(_MODULE.template, str(parts), str(registers))[:32]}"
-    limit = _LIMIT.substitute(name=name, registers=registers) if registers else ""
-    return name, _MODULE.substitute(parts, name=name, limit=limit)
+    name = f"jaxmech_{sha256(_MODULE.template, str(parts))[:32]}"
+    return name, _MODULE.substitute(parts, name=name)
 
 
 class GpuKernel:
