@@ -1,6 +1,7 @@
 """GPU kernels compiled for the CPU give the results of native code."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -53,6 +54,11 @@ def assert_close(ours: Any, expected: Any, tolerance: float) -> None:
         assert (x.shape, x.dtype) == (y.shape, y.dtype)
         scale = np.nanmax(np.abs(y), initial=1.0) if y.dtype.kind == "f" else 0.0
         np.testing.assert_allclose(x, y, rtol=0, atol=tolerance * scale)
+
+
+def with_events(sol: jm.Solution) -> Any:
+    """A solution with the records of its events in place of the log, whose last rows are empty."""
+    return replace(sol, events=None), {name: sol.events[name] for name in sol.events}
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -116,7 +122,8 @@ def test_gaps_that_close_and_open() -> None:
         ours = jax.block_until_ready(jax.jit(jax.vmap(run))(start, e))
     assert found
     assert len(set(np.asarray(ours.events["floor closes"].count))) == 5
-    assert_close(ours, jax.jit(jax.vmap(run))(start, e), 1e-13)
+    expected = jax.jit(jax.vmap(run))(start, e)
+    assert_close(with_events(ours), with_events(expected), 1e-13)
 
 
 @pytest.mark.slow
@@ -130,7 +137,8 @@ def test_friction_that_slides_and_sticks() -> None:
         ours = jax.block_until_ready(jax.jit(jax.vmap(run))(mu))
     assert found
     assert set(np.asarray(ours.events["rub stops"].count)) == {0, 1}
-    assert_close(ours, jax.jit(jax.vmap(run))(mu), 1e-13)
+    expected = jax.jit(jax.vmap(run))(mu)
+    assert_close(with_events(ours), with_events(expected), 1e-13)
 
 
 @pytest.mark.slow
