@@ -4,6 +4,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -118,8 +119,29 @@ def uses() -> Iterator[Use]:
     yield Use("101 saves, step chosen", jax.vmap(motion), (q, v), BATCH, None, exact)
     yield Use("an event", jax.jit(jax.vmap(located)), (q, v), BATCH, STEPS, CHOSEN)
     yield Use("adaptive steps", jax.jit(jax.vmap(adaptive)), (q, v), BATCH, None, CHOSEN)
+    yield from contacts()
     yield Use("study, statistics", study, (), STUDY, STEPS, DRAWN)
     yield from fits()
+
+
+def contacts() -> Iterator[Use]:
+    """Make motions between two stops of an angle, and with friction in both joints."""
+    name = "double_pendulum_angles"
+    model, ts = made(name), jnp.linspace(0.0, END, 2)
+    start = states(name, np.linspace(0.0, 1.0, BATCH))
+    stops = jm.Unilateral(
+        lambda q, t, p: 0.5 + jnp.array([1.0, -1.0]) * q[0], restitution=0.5, name="stops"
+    )
+    friction = jm.DryFriction(lambda q, v, t, p: v, static=0.5, name="friction")
+    for contact in (stops, friction):
+        system = replace(model.system, unilateral=(contact,))
+
+        def motion(q: Any, v: Any, system: Any = system) -> Any:
+            sol = jm.simulate(system, q, v, ts, model.params, steps=jm.FixedSteps(STEPS))
+            return sol.q, sol.v, sol.status, sol.events.counts
+
+        call = jax.jit(jax.vmap(motion))
+        yield Use(contact.name, call, start, BATCH, STEPS, CHOSEN)
 
 
 def study() -> list[np.ndarray]:
