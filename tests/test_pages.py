@@ -116,12 +116,22 @@ def require_alike(shown: str, said: str) -> None:
             np.testing.assert_allclose(x, y, rtol=1e-4, atol=SMALL)
 
 
+def forget_packages() -> None:
+    """Let xarray look again for the packages that are there."""
+    for module in [module for name, module in sys.modules.items() if name.startswith("xarray.")]:
+        for function in vars(module).values():
+            if callable(getattr(function, "cache_clear", None)):
+                function.cache_clear()
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("page", PAGES)
 def test_every_example_prints_what_follows_it(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
+    forget_packages()
+    request.addfinalizer(forget_packages)
     data = re.findall(r"\]\(data/(\w+\.csv)\)", TEXTS[page])
     for name in data:
         shutil.copyfile(DOCS / "data" / name, tmp_path / name)
