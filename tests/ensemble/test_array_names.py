@@ -43,7 +43,8 @@ NAMES = ["a/b", "", "..", "__x", "line\nbreak", "x" * 201]
 def test_slashes_of_a_model_are_points_in_its_arrays(tmp_path: Path) -> None:
     config = write_study(tmp_path, STUDY)
     (tmp_path / "spring.py").write_text(ROBOT)
-    found = je.run(read(config, je.Study), tmp_path / "run", folder=tmp_path)
+    je.run_study(read(config, je.Study), tmp_path / "run", folder=tmp_path)
+    found = je.open(tmp_path / "run")
     assert found["coordinate_left.x"].long_name == "initial coordinate left/x"
     assert float(found["parameter_mass.left.arm"]) == 2.0
     assert found["multipliers_left.tie"].shape == (3, 2, 1)
@@ -59,7 +60,8 @@ def test_a_statistic_does_not_hide_an_array(tmp_path: Path) -> None:
         events={"lowest": je.StudyEvent(of="x1")},
         statistics={"lowest": je.FirstPassage(of="lowest")},
     )
-    found = je.run(study, tmp_path / "run")
+    je.run_study(study, tmp_path / "run")
+    found = je.open(tmp_path / "run")
     assert found.lowest_count.dims == ("trajectory",)
     assert int(found.statistic_lowest_count) == 4
     assert int(found.lowest_never) == 4 - int((found.lowest_count > 0).sum())

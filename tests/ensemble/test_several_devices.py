@@ -11,8 +11,7 @@ import pytest
 
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, run_study
-from jaxmech.ensemble.blocks.estimate import require_possible, study_devices
-from jaxmech.ensemble.study import Times
+from jaxmech.ensemble.blocks.estimate import study_devices
 from tests.ensemble.studies import PENDULUM, STUDY, same_bits, write_study
 
 STATISTICS = """
@@ -69,12 +68,9 @@ def test_the_same_bits_whatever_the_number_of_devices(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_requested_device_computes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_requested_device_computes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     one = jax.devices()[0]
     monkeypatch.setattr(jax, "local_devices", lambda: [one, one, one])
     assert len(study_devices()) == 3
-    study = Study(model="pendulum", size=10**6, times=Times(end=1.0))
-    _, more = require_possible(study, 1000, 0, tmp_path)
     with jax.default_device(one):
         assert study_devices() == [one]
-        assert require_possible(study, 1000, 0, tmp_path)[1] < more

@@ -29,7 +29,9 @@ def study(**more) -> je.Study:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory) -> xarray.Dataset:
-    return je.run(study(), tmp_path_factory.mktemp("run") / "run")
+    run = tmp_path_factory.mktemp("run") / "run"
+    je.run_study(study(), run)
+    return je.open(run)
 
 
 @pytest.mark.slow
@@ -58,17 +60,6 @@ def test_nothing_is_read_before_it_is_needed(found, monkeypatch) -> None:
     assert not [name for name in opened if "/q/c/" in name]
     assert lazy.values.shape == (1, 6, 2)
     assert {name for name in opened if "/q/c/" in name} == {f"{run}/results.zarr/q/c/1/0/0"}
-
-
-def test_the_same_study_is_computed_once(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    one = je.Study(model="pendulum", size=4, times=je.Times(end=0.5, saves=3))
-    first = je.run(one)
-    (folder,) = (tmp_path / "runs").iterdir()
-    marks = {f: f.stat().st_mtime_ns for f in (folder / "blocks").iterdir()}
-    assert je.run(one).q.values.tobytes() == first.q.values.tobytes()
-    assert {f: f.stat().st_mtime_ns for f in (folder / "blocks").iterdir()} == marks
-    assert len(list((tmp_path / "runs").iterdir())) == 1
 
 
 def test_an_unfinished_run_is_opened(found, tmp_path) -> None:
