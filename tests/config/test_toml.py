@@ -19,9 +19,9 @@ from jaxmech.ensemble import (
     Normal,
     Study,
     Uniform,
-    draw,
 )
 from jaxmech.ensemble.draws.distributions import DISTRIBUTIONS
+from jaxmech.ensemble.draws.sampler import Sampler
 from jaxmech.integrate import RK4, AbstractSteps
 from jaxmech.linalg import AbstractSolver
 from jaxmech.state import AbstractStabilization, Baumgarte, Free, Projection
@@ -181,7 +181,7 @@ STUDIES = [path for path in FILES if "\nmodel = " in path.read_text() and path n
 def test_the_studies_of_the_project_are_valid(path: Path) -> None:
     study = read(path, Study)
     subject = load(study.model, study.model_options, path.parent)
-    assert any(variable.varies for variable in draw(study, subject))
+    assert any(variable.varies for variable in Sampler(study, subject).rows(0, 1))
 
 
 @pytest.mark.parametrize("path", FITS, ids=lambda path: path.stem)

@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import kstest
 
 from jaxmech.config.load import Subject, load
-from jaxmech.ensemble import Fixed, Normal, Sampling, Study, Times, Uniform, draw
+from jaxmech.ensemble import Fixed, Normal, Sampling, Study, Times, Uniform
+from jaxmech.ensemble.draws.sampler import Sampler
 from jaxmech.models import Model
 from jaxmech.system import System
 from tests.ensemble.studies import write_study
@@ -24,7 +25,8 @@ def study(model: str = "double_pendulum", size: int = 50, **sections: Any) -> St
 
 def drawn(study: Study) -> dict[str, np.ndarray]:
     subject = load(study.model, study.model_options)
-    return {f"{v.section}.{v.name}": v.values for v in draw(study, subject)}
+    rows = Sampler(study, subject).rows(0, study.size)
+    return {f"{v.section}.{v.name}": v.values for v in rows}
 
 
 def test_a_variable_depends_on_seed_and_name_alone() -> None:
@@ -60,7 +62,8 @@ def test_values_keep_their_places_in_arrays_of_any_shape() -> None:
     tensor = np.arange(6.0).reshape(2, 3)
     model = Model("m", "", system, {"I": tensor}, {}, lambda start, p: (np.zeros(1), np.zeros(1)))
     rules = {"I": Normal(sd=0.0), "I[1,0]": Fixed(9.0), "I[0, 2]": Uniform(20.0, 21.0)}
-    values = draw(study(size=5, parameters=rules), Subject("m", system, model))[0].values
+    five = Sampler(study(size=5, parameters=rules), Subject("m", system, model)).rows(0, 5)
+    values = five[0].values
     assert np.array_equal(values[:, 1], np.tile([9.0, 4.0, 5.0], (5, 1)))
     assert np.array_equal(values[:, 0, :2], np.tile([0.0, 1.0], (5, 1)))
     assert len(set(values[:, 0, 2])) == 5
