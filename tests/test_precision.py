@@ -72,3 +72,20 @@ def test_a_tolerance_below_round_off_is_named_with_its_remedy(float32: None) -> 
         sol = swing(jm.Adaptive(), seconds=5.0)
     assert int(sol.accepted) < 100
     np.testing.assert_allclose(sol.q[-1], swing(jm.FixedSteps(200), seconds=5.0).q[-1], atol=1e-4)
+
+
+@pytest.mark.slow
+def test_events_at_times_far_from_zero_are_reported() -> None:
+    """In float32 neighbouring times at a million seconds are 0.06 s apart."""
+    free = jm.System(lambda q, v, t, p: 0.5 * v @ v, coordinates=("x",))
+    half = jm.Event(lambda q, v, t, p: q[0] - 0.5, name="half")
+
+    def run(t0: float, dtype: Any = np.float32) -> jm.Solution:
+        ts = np.asarray([t0, t0 + 1], dtype)
+        start = np.zeros(1, dtype), np.ones(1, dtype)
+        return jm.simulate(free, *start, ts, steps=jm.FixedSteps(4), events=half)
+
+    with pytest.warns(jm.errors.PrecisionWarning, match=r"near 1e\+06 s .* located to 0\.5 s only"):
+        run(1e6)
+    assert run(0.0).events["half"].q[0, 0] == pytest.approx(0.5, abs=1e-5)
+    assert run(1e6, np.float64).events["half"].q[0, 0] == pytest.approx(0.5, abs=1e-5)

@@ -4,12 +4,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from jaxtyping import Array
 
 from jaxmech.integrate.events.event import Event, names_of
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.gaps import Gaps
+from jaxmech.integrate.events.rounding import ROUNDINGS
 from jaxmech.system import Params, System
+from jaxmech.utils.caller import warn_caller
+from jaxmech.utils.precision import USE_FLOAT64, PrecisionWarning
+from jaxmech.utils.tracers import actual
 
 
 def _positive(q: Array, v: Array, t: Array, params: Params) -> float:
@@ -23,10 +28,28 @@ def with_gaps(event_set: EventSet, system: System, q: Array, ts: Array, params: 
     """
     if not (event_set or system.unilateral):
         return event_set  # and no program for ts[0]
+    _warn_of_rounded_times(ts)
     gaps = Gaps.of(system, q, ts[0], params)
     events = (*event_set.events, *gaps.events)
     _require_names(events)
     return replace(event_set, events=events, gaps=gaps)
+
+
+def _warn_of_rounded_times(ts: Array) -> None:
+    """Warn if times so far from zero are rounded that events cannot be located in the motion."""
+    values = actual(ts, 1)
+    if values is None or not values.size:
+        return
+    eps = float(np.finfo(values.dtype).eps)
+    largest, duration = np.abs(values).max(), np.ptp(values)
+    rounding = ROUNDINGS * eps * largest
+    if 0 < max(1e-6, 1000 * eps) * duration < rounding:
+        warn_caller(
+            f"times near {largest:g} s are rounded in {values.dtype}, so events are located to "
+            f"{rounding:.1g} s only, and their states likewise; subtract the first time from all "
+            f"times, or {USE_FLOAT64}.",
+            PrecisionWarning,
+        )
 
 
 def event_set_of(system: System, events: Any, inactive: Any) -> EventSet:

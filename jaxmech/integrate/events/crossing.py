@@ -23,6 +23,7 @@ from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.extremum_search import ExtremumSearch, rates
 from jaxmech.integrate.events.impacts import MotionState
 from jaxmech.integrate.events.log import EventState, Occurrences
+from jaxmech.integrate.events.rounding import ROUNDINGS
 from jaxmech.integrate.events.transitions import After
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepInfo, StepState, is_finite, step
@@ -31,7 +32,6 @@ from jaxmech.system import Params
 
 AT_ONCE = 1000  # events that change the motion and follow from one of them at the same time
 ACCURACY = 2e-14  # [s], of the time of an event; not below 1e-9 of the step or rounding errors
-ROUNDINGS = 4.0  # units of round-off of the time, to which an event is located
 _APART = 4.0  # accuracies of the time between two occurrences of the same event
 _AS_FAST = 0.999  # relative rate of functions that close equally fast
 _SETTLING = 0.01  # fraction of a step after which an unknown sign is known

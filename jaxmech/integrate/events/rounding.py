@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from jaxmech.compiler import jacobian
 from jaxmech.linalg import matvec
 
+ROUNDINGS = 4.0  # units of round-off of the time, to which an event is located
 _ROUNDING = 64.0  # round-off of a function and of its rate, relative to the largest of their terms
 _APART = 4.0  # the same of the time of an event, in its accuracy
 
