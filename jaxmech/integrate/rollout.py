@@ -84,8 +84,11 @@ def rollout(
     system, per_save = scheme.system, scheme.per_save
     steps, total = segment or per_save, per_save * (len(ts) - 1)
     all_segments = segments(ts, per_save, steps, times)
-    first_params = within(jax.tree.map(lambda x: x[0], all_segments.interval), params)
-    first_params = with_outputs(system, first_params, memory)
+    interval = jax.tree.map(lambda x: x[0], all_segments.interval)
+    first_params, sampled = within(interval, params), memory
+    if event_set:  # what sticks at the start depends on what controllers give out from then on
+        sampled, _ = scheme.sampled(memory, q0, v0, ts[0], first_params, interval)
+    first_params = with_outputs(system, first_params, sampled)
     estimates = _Estimates.of(scheme.method, total, steps, q0.dtype)
     start, extents = _start(
         scheme, event_set, q0, v0, memory, ts, first_params, estimates.same_steps

@@ -160,3 +160,19 @@ def test_a_slip_that_a_controller_begins_has_exact_derivatives() -> None:
     # The push jumps from nothing to beyond the limit at 0.4 s; that time is no root of the load.
     value, slope = jax.value_and_grad(distance)(jnp.array(1.5))
     np.testing.assert_allclose([value, slope], [1.5 * 0.6**2 / 2, -(0.6**2) / 2], rtol=1e-12)
+
+
+@pytest.mark.parametrize("steps", [jm.FixedSteps(2), jm.Adaptive(rtol=1e-9)])
+def test_what_moves_at_the_start_is_decided_with_the_first_output(steps: Any) -> None:
+    rub = jm.DryFriction(lambda q, v, t, p: v[0], 0.1, name="rub")
+    against = lambda measured, memory, t, p: (-3.0, memory)  # noqa: E731
+    cart = jm.System(
+        lambda q, v, t, p: v[0] ** 2 / 2, rub, lambda q, v, t, p: 1.0 + p["push"] * jnp.ones(1),
+        coordinates=("x",),
+    )  # fmt: skip
+    loop = jm.controlled(cart, jm.Controller(against, 1.0, name="push"))
+    sol = jm.simulate(loop, [0.0], [0.0], np.linspace(0.0, 1.0, 3), steps=steps)
+    np.testing.assert_allclose(sol["x"], -1.9 * sol.ts**2 / 2, atol=1e-14)
+    assert {name: int(sol.events[name].count) for name in sol.events} == {
+        "rub slips": 0, "rub stops": 0,
+    }  # fmt: skip

@@ -78,7 +78,10 @@ def adaptive_rollout(
     at_start = (elapsed <= 0).sum().astype(jnp.int32)
     first = interval_at(t0 + sign * times, t0, t0, t0 + sign * elapsed[-1], ends)
     ordered = (elapsed[1:] >= elapsed[:-1]).all()  # not with a NaN
-    first_params = with_outputs(scheme.system, within(first, params), memory)
+    first_params, sampled = within(first, params), memory
+    if event_set:
+        sampled, _ = scheme.sampled(memory, q0, v0, t0, first_params, first)
+    first_params = with_outputs(scheme.system, first_params, sampled)
     start_params, events, status, extents = begin_run(
         scheme, event_set, q0, v0, t0, sign, first_params, ordered
     )
