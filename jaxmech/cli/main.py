@@ -220,11 +220,11 @@ def failure(
     config: Config, /, *, out: Out = None,
     as_json: Annotated[bool, Parameter("--json", negative="", help="print JSON")] = False,
 ) -> int:  # fmt: skip
-    """Compute the probability of a rare failure, down to 1e-9, or continue the computation.
+    """Compute the probability of a rare failure, down to 1e-9.
 
     The failure is that of the table [failure] of a study, whose keys are listed by `jaxmech
     ensemble --help`. The run folder, by default runs/CONFIG_failure, holds `failure.txt`,
-    `failure.json`, `calls.jsonl` with every batch, and `report.html`.
+    `failure.json`, and `report.html`.
 
         [failure]
         of = "swing"             # an observed quantity, a coordinate, or an event
@@ -238,7 +238,7 @@ def failure(
     study, folder = _computed_study(config)
     out, start = out or Path("runs") / f"{config.stem}_failure", time.perf_counter()
     with _located(config), graceful() as stop:
-        result = failure_probability(study, out, folder=folder, stop=stop, tell=tell)
+        result = failure_probability(study, out, folder=folder, stop=stop)
     page = write_failure_report(result, out / "report.html", study, config.stem)
     if as_json:
         print(json.dumps(result.as_dict(), indent=2))

@@ -1,14 +1,12 @@
 """Configuration files and run folders.
 
-Read `errors` first, then `schema` (the keys, described by dataclasses, and the names of policies),
-`validate` (plain data into dataclasses, by pydantic, and back),
-`toml` (files, with lines of errors and help), `load` (model files, with the recorded `inputs` of a
-study) and the `controllers` of closed loops, `run_folder` and the Python files that it names,
+Read `errors` first, then `validate` (plain data into dataclasses, by pydantic, and back, with the
+names of policies), `toml` (files, with lines of errors and help), `load` (model files, with the
+recorded inputs and the controllers of a study), `run_folder` and the Python files that it names,
 `frames` (columns of tables); `environment`, with digests of functions, records the origin of a
 result.
 """
 
-from jaxmech.config.controllers import closed_loop as closed_loop
 from jaxmech.config.environment import DECISIVE as DECISIVE
 from jaxmech.config.environment import INPUT as INPUT
 from jaxmech.config.environment import VERSIONS as VERSIONS
@@ -22,9 +20,9 @@ from jaxmech.config.frames import TableError as TableError
 from jaxmech.config.load import ENDED as ENDED
 from jaxmech.config.load import SUBJECTS as SUBJECTS
 from jaxmech.config.load import LoadedObject as LoadedObject
-from jaxmech.config.load import Process as Process
 from jaxmech.config.load import Subject as Subject
 from jaxmech.config.load import SubjectInputs as SubjectInputs
+from jaxmech.config.load import closed_loop as closed_loop
 from jaxmech.config.load import copies_of as copies_of
 from jaxmech.config.load import copy_of as copy_of
 from jaxmech.config.load import find as find
@@ -45,14 +43,13 @@ from jaxmech.config.run_folder import require_same_environment as require_same_e
 from jaxmech.config.run_folder import stored_environment as stored_environment
 from jaxmech.config.run_folder import warn as warn
 from jaxmech.config.run_folder import write_whole as write_whole
-from jaxmech.config.schema import InFile as InFile
-from jaxmech.config.schema import OneOf as OneOf
-from jaxmech.config.schema import TextOrTable as TextOrTable
-from jaxmech.config.schema import unnamed_policies as unnamed_policies
 from jaxmech.config.toml import ConfigError as ConfigError
 from jaxmech.config.toml import key_descriptions as key_descriptions
 from jaxmech.config.toml import located as located
 from jaxmech.config.toml import named_files as named_files
 from jaxmech.config.toml import read as read
+from jaxmech.config.validate import InFile as InFile
+from jaxmech.config.validate import OneOf as OneOf
+from jaxmech.config.validate import TextOrTable as TextOrTable
 from jaxmech.config.validate import plain as plain
 from jaxmech.config.validate import structure as structure

@@ -1,4 +1,4 @@
-"""Load the system that a configuration names.
+"""Load the system that a configuration names, and the controllers of its closed loop.
 
 It is in the catalogue, in a Python file, or in an MJCF or URDF file.
 """
@@ -17,60 +17,46 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.config.errors import refuse, refuse_all, unknown
+from jaxmech.config.errors import StudyError, refuse, refuse_all, unknown
 from jaxmech.config.validate import python_name
+from jaxmech.control import Controller, controlled
 from jaxmech.interop import as_model, model_of
 from jaxmech.interop.mujoco import KINDS, Robot, from_mjcf
 from jaxmech.models import CATALOGUE, Model
 from jaxmech.parts import Mechanism
-from jaxmech.system import Signal, System
+from jaxmech.system import Params, Signal, System
 from jaxmech.utils.text import not_one_of
 
 
 @dataclass(frozen=True, eq=False)
-class Process:
-    """A random input, whose samples are a function of numbers that are drawn."""
-
-    signal: Signal  # with the times of the samples
-    shape: tuple[int, ...]  # of the numbers, a parameter with the name of the input
-    rule: Any  # their distribution
-    values: Callable[[Any], Any]  # of the samples
-
-    def of(self, numbers: Any) -> Signal:
-        """The input with these numbers."""
-        values = self.values(jnp.asarray(numbers))
-        drawn: Signal = eqx.tree_at(lambda signal: signal.values, self.signal, values)
-        return drawn
-
-
-@dataclass(frozen=True, eq=False)
 class SubjectInputs:
-    """Recorded inputs, which take the places of parameters."""
+    """Recorded and random inputs, which take the places of parameters."""
 
     signals: Mapping[str, Signal] = field(default_factory=dict)  # by name
     digests: Mapping[str, str] = field(default_factory=dict)  # of samples, by input
-    processes: Mapping[str, Process] = field(default_factory=dict)  # the random ones
+    # of random ones, the samples of a drawn parameter of their name with these deviations
+    deviations: Mapping[str, float] = field(default_factory=dict)
     # what was converted to SI units, by input
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def ends(self) -> int:
         """The number of samples at which a step ends, of all inputs of a trajectory."""
-        return sum(
-            len(signal.values)
-            for signal in self.signals.values()
-            if signal.interpolation != "cubic"
-        )
+        held = (x for x in self.signals.values() if x.interpolation != "cubic")
+        return sum(len(signal.values) for signal in held)
 
     @property
     def parameters(self) -> dict[str, np.ndarray]:
         """The parameters that inputs add, with what stands in the place of drawn numbers."""
-        return {name: np.zeros(x.shape) for name, x in self.processes.items()}
+        return {name: np.zeros(len(self.signals[name].values)) for name in self.deviations}
 
     def of(self, parameters: Mapping[str, Any]) -> dict[str, Signal]:
         """The inputs of one trajectory with these parameters."""
-        drawn = {name: process.of(parameters[name]) for name, process in self.processes.items()}
-        return {**self.signals, **drawn}
+        signals = dict(self.signals)
+        for name, sd in self.deviations.items():
+            values = sd * jnp.asarray(parameters[name])
+            signals[name] = eqx.tree_at(lambda x: x.values, signals[name], values)
+        return signals
 
 
 ROBOTS = (".mjcf", ".urdf", ".xml")  # endings of MJCF and URDF files
@@ -291,3 +277,36 @@ def _where(error: BaseException, path: Path) -> str:
         return ""  # its text has the file and line
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
     return f" ({path}, line {lines[-1]})" if lines else ""
+
+
+@dataclass(frozen=True, eq=False)
+class ClosedLoop:
+    """A system with the controllers that a configuration names."""
+
+    system: System
+    outputs: frozenset[str]  # names, which are no longer those of parameters
+    files: tuple[LoadedObject, ...]  # of the controllers
+
+    def params(self, params: Params) -> Params:
+        """The parameters of the system alone, without those whose places outputs take."""
+        if not isinstance(params, dict):
+            return params
+        return {name: x for name, x in params.items() if name not in self.outputs}
+
+
+def closed_loop(system: System, names: Iterable[str], folder: Path) -> ClosedLoop:
+    """The system with controllers that are named "file.py:name", seen from a folder."""
+    files = []
+    for name in names:
+        try:
+            files.append(find(name, {}, folder, (Controller,)))
+        except StudyError as error:
+            messages = [problem.message for problem in error.problems]
+            raise refuse("controllers", "; ".join(messages)) from error
+    values = [file.value for file in files]
+    try:
+        loop = controlled(system, values)  # type: ignore[arg-type]  # which it checks
+    except (TypeError, ValueError) as error:
+        raise refuse("controllers", f"cannot be used: {error}") from error
+    outputs = frozenset(value.name for value in values if isinstance(value, Controller))
+    return ClosedLoop(loop, outputs, tuple(files))

@@ -53,7 +53,7 @@ def require_no_run_code(files: Sequence[Path], folder: Path) -> None:
 
 
 # The commands that write run folders, by what only theirs hold.
-_COMMANDS = {"results.zarr": "ensemble", "calls.jsonl": "failure", "fit.npz": "fit"}
+_COMMANDS = {"results.zarr": "ensemble", "failure.json": "failure", "fit.npz": "fit"}
 LOCK = ".lock"
 
 

@@ -16,8 +16,16 @@ from typing import Any, get_args, get_origin
 
 from jaxmech.config.errors import InputError, Key, StudyError
 from jaxmech.config.run_folder import python_files
-from jaxmech.config.schema import OneOf, choice_of, hints_of, short_field, words
-from jaxmech.config.validate import Config, plain, structure
+from jaxmech.config.validate import (
+    Config,
+    OneOf,
+    choice_of,
+    hints_of,
+    plain,
+    short_field,
+    structure,
+    words,
+)
 
 _WIDTH = 98  # characters per line of help
 _NO_LINE = sys.maxsize

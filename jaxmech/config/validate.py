@@ -1,34 +1,197 @@
-"""Plain data read as dataclasses, by pydantic.
+"""Plain data read as dataclasses, by pydantic, and back.
 
-pydantic reads the dataclasses themselves. Reading is strict: an integer is accepted as a number,
+The fields of a dataclass are the keys of a table. The policies of `simulate` are their own schema;
+`POLICIES` maps them to their names in files. Reading is strict: an integer is accepted as a number,
 but nothing else is converted, unknown keys are rejected, and all problems are reported at once.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
-from functools import cache, partial
-from typing import Any, TypeVar, get_args, get_origin
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache, reduce
+from operator import or_
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import pydantic
 from pydantic_core import core_schema
 
-from jaxmech.config import schema
+from jaxmech import integrate
 from jaxmech.config.errors import Key, Problem, StudyError, limit_problem, refuse
+from jaxmech.linalg import LDL, QR, SVD, AbstractSolver
+from jaxmech.state import AbstractStabilization, Baumgarte, Free, Projection
 from jaxmech.utils.text import not_one_of
+
+NAME = str | int  # of a column
+NUMBER_OR_NAME = float | str  # of a parameter
+
+
+TEXT, TABLE = "<text>", "<table>"  # the alternatives of `TextOrTable`, as pydantic names them
+
+
+class TextOrTable:
+    """A dataclass whose field with `short` may stand in a file in place of its whole table."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        short = short_field(source)
+        assert short
+        text = core_schema.no_info_after_validator_function(
+            lambda text: source(**{short: text}), core_schema.str_schema()
+        )
+        return core_schema.tagged_union_schema(
+            {TEXT: text, TABLE: handler(source)},
+            lambda value: TEXT if isinstance(value, str) else TABLE,
+        )
+
+
+class InFile:
+    """The type of a key whose values are others in Python: `Annotated[str | X, InFile(str)]`."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return handler.generate_schema(self.kind)
+
+
+@dataclass(frozen=True, eq=False)
+class OneOf:
+    """The classes whose instances a key accepts; its type is `Annotated[A | B, OneOf(...)]`."""
+
+    kinds: Mapping[str, type]  # the classes by their names in a file
+    tag: str | None = "name"  # the key of a table that holds the name; None if that stands alone
+    default: str | None = None  # the name of a table without a tag
+    bare: type | None = None  # the class represented by a number or a list, its only field
+    # the class of all other names, which checks the name; its fields are `name` and `parameters`,
+    # a mapping of all other keys
+    other: type[Any] | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def read(self, value: Any) -> Any:
+        """The instance that a value describes: by its name, or by a number or a list of them."""
+        if self.tag is None:
+            if not isinstance(value, str) or value not in self.kinds:
+                raise _mismatch(f"must be {alternatives(self.kinds)}", value)
+            return self.kinds[value]()
+        if self.bare and isinstance(value, int | float | list) and not isinstance(value, bool):
+            try:  # an integer is the same as its number; one beyond all numbers becomes infinite
+                return self.bare(value if isinstance(value, list) else float(str(value)))
+            except StudyError as error:  # the name of the field is not a key of the file
+                raise StudyError(Problem((), p.message) for p in error.problems) from None
+        name = value.get(self.tag, self.default) if isinstance(value, dict) else None
+        if not isinstance(name, str):
+            names = ", ".join(f'"{name}"' for name in self.kinds)
+            raise _mismatch(f"must be a table with `{self.tag}`, one of {names}", value)
+        entries = {key: entry for key, entry in value.items() if key != self.tag}
+        if name in self.kinds:
+            return structure(entries, self.kinds[name])
+        if self.other:
+            return self.other(name, entries)
+        raise refuse(self.tag, not_one_of(name, self.kinds, f"a known {self.tag}"))
+
+    def written(self, value: Any, key: Key) -> Any:
+        """The plain data that describe an instance, or a StudyError if none do."""
+        if self.other and isinstance(value, self.other):
+            return {str(self.tag): value.name, **value.parameters}
+        for name, kind in self.kinds.items():
+            if type(value) is kind and self.tag:
+                return {self.tag: name} | plain(value, None, key)
+            if type(value) is kind and value == kind():  # a lone name has no settings
+                return name
+        kinds = ", ".join(f"{kind.__name__}(...)" for kind in self.kinds.values())
+        raise refuse(key, f"must be one of {kinds} without other settings, but is {value!r}")
+
+
+_METHODS = (
+    integrate.RK4,
+    integrate.DormandPrince5,
+    integrate.DormandPrince8,
+    integrate.Rodas5P,
+    integrate.RATTLE,
+)
+POLICIES: Mapping[Any, OneOf] = {
+    AbstractSolver: OneOf({"ldl": LDL, "qr": QR, "svd": SVD}, tag=None),
+    integrate.AbstractMethod: OneOf({kind.__name__: kind for kind in _METHODS}),
+    integrate.AbstractSteps: OneOf(
+        {"FixedSteps": integrate.FixedSteps, "Adaptive": integrate.Adaptive}, default="FixedSteps"
+    ),
+    AbstractStabilization: OneOf({"projection": Projection, "baumgarte": Baumgarte, "none": Free}),
+}
+
+
+def words(kind: Any) -> str:
+    """Describe a type of the schema, for messages and for `--help`."""
+    kind, choice = required(kind), choice_of(kind)
+    if get_origin(kind) is Literal or (choice and choice.tag is None):
+        return alternatives(choice.kinds if choice else get_args(kind))
+    if get_origin(kind) is tuple:
+        return f"a list of {_plural(get_args(kind)[0])}"
+    if is_dataclass(kind) or get_origin(kind) is Mapping or choice:
+        return "a table"
+    if kind == NAME:
+        return "a string or an integer"
+    if kind == NUMBER_OR_NAME:
+        return "a number or a string"
+    if str in get_args(kind):
+        return "a string"
+    names = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}
+    return names.get(kind, "a number or a list of numbers")
+
+
+def alternatives(names: Iterable[str]) -> str:
+    """Join names as a list of choices, such as '"ldl" or "qr"'."""
+    *first, last = [f'"{name}"' for name in names]
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def choice_of(kind: Any) -> OneOf | None:
+    """The classes accepted for this type of key, if it is a choice."""
+    choices = [part for part in get_args(required(kind)) if isinstance(part, OneOf)]
+    return choices[0] if choices else POLICIES.get(required(kind))
+
+
+def _plural(kind: Any) -> str:
+    if kind == NAME:
+        return "strings or integers"
+    names = {str: "strings", float: "numbers", int: "integers"}
+    return names.get(kind, "tables" if is_dataclass(kind) else words(kind))
+
+
+def required(kind: Any) -> Any:
+    """The type in files: `int` for `int | None`, and for `int | Any`, which is for Python alone."""
+    for annotation in getattr(kind, "__metadata__", ()):
+        if isinstance(annotation, InFile):
+            return annotation.kind
+    if get_origin(kind) not in (UnionType, Union):
+        return kind
+    return reduce(or_, (part for part in get_args(kind) if part not in (NoneType, Any)))
+
+
+def hints_of(kind: type) -> dict[str, Any]:
+    """The types of the fields of a dataclass."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {f.name: hints[f.name] for f in fields(kind)}
+
+
+def short_field(kind: type) -> str | None:
+    """The field that a text in place of the table of the dataclass sets, if there is one."""
+    return next((f.name for f in fields(kind) if f.metadata.get("short")), None)
 
 
 def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
     """Convert a dataclass to plain data as in its TOML file, or raise a StudyError."""
-    kind = schema.required(type(value) if kind is None else kind)
-    if (choice := schema.choice_of(kind)) and value is not None:
-        return _plain_choice(choice, value, key)
+    kind = required(type(value) if kind is None else kind)
+    if (choice := choice_of(kind)) and value is not None:
+        return choice.written(value, key)
     if kind is str and not isinstance(value, str | None):  # an object in place of its name
         return python_name(value)
     if is_dataclass(value):
         table: dict[str, Any] = {}
-        for name, hint in schema.hints_of(type(value)).items():
+        for name, hint in hints_of(type(value)).items():
             entry = plain(getattr(value, name), hint, (*key, name))
             if entry is not None:  # TOML has no null
                 table[name] = entry
@@ -43,15 +206,6 @@ def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return value
-
-
-def _plain_choice(choice: schema.OneOf, value: Any, key: Key) -> Any:
-    if choice.other and isinstance(value, choice.other):
-        return {str(choice.tag): value.name, **value.parameters}
-    name = choice.name_of(value)
-    if name is None:
-        raise refuse(key, choice.refusal_of(value))
-    return name if choice.tag is None else {choice.tag: name} | plain(value, None, key)
 
 
 def python_name(value: Any) -> str:
@@ -92,51 +246,20 @@ def _adapter(kind: Any) -> Any:
     return pydantic.TypeAdapter(tuple[kind], config=_STRICT)
 
 
-def _choice_of_classes(choice: schema.OneOf, source: Any, handler: Any) -> core_schema.CoreSchema:
-    """How pydantic reads an instance of one of several classes."""
-    return core_schema.no_info_plain_validator_function(partial(_chosen, choice))
-
-
 def _policy(kind: type, source: Any, handler: Any) -> core_schema.CoreSchema:
-    choice = schema.POLICIES.get(source)
-    return _choice_of_classes(choice, source, handler) if choice else handler(source)
+    choice: Any = POLICIES.get(source)
+    return choice.__get_pydantic_core_schema__(source, handler) if choice else handler(source)
 
 
-# pydantic asks a class, and an annotation, how it is read.
-_annotation: Any = schema.OneOf
-_annotation.__get_pydantic_core_schema__ = _choice_of_classes
-for _kind in schema.POLICIES:
+for _kind in POLICIES:  # pydantic asks a class how it is read
     _kind.__get_pydantic_core_schema__ = classmethod(_policy)
-
-
-def _chosen(choice: schema.OneOf, value: Any) -> Any:
-    """The instance that a value describes: by its name, or by a number or a list of them."""
-    if choice.tag is None:
-        if not isinstance(value, str) or value not in choice.kinds:
-            raise _mismatch(f"must be {schema.alternatives(choice.kinds)}", value)
-        return choice.kinds[value]()
-    if choice.bare and isinstance(value, int | float | list) and not isinstance(value, bool):
-        try:  # an integer is the same as its number; one beyond all numbers becomes infinite
-            return choice.bare(value if isinstance(value, list) else float(str(value)))
-        except StudyError as error:  # the name of the field is not a key of the file
-            raise StudyError(Problem((), p.message) for p in error.problems) from None
-    name = choice.name_in(value) if isinstance(value, dict) else None
-    if not isinstance(name, str):
-        names = ", ".join(f'"{name}"' for name in choice.kinds)
-        raise _mismatch(f"must be a table with `{choice.tag}`, one of {names}", value)
-    entries = {key: entry for key, entry in value.items() if key != choice.tag}
-    if name in choice.kinds:
-        return structure(entries, choice.kinds[name])
-    if choice.other:
-        return choice.other(name, entries)
-    raise refuse(choice.tag, not_one_of(name, choice.kinds, f"a known {choice.tag}"))
 
 
 def _located(kind: Any, location: tuple[int | str, ...]) -> tuple[list[str], Any, Any]:
     """The key of a location that pydantic states, the type there, and the table around it."""
     key, hint, table = list[str](), kind, kind
     for part in location:
-        inner = schema.required(hint)
+        inner = required(hint)
         kinds = (inner, *get_args(inner))
         found = next((x for x in kinds if isinstance(x, type) and is_dataclass(x)), None)
         if isinstance(part, int):
@@ -145,9 +268,9 @@ def _located(kind: Any, location: tuple[int | str, ...]) -> tuple[list[str], Any
         elif get_origin(inner) is Mapping:
             key.append(part)
             hint = get_args(inner)[1]
-        elif found and part not in (schema.TEXT, schema.TABLE):  # nor the name of an alternative
+        elif found and part not in (TEXT, TABLE):  # nor the name of an alternative
             key.append(part)
-            table, hint = found, schema.hints_of(found).get(part, Any)
+            table, hint = found, hints_of(found).get(part, Any)
     return key, hint, table
 
 
@@ -162,14 +285,14 @@ def _problems(error: pydantic.ValidationError, kind: type) -> Iterator[Problem]:
             case "missing":
                 yield Problem(key, "must be given, but is missing")
             case "unexpected_keyword_argument":
-                yield Problem(key, not_one_of(key[-1], schema.hints_of(table), "a known key"))
+                yield Problem(key, not_one_of(key[-1], hints_of(table), "a known key"))
             case "json_invalid":
                 raise RecursionError
             case "less_than_equal" | "greater_than" | "greater_than_equal" | "less_than":
                 (field,) = (x for x in fields(table) if x.name == names[-1])
                 yield Problem(key, limit_problem(field.metadata, value))
             case _:
-                yield from _mismatch(f"must be {schema.words(hint)}", value).within(*key).problems
+                yield from _mismatch(f"must be {words(hint)}", value).within(*key).problems
 
 
 def _as_study_error(error: Exception) -> StudyError:

@@ -44,10 +44,9 @@ from jaxmech.ensemble.statistics import Probability as Probability
 from jaxmech.ensemble.statistics import Quantiles as Quantiles
 from jaxmech.ensemble.statistics import Reduction as Reduction
 from jaxmech.ensemble.statistics import Sample as Sample
-from jaxmech.ensemble.statistics import SobolIndices as SobolIndices
 from jaxmech.ensemble.statistics import Worst as Worst
-from jaxmech.ensemble.store.layout import array_of as array_of
 from jaxmech.ensemble.store.results import Results as Results
+from jaxmech.ensemble.store.results import array_of as array_of
 from jaxmech.ensemble.store.results import open_results as open_results
 from jaxmech.ensemble.study import Cluster as Cluster
 from jaxmech.ensemble.study import Failure as Failure
@@ -76,7 +75,6 @@ __all__ = [
     "Results",
     "Sampling",
     "Scipy",
-    "SobolIndices",
     "Study",
     "StudyEvent",
     "Times",

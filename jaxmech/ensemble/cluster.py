@@ -6,7 +6,7 @@ harm if Dask computes one twice, after the loss of a worker, or if a run is kill
 """
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -19,12 +19,16 @@ from tqdm import tqdm
 
 from jaxmech.config import changes, environment, stored_environment
 from jaxmech.config.errors import InputError, StoppedError
-from jaxmech.ensemble.blocks.accumulate import Accumulator
-from jaxmech.ensemble.blocks.kernel import BlockProgram, compile_kernel
-from jaxmech.ensemble.blocks.local import arrays_of, computed_blocks
+from jaxmech.ensemble.blocks.kernel import (
+    Accumulator,
+    BlockProgram,
+    arrays_of,
+    compile_kernel,
+    computed_blocks,
+)
 from jaxmech.ensemble.blocks.plan import planned
 from jaxmech.ensemble.store.folder import RunFolder, origin
-from jaxmech.ensemble.store.marks import mark_of
+from jaxmech.ensemble.store.results import mark_of
 from jaxmech.ensemble.study import Cluster, Study
 
 if TYPE_CHECKING:
@@ -76,28 +80,10 @@ def connected(cluster: "Cluster | Client | None") -> Iterator["Client | None"]:
         yield client
 
 
-def pickled(value: Any) -> bytes:
-    """Pickle an object, also a function that has no name in a module."""
-    from distributed.protocol import pickle as pickles
-
-    return bytes(pickles.dumps((bool(jax.config.read("jax_enable_x64")), pickles.dumps(value))))
+Order = tuple[bool, bytes]  # whether arrays are in float64, and the pickled study
 
 
-def unpickled(order: bytes) -> Any:
-    """The object, in the precision of the process that pickled it."""
-    x64, content = pickle.loads(order)
-    if jax.config.read("jax_enable_x64") != x64:  # before arrays are unpacked
-        jax.config.update("jax_enable_x64", x64)
-    return pickle.loads(content)
-
-
-def mapped(client: "Client", function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """The results of a function for some items, by the workers."""
-    futures = client.map(function, list(items), pure=False, retries=_RETRIES)
-    return list(client.gather(futures))
-
-
-def compute_block(order: bytes, block: int) -> None:
+def compute_block(order: Order, block: int) -> None:
     """Compute a block in a worker, unless it is finished."""
     with _COMPUTING:
         path, target, kernel = _prepared(order)
@@ -107,9 +93,12 @@ def compute_block(order: bytes, block: int) -> None:
 
 
 @lru_cache(maxsize=2)
-def _prepared(order: bytes) -> tuple[Path, RunFolder, BlockProgram]:
+def _prepared(order: Order) -> tuple[Path, RunFolder, BlockProgram]:
     """The program of a run, after a check that this process computes the same."""
-    study, folder, path = unpickled(order)
+    x64, content = order
+    if jax.config.read("jax_enable_x64") != x64:  # before arrays are unpacked
+        jax.config.update("jax_enable_x64", x64)
+    study, folder, path = pickle.loads(content)
     expected = stored_environment(path)
     plan = planned(study, folder)
     named = replace(plan.study, **plan.functions)
@@ -128,8 +117,10 @@ def compute_away(
 ) -> None:  # fmt: skip
     """Compute the missing blocks of a run, and add up the statistics of all of them."""
     from distributed import as_completed
+    from distributed.protocol import pickle as pickles  # also of functions without a module
 
-    order = pickled((replace(study, cluster=None), folder.resolve(), target.path.resolve()))
+    work = replace(study, cluster=None), folder.resolve(), target.path.resolve()
+    order = bool(jax.config.read("jax_enable_x64")), bytes(pickles.dumps(work))
     waiting, added = set(missing), 0
     futures = {
         client.submit(compute_block, order, block, pure=False, retries=_RETRIES): block

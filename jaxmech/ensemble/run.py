@@ -2,24 +2,31 @@
 
 import json
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
-from jaxmech.config import copies_of, plain, python_files, require_no_run_code, warn
-from jaxmech.ensemble.blocks.accumulate import Accumulator, as_file
+from jaxmech.config import copies_of, npz, plain, warn
+from jaxmech.config.errors import StoppedError
 from jaxmech.ensemble.blocks.estimate import require_possible
-from jaxmech.ensemble.blocks.kernel import compile_kernel, with_steps
-from jaxmech.ensemble.blocks.local import compute_here
+from jaxmech.ensemble.blocks.kernel import (
+    Accumulator,
+    BlockProgram,
+    arrays_of,
+    compile_kernel,
+    computed_blocks,
+    with_steps,
+)
 from jaxmech.ensemble.blocks.plan import planned, require_used
 from jaxmech.ensemble.cluster import MAY_DIFFER, compute_away, connected
 from jaxmech.ensemble.finished.summary import as_table, summarize
 from jaxmech.ensemble.members.observed import stored_study
 from jaxmech.ensemble.store.folder import RunFolder, open_run, origin, with_stored_sizes
-from jaxmech.ensemble.store.marks import SUMMARY
-from jaxmech.ensemble.store.results import open_results
+from jaxmech.ensemble.store.results import SUMMARY, open_results
 from jaxmech.ensemble.study import Study
 
 
@@ -76,7 +83,6 @@ def run_study(
         True
     """
     out, folder, tell = Path(out), Path(folder), tell or warn
-    require_no_run_code(python_files(plain(study), folder), folder)
     plan = planned(with_stored_sizes(study, out), folder)
     subject, sampler = plan.subject, plan.sampler
     kernel = compile_kernel(
@@ -107,6 +113,38 @@ def run_study(
         return _conclude(target, accumulator)
 
 
+def compute_here(
+    kernel: BlockProgram, target: RunFolder, accumulator: Accumulator, progress: "tqdm[Any]",
+    stop: Callable[[], bool], missing: set[int],
+) -> None:  # fmt: skip
+    """Compute the missing blocks of a run, and add up the statistics of all of them."""
+    waiting: Future[None] | None = None  # of the thread that writes
+    computed = computed_blocks(kernel, sorted(missing))
+    # One thread writes, so that blocks reach the disk in order while the next is computed.
+    with ThreadPoolExecutor(1) as writer:
+        try:
+            for block in range(target.count):
+                if block in missing:
+                    if stop():
+                        raise StoppedError
+                    inputs, results = next(computed)
+                    if waiting is not None:
+                        waiting.result()
+                    arrays = arrays_of(kernel, inputs, results)
+                    waiting = writer.submit(target.write, block, arrays)
+                    if kernel.statistics:
+                        accumulator.add(results.states)
+                    progress.update(target.trajectories([block]))
+                elif kernel.statistics:
+                    accumulator.add(accumulator.unpacked(target.states(block)))
+        finally:
+            # What was computed is kept, also after an interruption or an error, which the result
+            # of a future raises here if it was one of writing.
+            computed.close()
+            if waiting is not None:
+                waiting.result()
+
+
 def _conclude(target: RunFolder, accumulator: Accumulator) -> dict[str, Any]:
     statistics = accumulator.results()
     results = open_results(target.path)
@@ -115,6 +153,7 @@ def _conclude(target: RunFolder, accumulator: Accumulator) -> dict[str, Any]:
     text = json.dumps(summary, indent=2, allow_nan=False)
     files = {json_: f"{text}\n".encode(), table: as_table(summary).encode()}
     if statistics:
-        files[arrays] = as_file(statistics)
+        tables = ((name, key, x) for name, table in statistics.items() for key, x in table.items())
+        files[arrays] = npz({f"{name}/{key}": np.asarray(x) for name, key, x in tables})
     target.conclude(files)
     return summary

@@ -5,16 +5,15 @@ configuration in a run folder all come from this tree.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Annotated, Any, Literal
 
-from jaxmech.config import InFile, OneOf, TextOrTable, unnamed_policies
+from jaxmech.config import InFile, OneOf, TextOrTable, plain
 from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
 from jaxmech.ensemble.draws.designs import Sampling
-from jaxmech.ensemble.draws.distributions import Distribution, Fixed, Spread
+from jaxmech.ensemble.draws.distributions import Distribution
 from jaxmech.ensemble.draws.inputs import StudyInput, input_problems
-from jaxmech.ensemble.draws.plans import Drawn
 from jaxmech.ensemble.members.observed import Observed, Series, StudyEvent, name_problem
 from jaxmech.ensemble.statistics import (
     AbstractStatistic,
@@ -25,7 +24,6 @@ from jaxmech.ensemble.statistics import (
     Moments,
     Probability,
     Quantiles,
-    SobolIndices,
     Worst,
 )
 from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_and_steps
@@ -117,7 +115,6 @@ STATISTICS: dict[str, type[AbstractStatistic]] = {
     "quantiles": Quantiles,
     "histogram": Histogram,
     "covariance": Covariance,
-    "sobol-indices": SobolIndices,
     "worst": Worst,
     "custom": Custom,
 }
@@ -144,7 +141,7 @@ class Times:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study(Drawn):
+class Study:
     """A Monte Carlo study of motions: a model, its random inputs, and the settings of the runs.
 
     Example:
@@ -229,15 +226,11 @@ class Study(Drawn):
     def __post_init__(self) -> None:
         method, _ = method_and_steps(self.method, self.steps)
         object.__setattr__(self, "method", method)
-        refuse_all([*out_of_range(self), *unnamed_policies(self), *self.problems()])
+        refuse_all([*out_of_range(self), *self.problems()])
+        plain(self)  # which refuses policies and distributions that have no name in a file
 
     def problems(self) -> Iterator[Problem]:
         """The settings that contradict each other, but for those of wrong ranges."""
-        for section in SECTIONS:
-            for name, rule in getattr(self, section).items():
-                if not isinstance(rule, Fixed | Spread):
-                    message = f"must be a distribution such as Fixed(1.0), but is {rule!r}"
-                    yield Problem((section, name), message)
         for name, quantity in self.observe.items():
             if not isinstance(quantity, Observed):
                 message = f"must be an Observed, such as Observed(function), but is {quantity!r}"
@@ -254,15 +247,6 @@ class Study(Drawn):
         """The number of members of one block."""
         return self.block or min(LARGEST_DEFAULT_BLOCK, _round_up(self.size, LANES))
 
-    def resolved(self) -> "Study":
-        """The study with the size of its blocks filled in."""
-        return replace(self, block=self.block_size)
-
-
-def steps_per_save(study: Study) -> int | None:
-    """Steps per save interval, or None if they are not known."""
-    return study.steps.per_save if isinstance(study.steps, FixedSteps) else None
-
 
 def _of_names(study: Study) -> Iterator[Problem]:
     """The quantities, events and statistics that no array can be named by."""
@@ -273,10 +257,6 @@ def _of_names(study: Study) -> Iterator[Problem]:
 
 
 def _of_statistics(study: Study) -> Iterator[Problem]:
-    for name, statistic in study.statistics.items():
-        if isinstance(statistic, SobolIndices) and study.sampling.design != "saltelli":
-            message = 'must be "saltelli" for the sobol-indices'
-            yield Problem(("sampling", "design"), f"{message} `{name}`")
     if study.store == "statistics" and not study.statistics:
         message = 'must not be "statistics" where the table `statistics` names none'
         yield Problem(("store",), message)

@@ -205,12 +205,6 @@ def _first_passage(ax: Axes, values: Values, settings: Settings, ts: np.ndarray)
     return labelled(ax, "t [s]", f"P({settings['of']} has occurred)")
 
 
-def _sobol(ax: Axes, values: Values, settings: Settings, ts: np.ndarray) -> Axes:
-    names = [_input_label(str(name)) for name in values["names"]]
-    parts = [values[x] for x in ("total", "total_low", "total_high")]
-    return influences(f"total Sobol index of {settings['of']}", names, *parts, ax=ax)
-
-
 def _covariance(ax: Axes, values: Values, settings: Settings, ts: np.ndarray) -> Axes:
     """The correlations of the first quantity with all other numbers."""
     names = [_input_label(str(name)) for name in values["names"]]
@@ -248,8 +242,5 @@ SHOWN: dict[str, Shown] = {
     ),
     "covariance": Shown({"correlation": ("correlation_low", "correlation_high"), "count": ()},
                         draw=_covariance, caption="correlation"),
-    "sobol-indices": Shown(
-        {name: (f"{name}_low", f"{name}_high") for name in ("first_order", "total")}, draw=_sobol
-    ),
     "worst": Shown({"index": (), "value": ()}),
 }  # fmt: skip

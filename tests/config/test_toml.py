@@ -11,9 +11,8 @@ from jaxmech.cli.fit.build import model
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.config import plain
 from jaxmech.config.load import load
-from jaxmech.config.schema import POLICIES
 from jaxmech.config.toml import ConfigError, key_descriptions, key_lines, read
-from jaxmech.config.validate import structure
+from jaxmech.config.validate import POLICIES, structure
 from jaxmech.ensemble import (
     Fixed,
     Normal,
@@ -92,7 +91,7 @@ def test_a_configuration_is_a_study(tmp_path) -> None:
 
 def test_a_study_survives_conversion_to_plain_data(tmp_path) -> None:
     (tmp_path / "good.toml").write_text(GOOD)
-    study = read(tmp_path / "good.toml", Study).resolved()
+    study = read(tmp_path / "good.toml", Study)
     assert structure(plain(study), Study) == study
     free = structure({**plain(study), "projection": {"name": "none"}}, Study)
     assert free.projection == Free()

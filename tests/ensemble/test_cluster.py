@@ -10,7 +10,7 @@ import pytest
 from jaxmech.config.errors import StoppedError, StudyError
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Cluster, Study, run_study
-from jaxmech.ensemble.store.marks import marked_blocks
+from jaxmech.ensemble.store.results import marked_blocks
 from tests.ensemble.studies import OBSERVED, same_results, write_study
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask, about its own sockets

@@ -8,11 +8,9 @@ import jax
 import pytest
 
 from jaxmech import FixedSteps
-from jaxmech.config.errors import StudyError
 from jaxmech.ensemble import Study, Times
 from jaxmech.ensemble.blocks.estimate import LARGEST_RESULTS, sized, slice_of
-from jaxmech.ensemble.blocks.kernel import BlockProgram
-from jaxmech.ensemble.blocks.local import computed_blocks
+from jaxmech.ensemble.blocks.kernel import BlockProgram, computed_blocks
 from jaxmech.ensemble.store.folder import with_stored_sizes
 
 GB = 10**9
@@ -74,17 +72,6 @@ def test_short_trajectories_come_in_large_blocks_on_a_cpu() -> None:
     assert block(replace(FEW, times=Times(end=1.0, saves=1001)), Device("cpu")) == 1024
     slow = replace(FEW, steps=FixedSteps(per_save=10**4))
     assert block(slow, Device("cpu")) == 1024
-
-
-def test_groups_are_not_divided() -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax, "devices", lambda: [Device("cpu")])
-        found = sized(replace(FEW, size=70_000), EACH, group=7)
-        assert found.block is not None
-        assert found.block % 7 == 0
-        assert slice_of(found, 2, group=7) % 7 == 0
-        with pytest.raises(StudyError, match="`block` must be a multiple of 7"):
-            sized(replace(FEW, block=64), EACH, group=7)
 
 
 def test_a_slice_is_a_part_of_a_block_whose_series_are_small() -> None:

@@ -10,7 +10,8 @@ import jax
 import numpy as np
 
 from jaxmech.config.errors import refuse
-from jaxmech.ensemble.study import LANES, LARGEST_DEFAULT_BLOCK, Study, steps_per_save
+from jaxmech.ensemble.study import LANES, LARGEST_DEFAULT_BLOCK, Study
+from jaxmech.integrate import FixedSteps
 
 _SLICE = 2**24  # bytes of the series of a slice of a block
 _MOST_COUNTED = 2**31 - 1  # in int32, as XLA counts the iterations of a loop
@@ -24,37 +25,37 @@ UNKNOWN_STEPS = 16
 SHARE = 16  # of the memory of a device: largest part for the results of a block
 
 
+def _steps_per_save(study: Study) -> int | None:
+    return study.steps.per_save if isinstance(study.steps, FixedSteps) else None
+
+
 def bytes_of(shapes: Any) -> int:
     """The bytes of arrays of some shapes and types."""
     return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
 
 
-def sized(study: Study, trajectory: int, group: int = 1) -> Study:
+def sized(study: Study, trajectory: int) -> Study:
     """The study with its block filled in, as large as is good for the first device.
 
     Args:
         study: the study; a block that it names is kept.
         trajectory: the bytes that one trajectory stores.
-        group: the trajectories of a group of the design, of which a block holds whole ones.
     """
     if study.block is not None:
-        if study.block % group:
-            message = f"must be a multiple of {group}, the trajectories of a group of the design "
-            raise refuse("block", f'{message}"{study.sampling.design}", but is {study.block}')
-        return study.resolved()
+        return study
     if jax.devices()[0].platform == "cpu":
-        steps = (study.times.saves - 1) * (steps_per_save(study) or UNKNOWN_STEPS)
+        steps = (study.times.saves - 1) * (_steps_per_save(study) or UNKNOWN_STEPS)
         most = min(LARGEST_ON_A_CPU // max(trajectory, 1), LONGEST_BLOCK // steps)
     else:
         most = int(min(LARGEST_RESULTS, device_memory() / SHARE)) // max(trajectory, 1)
-    block, unit = LARGEST_BLOCK, group if group > 1 else LANES
+    block = LARGEST_BLOCK
     while block > max(most, LARGEST_DEFAULT_BLOCK):
         block //= 2
-    return replace(study, block=-(-min(block, study.size) // unit) * unit).resolved()
+    return replace(study, block=-(-min(block, study.size) // LANES) * LANES)
 
 
-def slice_of(study: Study, coordinates: int, group: int = 1, ends: int = 0) -> int:
-    """Trajectories that are computed at a time: a part of a block, of whole groups.
+def slice_of(study: Study, coordinates: int, ends: int = 0) -> int:
+    """Trajectories that are computed at a time: a part of a block.
 
     The series of as many fit into a cache or so, at the saved times and at those between them at
     which a step `ends`; a device other than a CPU takes the whole block.
@@ -64,7 +65,7 @@ def slice_of(study: Study, coordinates: int, group: int = 1, ends: int = 0) -> i
         return block
     largest = max(_SLICE // _series_bytes(study, coordinates, ends), LANES)
     small = [part for part in range(1, isqrt(block) + 1) if block % part == 0]
-    sizes = {size for part in small for size in (part, block // part) if size % group == 0}
+    sizes = {size for part in small for size in (part, block // part)}
     good = [size for size in sizes if LANES // 2 <= size <= largest]
     # Fewer than the lanes of native code would take many times as long: rather more memory.
     return max(good) if good else min((size for size in sizes if size > largest), default=block)
@@ -85,7 +86,7 @@ def require_possible(study: Study, trajectory: int, out: Path) -> None:
         trajectory: the bytes that one trajectory stores.
         out: the run folder.
     """
-    steps = (study.times.saves - 1) * (steps_per_save(study) or 1)
+    steps = (study.times.saves - 1) * (_steps_per_save(study) or 1)
     if steps > _MOST_COUNTED:
         problem = f"must be fewer: {steps} steps in all are more than {_MOST_COUNTED}"
         raise refuse(("steps", "per_save"), problem)
@@ -94,20 +95,9 @@ def require_possible(study: Study, trajectory: int, out: Path) -> None:
         raise refuse("size", f"{problem} bits, but is {study.size}")
     free, disk = _free_disk(out), study.size * trajectory
     if disk > free:
-        message = f"must be smaller: {study.size} trajectories take {in_bytes(disk)} of disk, of "
-        raise refuse(
-            "size", f"{message}which {in_bytes(free)} are free; save fewer times or series"
-        )
-
-
-def in_bytes(count: int | float) -> str:
-    """A readable number of bytes, such as "3.2 GB"."""
-    count = min(count, 10**30)  # larger integers may overflow a float
-    for unit in ("B", "kB", "MB", "GB", "TB", "PB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} EB"
+        message = f"must be smaller: {study.size} trajectories take {disk / 1e9:.3g} GB of disk, "
+        message += f"of which {free / 1e9:.3g} GB are free; save fewer times or series"
+        raise refuse("size", message)
 
 
 def study_devices() -> list[jax.Device]:

@@ -3,12 +3,14 @@
 Every call has the same shape, `study.block` trajectories, whatever the size of the
 study. So it is compiled once, and a trajectory is bit-identical however the work is divided. A
 block is computed in slices whose series fit into a small memory; only stored results outlive them.
+`computed_blocks` are several of them, and the `Accumulator` merges their statistics in order.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -19,23 +21,15 @@ from jaxtyping import Array
 from jaxmech.config import ENDED, Subject
 from jaxmech.config.errors import StudyError, refuse
 from jaxmech.ensemble.blocks.estimate import bytes_of, sized, slice_of, study_devices
-from jaxmech.ensemble.draws.sampler import Sampler
-from jaxmech.ensemble.members.base import Tree, first_of, inputs_of, merged
-from jaxmech.ensemble.members.trajectory import StudyTrajectory
-from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample
+from jaxmech.ensemble.draws.sampler import Sampler, stored_name
+from jaxmech.ensemble.members.trajectory import StudyTrajectory, Tree, first_of, inputs_of, merged
+from jaxmech.ensemble.statistics import Covariance
+from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample, StatisticResult
+from jaxmech.ensemble.store.results import STATES
 from jaxmech.ensemble.study import Study
-from jaxmech.integrate import (
-    MEMBERS,
-    FixedSteps,
-    Scheme,
-    ending_at_jumps,
-    members_per_save,
-    step_times,
-    with_gaps,
-)
+from jaxmech.integrate import MEMBERS, FixedSteps, choose_steps
 from jaxmech.utils.checks import MissingParameterError
 from jaxmech.utils.tracers import evenly_spaced
-from jaxmech.utils.trees import as_dtype
 
 States = dict[str, Any]
 Shapes = tuple[Mapping[str, Any], Mapping[str, Any]]
@@ -147,7 +141,7 @@ class BlockProgram:
 
     def _computed(self, inputs: Inputs, assembled: bool) -> Block:
         study, ends = self.member.study, self.member.subject.inputs.ends
-        size = slice_of(study, self.member.system.n, self.sampler.points.group, ends)
+        size = slice_of(study, self.member.system.n, ends)
         count = self.block // size
         index = inputs.first + jnp.arange(self.block, dtype=inputs.first.dtype)
         real = jnp.arange(self.block) < inputs.count
@@ -190,13 +184,12 @@ class BlockProgram:
 
     def _empty(self) -> States:
         """The states of no trajectory."""
-        group = self.sampler.points.group
         shapes = dict(self.shapes[1])
-        values = jax.tree.map(lambda x: jnp.zeros((group, *x.shape), x.dtype), shapes)
-        columns, nothing = {}, jnp.zeros(group, bool)
+        values = jax.tree.map(lambda x: jnp.zeros((1, *x.shape), x.dtype), shapes)
+        columns, nothing = {}, jnp.zeros(1, bool)
         if any(statistic.with_inputs for statistic in self.statistics.values()):
-            columns = {name: jnp.zeros(group) for name in self.sampler.columns(0, 1)}
-        sample = Sample(columns, nothing, nothing, jnp.zeros(group, int))
+            columns = {name: jnp.zeros(1) for name in self.sampler.columns(0, 1)}
+        sample = Sample(columns, nothing, nothing, jnp.zeros(1, int))
         states = {}
         for name, statistic, quantities in self._samples(values, sample):
             if statistic.scalars_only:
@@ -242,33 +235,26 @@ def with_steps(study: Study, subject: Subject, sampler: Sampler) -> Study:
     steps = study.steps
     if not isinstance(steps, FixedSteps) or steps.per_save is not None:
         return study
-    program = StudyTrajectory(study, subject)
-    rows = evenly_spaced(study.size, MEMBERS)
-    parts = [inputs_of(sampler.rows(row, row + 1), program.dtype) for row in rows.tolist()]
+    member, rows = StudyTrajectory(study, subject), evenly_spaced(study.size, MEMBERS)
+    parts = [inputs_of(sampler.rows(row, row + 1), member.dtype) for row in rows.tolist()]
     varying = jax.tree.map(lambda *x: np.concatenate(x), *(draws for draws, _ in parts))
-    shared = parts[0][1]
+    chosen: list[FixedSteps] = []
+
+    def choose(q: Array, v: Array, params: Any) -> Array:
+        policy = choose_steps(
+            member.system, q, v, member.ts, params,
+            method=study.method, steps=steps, projection=study.projection,
+            formulation=study.formulation,
+            events=member.event_set.events, inactive=study.inactive,
+        )  # fmt: skip
+        chosen.append(policy)
+        return q
+
     with errors_as_problems():
-        q, v, params = program.states(varying, shared, len(rows))
-        first_params = jax.tree.map(lambda x: x[0], params)
-        first_params = as_dtype(program.system.with_outputs(first_params), program.dtype)
-        saves = jnp.asarray(program.ts)
-        event_set = with_gaps(program.event_set, program.system, q[0], saves, first_params)
-        system = event_set.system(program.system)
-        steps = ending_at_jumps(program.system, steps, q[0], v[0], saves, first_params)
-        scheme = Scheme.of(system, study.method, steps, study.projection, study.formulation)
-        switched = partial(event_set.params, active=event_set.active())
-        params = jax.vmap(switched, axis_size=len(rows))(params)
-        ts, ends = np.tile(program.ts, (len(rows), 1)), steps.step_times(program.dtype)
-        times = np.tile(ends, (len(rows), 1))
-        if system.sampling is not None:
-            plain = as_dtype(program.event_set.plain(params), program.dtype)
-            of_member = partial(step_times, system, ends, saves)
-            times = np.asarray(
-                jax.vmap(lambda p: of_member(p, program.ts), axis_size=len(rows))(plain)
-            )
-        params = as_dtype(params, program.dtype)
-        per_save = members_per_save(scheme, event_set, q, v, ts, params, times)
-    return replace(study, steps=replace(steps, per_save=per_save))
+        states = member.states(varying, parts[0][1], len(rows))
+        jax.vmap(choose, axis_size=len(rows))(*states)
+    found = replace(steps, per_save=chosen[0].per_save, times=chosen[0].times)
+    return replace(study, steps=found)
 
 
 def compile_kernel(study: Study, subject: Subject, sampler: Sampler) -> BlockProgram:
@@ -286,5 +272,81 @@ def compile_kernel(study: Study, subject: Subject, sampler: Sampler) -> BlockPro
             first_of(varying, shared),
         )
     kernel = BlockProgram(member, sampler, study.block_size, statistics, (arrays, values))
-    study = sized(study, kernel.stored_bytes, sampler.points.group)
+    study = sized(study, kernel.stored_bytes)
     return replace(kernel, member=replace(member, study=study), block=study.block_size)
+
+
+class Accumulator:
+    """The states of the first blocks, merged one after the other."""
+
+    def __init__(self, program: BlockProgram) -> None:
+        self._program = program
+        self._leaves, self._tree = jax.tree.flatten(program.states)
+        self._total: States | None = None
+
+    def unpacked(self, data: np.ndarray) -> States:
+        """The states of a block from their bytes."""
+        ends = np.cumsum([leaf.size * leaf.dtype.itemsize for leaf in self._leaves])
+        pairs = zip(self._leaves, np.split(data, ends[:-1]), strict=True)
+        leaves = [
+            np.frombuffer(content.tobytes(), leaf.dtype).reshape(leaf.shape)
+            for leaf, content in pairs
+        ]
+        states: States = jax.tree.unflatten(self._tree, leaves)
+        return states
+
+    def add(self, states: States) -> None:
+        """Add the states of the next block."""
+        total = states if self._total is None else self._program.merged(self._total, states)
+        # On the host: a total on one device could not be merged with a block from another one.
+        self._total = jax.device_get(total)
+
+    def results(self) -> dict[str, StatisticResult]:
+        """The results of all statistics, with the names that they are of."""
+        if (total := self._total) is None:
+            return {}
+        sampler = self._program.sampler
+        results: dict[str, StatisticResult] = {}
+        for name, statistic in self._program.statistics.items():
+            names: StatisticResult = {}
+            if isinstance(statistic, Covariance):
+                inputs = sorted(sampler.entries) if statistic.inputs else []
+                names = {"names": [*statistic.names, *inputs]}
+            results[name] = names | statistic.result(total[name])
+        return results
+
+
+def packed(states: States) -> np.ndarray:
+    """Pack the states of a block as bytes."""
+    leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(states)]
+    return np.frombuffer(b"".join(leaf.tobytes() for leaf in leaves), np.uint8)
+
+
+def arrays_of(kernel: BlockProgram, inputs: Inputs, block: Block) -> dict[str, np.ndarray]:
+    """The arrays of a block that are stored: results, draws, and the states of the statistics."""
+    arrays = dict(block.arrays)
+    if kernel.member.study.store != "statistics":
+        first = int(inputs.first)
+        drawn = kernel.sampler.rows(first, first + int(inputs.count))
+        arrays |= {stored_name(v): v.values for v in drawn if v.varies}
+    if block.states:
+        arrays[STATES] = packed(block.states)[None]
+    return arrays
+
+
+def computed_blocks(kernel: BlockProgram, blocks: Iterable[int]) -> Generator[tuple[Inputs, Block]]:
+    """The results of one block after the other; every device computes one at a time."""
+    prepared = map(kernel.inputs, blocks)
+
+    def start(device: jax.Device, inputs: Any) -> Any:
+        on_device = jax.device_put(inputs, device)
+        return device, inputs, on_device, kernel.run(on_device)
+
+    running = deque(start(*pair) for pair in zip(kernel.devices(), prepared, strict=False))
+    while running:
+        device, inputs, on_device, ahead = running.popleft()
+        following = next(prepared, None)
+        ready = kernel.finished(on_device, ahead)
+        if following is not None:
+            running.append(start(device, following))
+        yield inputs, jax.device_get(ready)

@@ -11,14 +11,15 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.analysis import State, unused_parameters
-from jaxmech.config import Subject, closed_loop, load
+from jaxmech.config import Subject, closed_loop, load, plain, python_files, require_no_run_code
 from jaxmech.config.errors import Problem, refuse, refuse_all
+from jaxmech.ensemble.draws.distributions import Normal
 from jaxmech.ensemble.draws.inputs import RecordedInput, read_inputs
 from jaxmech.ensemble.draws.sampler import Sampler, stored_name
-from jaxmech.ensemble.members.base import VELOCITY, first_of, inputs_of, params_of, quantity_entries
-from jaxmech.ensemble.members.events import name_problems_of, study_events
 from jaxmech.ensemble.members.observed import Observed, loaded
-from jaxmech.ensemble.store.layout import STATES
+from jaxmech.ensemble.members.quantities import VELOCITY, quantities_of, study_events
+from jaxmech.ensemble.members.trajectory import first_of, inputs_of, params_of
+from jaxmech.ensemble.store.results import STATES
 from jaxmech.ensemble.study import Study
 from jaxmech.integrate import Gaps
 from jaxmech.laws import observed_at
@@ -38,17 +39,18 @@ class Planned:
 
 def planned(study: Study, folder: Path = Path()) -> Planned:
     """The study with its system and draws: all checks without tracing."""
+    require_no_run_code(python_files(plain(study), folder), folder)
     if study.precision == "float64" and not jax.config.read("jax_enable_x64"):
         advice = 'call jax.config.update("jax_enable_x64", True) first, or set it to float32'
         raise refuse("precision", f"must be float32, the precision of this process; {advice}")
     subject = load(study.model, study.model_options, folder, study.parameters)
     subject, controller_files = _with_controllers(study, subject, folder)
-    refuse_all(name_problems_of(study, subject.system, quantity_entries(subject.system)))
+    quantities_of(study, subject.system)  # which have names of their own
     functions, files = loaded(study, folder)
     files = list(dict.fromkeys([*files, *controller_files]))
     if study.inputs:
         read = read_inputs(study.inputs, folder, study.times.start, study.times.end)
-        rules = {name: study.parameters.get(name, x.rule) for name, x in read.processes.items()}
+        rules = {x: study.parameters.get(x, Normal(mean=0.0, sd=1.0)) for x in read.deviations}
         study = replace(study, parameters={**study.parameters, **rules})
         subject = replace(subject, inputs=read)
         recorded = (x for x in study.inputs.values() if isinstance(x, RecordedInput))

@@ -16,7 +16,7 @@ import numpy as np
 from jaxmech.config.errors import refuse
 from jaxmech.utils.text import doc, not_one_of, setting
 
-Design = Literal["random", "latin-hypercube", "sobol", "saltelli"]
+Design = Literal["random", "latin-hypercube", "sobol"]
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,13 @@ class Sampling:
 
     The design "sobol" spreads the points of all variables evenly in their joint space. Means then
     converge faster than with random points, and intervals, which assume independent points, are too
-    wide. The design "saltelli" is for `sobol-indices`, and needs d + 2 trajectories for each of its
-    points, with d drawn variables. Correlated variables keep their distributions.
+    wide. Correlated variables keep their distributions.
     """
 
     design: Design = setting("random", "how points are spread")
     correlation: tuple[Correlation, ...] = setting(
         (), "correlations of pairs of variables (Gaussian copula)"
     )
-
-    def __post_init__(self) -> None:
-        if self.design == "saltelli" and self.correlation:
-            raise refuse("correlation", 'must be left out with the design "saltelli"')
 
     def matrix(self, keys: list[str]) -> np.ndarray:
         """The correlation matrix of variables, or a StudyError if there is none."""
@@ -115,31 +110,16 @@ class Points:
         self._columns = [sorted(keys).index(key) for key in keys]  # of the sequence
         self._engine: Any = None
 
-    @property
-    def group(self) -> int:
-        """The number of successive trajectories that belong together."""
-        return len(self.keys) + 2 if self.design == "saltelli" else 1
-
     def rows(self, first: int, last: int) -> np.ndarray:
         """The points of some trajectories, shape (last - first, variables), from 0 to 1."""
         if not self.keys:
             return np.zeros((last - first, 0))
-        match self.design:
-            case "random":
-                columns = [uniform(self.seed, key, first, last) for key in self.keys]
-                return np.stack(columns, axis=1)
-            case "latin-hypercube":
-                return self._hypercube[first:last, self._columns]
-            case "sobol":
-                return self._sobol(len(self.keys), first, last)[:, self._columns]
-        # Saltelli: points A, B, and A with one variable of B each, trajectory by trajectory. The
-        # first half of the dimensions of a sequence is A, the second is B.
-        d, index = len(self.keys), np.arange(first, last)
-        group, role = np.divmod(index, d + 2)
-        points = self._sobol(2 * d, int(group[0]), int(group[-1]) + 1)[group - group[0]]
-        a, b = points[:, self._columns], points[:, d:][:, self._columns]
-        is_b = (role == 1)[:, None] | (role[:, None] == np.arange(d) + 2)
-        return np.where(is_b, b, a)
+        if self.design == "random":
+            columns = [uniform(self.seed, key, first, last) for key in self.keys]
+            return np.stack(columns, axis=1)
+        is_sobol = self.design == "sobol"
+        points = self._sobol(first, last) if is_sobol else self._hypercube[first:last]
+        return points[:, self._columns]
 
     @cached_property
     def _hypercube(self) -> np.ndarray:
@@ -149,7 +129,7 @@ class Points:
         points: np.ndarray = qmc.LatinHypercube(len(self.keys), rng=rng).random(self.size)
         return points
 
-    def _sobol(self, dimensions: int, first: int, last: int) -> np.ndarray:
+    def _sobol(self, first: int, last: int) -> np.ndarray:
         """Points of a scrambled sequence, read in any order but best in its own.
 
         Owen, "Scrambling Sobol' and Niederreiter-Xing points", Journal of Complexity 14, 1998.
@@ -159,7 +139,7 @@ class Points:
         if self._engine is None or self._engine.num_generated != first:
             bits = 30 if self.size <= 2**30 else 64
             rng = generator(self.seed, "sobol")
-            self._engine = qmc.Sobol(dimensions, scramble=True, bits=bits, rng=rng)
+            self._engine = qmc.Sobol(len(self.keys), scramble=True, bits=bits, rng=rng)
             if first:
                 self._engine.fast_forward(first)
         with warnings.catch_warnings():  # a number of points that is no power of two

@@ -9,10 +9,10 @@ around the value of the model where that is left out. Values that are impossible
 number between 0 and 1: any way to spread those serves all distributions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf, isfinite, isnan, log, nan, pi, sqrt
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -20,22 +20,30 @@ from jaxmech.config import OneOf
 from jaxmech.config.errors import refuse
 from jaxmech.utils.text import close_name, doc, setting
 
-
-@runtime_checkable
-class Frozen(Protocol):
-    """What a study needs of a frozen distribution of `scipy.stats`."""
-
-    def ppf(self, q: Any) -> Any:
-        """Values that are not exceeded with these probabilities."""
-
-    def isf(self, q: Any) -> Any:
-        """Values that are exceeded with these probabilities."""
-
-    def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density."""
+Function = Callable[[Any], Any]  # of an array, entry by entry
 
 
-def quantile(law: Frozen, below: np.ndarray, above: np.ndarray) -> np.ndarray:
+class Law(NamedTuple):
+    """The functions of a distribution that a study needs, as `scipy.stats` names them.
+
+    Attributes:
+        ppf: values that are not exceeded with some probabilities.
+        isf: values that are exceeded with some probabilities.
+        logpdf: the logarithm of the density.
+        cdf: probabilities of smaller values, where the distribution can be truncated.
+        sf: probabilities of larger values likewise.
+        is_discrete: whether there are a few values only, of which nothing is a smooth function.
+    """
+
+    ppf: Function
+    isf: Function
+    logpdf: Function
+    cdf: Function | None = None
+    sf: Function | None = None
+    is_discrete: bool = False
+
+
+def quantile(law: Law, below: np.ndarray, above: np.ndarray) -> np.ndarray:
     """Values with the probabilities of smaller and of larger ones; the smaller has the digits."""
     values, is_low = np.empty(np.shape(below)), below <= 0.5
     values[is_low] = law.ppf(below[is_low])
@@ -43,64 +51,44 @@ def quantile(law: Frozen, below: np.ndarray, above: np.ndarray) -> np.ndarray:
     return values
 
 
-class Truncated:
-    """A frozen distribution between limits, by the tail in which probabilities have digits."""
-
-    def __init__(self, whole: Any, low: float | None, high: float | None) -> None:
-        self.whole = whole
-        self.limits = -inf if low is None else low, inf if high is None else high
-        self._below, self._above = whole.cdf(self.limits), whole.sf(self.limits)
-        self._is_upper, self._is_lower = self._below[0] > 0.5, self._below[1] < 0.5
-        shares = self._above if self._is_upper else self._below
-        self.share = abs(shares[1] - shares[0])
-        if not (self.limits[0] < self.limits[1] and self.share > 0):
-            raise refuse("low", "must be below `high`, with some probability between them")
-
-    def ppf(self, q: Any) -> Any:
-        """Values that are not exceeded with these probabilities."""
-        if self._is_upper:
-            return np.clip(self.whole.isf(self._above[0] - self.share * q), *self.limits)
-        return np.clip(self.whole.ppf(self._below[0] + self.share * q), *self.limits)
-
-    def isf(self, q: Any) -> Any:
-        """Values that are exceeded with these probabilities."""
-        if self._is_lower:
-            return np.clip(self.whole.ppf(self._below[1] - self.share * q), *self.limits)
-        return np.clip(self.whole.isf(self._above[1] + self.share * q), *self.limits)
-
-    def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density, -inf outside of the limits."""
-        is_inside = (self.limits[0] <= x) & (x <= self.limits[1])
-        return np.where(is_inside, self.whole.logpdf(x) - log(self.share), -inf)
-
-
-class Gaussian:
+def _gaussian(mean: float, sd: float) -> Law:
     """`scipy.stats.norm(mean, sd)`, without `scipy.stats`."""
+    from scipy.special import ndtr, ndtri  # imports slowly
 
-    def __init__(self, mean: float, sd: float) -> None:
-        from scipy import special  # imports slowly
+    return Law(
+        lambda q: mean + sd * ndtri(q),
+        lambda q: mean - sd * ndtri(q),
+        lambda x: -(((x - mean) / sd) ** 2) / 2 - log(sd * sqrt(2 * pi)),
+        lambda x: ndtr((np.asarray(x) - mean) / sd),
+        lambda x: ndtr((mean - np.asarray(x)) / sd),
+    )
 
-        self.mean, self.sd, self._special = mean, sd, special
 
-    def cdf(self, x: Any) -> Any:
-        """Probabilities of smaller values."""
-        return self._special.ndtr((np.asarray(x) - self.mean) / self.sd)
+def _truncated(whole: Any, low: float | None, high: float | None) -> Law:
+    """A distribution between limits, by the tail in which probabilities have digits."""
+    if low is None and high is None:
+        return Law(whole.ppf, whole.isf, whole.logpdf)
+    limits = -inf if low is None else low, inf if high is None else high
+    below, above = whole.cdf(limits), whole.sf(limits)
+    is_upper, is_lower = below[0] > 0.5, below[1] < 0.5
+    shares = above if is_upper else below
+    share = abs(shares[1] - shares[0])
+    if not (limits[0] < limits[1] and share > 0):
+        raise refuse("low", "must be below `high`, with some probability between them")
 
-    def sf(self, x: Any) -> Any:
-        """Probabilities of larger values."""
-        return self._special.ndtr((self.mean - np.asarray(x)) / self.sd)
+    def ppf(q: Any) -> Any:
+        x = whole.isf(above[0] - share * q) if is_upper else whole.ppf(below[0] + share * q)
+        return np.clip(x, *limits)
 
-    def ppf(self, q: Any) -> Any:
-        """Values that are not exceeded with these probabilities."""
-        return self.mean + self.sd * self._special.ndtri(q)
+    def isf(q: Any) -> Any:
+        x = whole.ppf(below[1] - share * q) if is_lower else whole.isf(above[1] + share * q)
+        return np.clip(x, *limits)
 
-    def isf(self, q: Any) -> Any:
-        """Values that are exceeded with these probabilities."""
-        return self.mean - self.sd * self._special.ndtri(q)
+    def logpdf(x: Any) -> Any:
+        is_inside = (limits[0] <= x) & (x <= limits[1])
+        return np.where(is_inside, whole.logpdf(x) - log(share), -inf)
 
-    def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density."""
-        return -(((x - self.mean) / self.sd) ** 2) / 2 - log(self.sd * sqrt(2 * pi))
+    return Law(ppf, isf, logpdf)
 
 
 @dataclass(frozen=True)
@@ -131,23 +119,19 @@ class Uniform:
     high: float = field(metadata=doc("largest value"))
 
     def __post_init__(self) -> None:
-        _require_interval(self.low, self.high)
+        low, high = self.low, self.high
+        if not (low < high and isfinite(high - low)):
+            message = f"must be below `high` and both finite, but they are {low} and {high}"
+            raise refuse("low", message)
 
-    def frozen(self, default: float = nan) -> Frozen:
-        """Itself, which does not depend on the default."""
-        return self
-
-    def ppf(self, q: Any) -> Any:
-        """Values that are not exceeded with these probabilities."""
-        return self.low + (self.high - self.low) * q
-
-    def isf(self, q: Any) -> Any:
-        """Values that are exceeded with these probabilities."""
-        return self.high - (self.high - self.low) * q
-
-    def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density."""
-        return np.where((self.low <= x) & (x <= self.high), -log(self.high - self.low), -inf)
+    def frozen(self, default: float = nan) -> Law:
+        """The distribution, which does not depend on the default."""
+        low, width = self.low, self.high - self.low
+        return Law(
+            lambda q: low + width * q,
+            lambda q: self.high - width * q,
+            lambda x: np.where((low <= x) & (x <= self.high), -log(width), -inf),
+        )
 
 
 @dataclass(frozen=True)
@@ -166,19 +150,15 @@ class Normal:
         if self.mean is not None:
             self.frozen()
 
-    def moments(self, default: float = nan) -> tuple[float, float]:
-        """Mean and standard deviation before truncation, around the default without a mean."""
+    def frozen(self, default: float = nan) -> Law:
+        """The distribution around `mean`, or the default where no mean is given."""
         mean = default if self.mean is None else self.mean
         if not isfinite(mean):
             raise refuse("mean", f"must be finite, but is {'missing' if isnan(mean) else mean}")
         if self.relative and mean == 0:
             raise refuse("relative", "must be false: a fraction of 0 is 0; give `sd` in its unit")
-        return mean, self.sd * abs(mean) if self.relative else self.sd
-
-    def frozen(self, default: float = nan) -> Frozen:
-        """The distribution around `mean`, or the default where no mean is given."""
-        mean, sd = self.moments(default)
-        return _truncated(Gaussian(mean, sd), self.low, self.high) if sd else Discrete((mean,))
+        sd = self.sd * abs(mean) if self.relative else self.sd
+        return _truncated(_gaussian(mean, sd), self.low, self.high) if sd else _certain(mean)
 
 
 @dataclass(frozen=True)
@@ -196,7 +176,7 @@ class LogNormal:
         if self.median is not None:
             self.frozen()
 
-    def frozen(self, default: float = nan) -> Frozen:
+    def frozen(self, default: float = nan) -> Law:
         """The distribution around `median`, or the default where no median is given."""
         from scipy.stats import lognorm  # imports slowly
 
@@ -205,7 +185,7 @@ class LogNormal:
             shown = "missing" if isnan(median) else median
             raise refuse("median", f"must be finite and above 0, but is {shown}")
         if self.sigma == 0:
-            return Discrete((median,))
+            return _certain(median)
         return _truncated(lognorm(self.sigma, scale=median), self.low, self.high)
 
 
@@ -227,29 +207,24 @@ class Discrete:
                 message = f"must be at least 0 and sum to 1, but are {list(self.probabilities)}"
                 raise refuse("probabilities", message)
 
-    def frozen(self, default: float = nan) -> Frozen:
-        """Itself: unlike `rv_discrete`, it has the values in their order."""
-        return self
+    def frozen(self, default: float = nan) -> Law:
+        """The distribution: unlike `rv_discrete`, it has the values in their order."""
+        values = np.asarray(self.values)
+        shares = np.asarray(self.probabilities or [1 / len(values)] * len(values))
 
-    def ppf(self, q: Any) -> Any:
-        """Values that are not exceeded with these probabilities, in the order of `values`."""
-        index = np.searchsorted(np.cumsum(self._shares), q, side="right")
-        return np.asarray(self.values)[np.minimum(index, len(self.values) - 1)]
+        def ppf(q: Any) -> Any:
+            index = np.searchsorted(np.cumsum(shares), q, side="right")
+            return values[np.minimum(index, len(values) - 1)]
 
-    def isf(self, q: Any) -> Any:
-        """The same of probabilities from the other end."""
-        return self.ppf(1 - q)
+        def logpdf(x: Any) -> Any:
+            with np.errstate(divide="ignore"):
+                return np.log(((values == np.asarray(x)[..., None]) * shares).sum(-1))
 
-    def logpdf(self, x: Any) -> Any:
-        """The logarithm of the probability."""
-        is_value = np.asarray(self.values) == np.asarray(x)[..., None]
-        with np.errstate(divide="ignore"):
-            return np.log((is_value * self._shares).sum(-1))
+        return Law(ppf, lambda q: ppf(1 - q), logpdf, is_discrete=True)
 
-    @property
-    def _shares(self) -> np.ndarray:
-        count = len(self.values)
-        return np.asarray(self.probabilities or [1 / count] * count)
+
+def _certain(value: float) -> Law:
+    return Discrete((value,)).frozen()
 
 
 @dataclass(frozen=True)
@@ -266,7 +241,7 @@ class Scipy:
     def __post_init__(self) -> None:
         self.frozen()
 
-    def frozen(self, default: float = nan) -> Frozen:
+    def frozen(self, default: float = nan) -> Law:
         """The distribution, which does not depend on the default."""
         from scipy import stats  # imports slowly
 
@@ -303,12 +278,3 @@ Spread = Uniform | Normal | LogNormal | Discrete | Scipy
 Distribution = Annotated[
     Fixed | Spread, OneOf(DISTRIBUTIONS, tag="distribution", bare=Fixed, other=Scipy)
 ]
-
-
-def _truncated(whole: Any, low: float | None, high: float | None) -> Frozen:
-    return whole if low is None and high is None else Truncated(whole, low, high)
-
-
-def _require_interval(low: float, high: float) -> None:
-    if not (low < high and isfinite(high - low)):
-        raise refuse("low", f"must be below `high` and both finite, but they are {low} and {high}")

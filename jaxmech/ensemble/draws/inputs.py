@@ -13,9 +13,8 @@ from typing import Annotated
 
 import numpy as np
 
-from jaxmech.config import OneOf, Process, Rows, SubjectInputs, TableError
+from jaxmech.config import OneOf, Rows, SubjectInputs, TableError
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
-from jaxmech.ensemble.draws.distributions import Normal
 from jaxmech.system import Interpolation, Signal
 from jaxmech.utils.digests import arrays_digest
 from jaxmech.utils.text import doc, setting
@@ -86,13 +85,11 @@ class WhiteNoise:
         """The standard deviation of the number of an interval."""
         return sqrt(self.intensity / self.interval)
 
-    def process(self, first: float, last: float) -> Process:
-        """The noise between two times [s]."""
+    def signal(self, first: float, last: float) -> Signal:
+        """No noise between two times [s], in the intervals of the noise."""
         intervals = (last - first) / self.interval
         count = max(ceil(intervals - _ROUND_OFF), 2)
-        ts, sd = first + self.interval * np.arange(count), self.deviation
-        signal = Signal(ts, np.zeros(count), "hold")
-        return Process(signal, (count,), Normal(mean=0.0, sd=1.0), lambda numbers: sd * numbers)
+        return Signal(first + self.interval * np.arange(count), np.zeros(count), "hold")
 
 
 StudyInput = Annotated[
@@ -116,12 +113,11 @@ def read_inputs(
 ) -> SubjectInputs:
     """The samples of inputs, whose files are seen from a folder and must cover the times [s]."""
     signals: dict[str, Signal] = {}
-    processes: dict[str, Process] = {}
-    digests, notes = {}, {}
+    deviations, digests, notes = {}, {}, {}
     problems: list[Problem] = []
     for name, item in inputs.items():
         if isinstance(item, WhiteNoise):
-            processes[name] = item.process(first, last)
+            signals[name], deviations[name] = item.signal(first, last), item.deviation
             continue
         try:
             rows = _rows(item, folder / item.file)
@@ -140,8 +136,7 @@ def read_inputs(
             problems.append(Problem(("inputs", name, "file"), message))
         signals[name], notes[name] = signal, tuple(rows.notes(item.time, item.column))
     refuse_all(problems)
-    signals |= {name: process.signal for name, process in processes.items()}
-    return SubjectInputs(signals, digests, processes, notes)
+    return SubjectInputs(signals, digests, deviations, notes)
 
 
 def _rows(item: RecordedInput, path: Path) -> Rows:

@@ -18,9 +18,9 @@ from jaxtyping import Array
 from jaxmech.compiler import batched_closure
 from jaxmech.config import Subject
 from jaxmech.config.errors import refuse
-from jaxmech.ensemble.members.base import Tree, quantity_entries
 from jaxmech.ensemble.members.observed import Observed, StudyEvent
-from jaxmech.ensemble.members.trajectory import StudyTrajectory
+from jaxmech.ensemble.members.quantities import quantity_entries
+from jaxmech.ensemble.members.trajectory import StudyTrajectory, Tree
 from jaxmech.ensemble.study import Failure, Study, Times
 from jaxmech.integrate import FixedSteps
 from jaxmech.laws import observed_at

@@ -8,32 +8,20 @@ from pathlib import Path
 import numpy as np
 import tomli_w
 
-from jaxmech.config import (
-    DECISIVE,
-    environment_json,
-    opened,
-    plain,
-    require_same_config,
-    require_same_environment,
-    warn,
-    write_whole,
-)
+from jaxmech.config import environment_json, opened, plain, require_same_config, write_whole
 from jaxmech.config.errors import InputError, refuse
 from jaxmech.ensemble.failure.design_points import Search, search
-from jaxmech.ensemble.failure.limit_state import (
-    ExhaustedError,
-    Journal,
-    LimitState,
-    limit_state_of,
-)
+from jaxmech.ensemble.failure.limit_state import ExhaustedError, LimitState, limit_state_of
 from jaxmech.ensemble.failure.result import DesignPoint, FailureEstimate, FailureProbability
 from jaxmech.ensemble.failure.sampling import (
+    FlatError,
     first_order,
     importance,
     importance_weights,
     monte_carlo,
+    runs,
+    subset_simulation,
 )
-from jaxmech.ensemble.failure.subset import FlatError, runs, subset_simulation
 from jaxmech.ensemble.store.folder import origin
 from jaxmech.ensemble.study import Failure, Study
 
@@ -44,8 +32,7 @@ _UNSEEN = 3.0  # by how much the mean weight of failures of the pilot may be lar
 _NEGLIGIBLE = 6.0  # by how much a reliability index may be larger for its point to be shown
 _LISTED = 6  # reliability indices
 _LARGEST = 0.02  # share of a failure in a probability that is known to 5 %
-_RESULT, _CALLS = "failure.json", "calls.jsonl"
-# Keys that say how the probability is computed, and not of what: batches are still valid.
+# Keys that say how the probability is computed, and not of what.
 _MAY_CHANGE = {
     "size", "cluster", "statistics", "store", "failure.method",
     "failure.coefficient_of_variation", "failure.most", "failure.confidence",
@@ -59,7 +46,6 @@ def failure_probability(
     failure: Failure | None = None,
     folder: Path = Path(),
     stop: Callable[[], bool] = lambda: False,
-    tell: Callable[[str], None] | None = None,
 ) -> FailureProbability:
     """The probability that a motion of a study fails, from far fewer trajectories than failures.
 
@@ -79,13 +65,11 @@ def failure_probability(
 
     Args:
         study: the study.
-        out: folder in which every result is stored, so that a run that was killed continues there,
-            with the same bits; nothing is stored by default.
+        out: folder in which the result is stored; nothing is stored by default.
         failure: the failure, in place of that of the study.
         folder: the folder to which relative paths of the study refer.
         stop: function called before each batch; if it returns true, the run ends with
             `StoppedError`.
-        tell: function called with messages; by default it issues a `RunWarning`.
 
     Raises:
         StudyError: if the study or its failure is impossible; the message names the keys.
@@ -115,22 +99,16 @@ def failure_probability(
     limit.stop = stop
     if out is None:
         return probability_of(limit, failure, study.seed)
-    config, tell = plain(study), tell or warn
-    facts = origin(limit.margin.study, limit.margin.subject, limit.sampler)
+    config, (motion, subject) = plain(study), (limit.margin.study, limit.margin.subject)
     with opened(out, "failure"):
-        limit.journal = Journal(out / _CALLS)
-        if (out / "environment.json").is_file():
+        if (out / "config.toml").is_file():
             require_same_config(out, config, _MAY_CHANGE)
-            require_same_environment(out, facts, DECISIVE)
-            if count := len(limit.journal.results):
-                tell(f"{out} holds {count} batches already")
-        else:
-            limit.journal.file.touch()
-            write_whole(out / "config.toml", tomli_w.dumps(config))
-            write_whole(out / "environment.json", environment_json(facts))
+        facts = environment_json(origin(motion, subject, limit.sampler))
+        write_whole(out / "environment.json", facts)
+        write_whole(out / "config.toml", tomli_w.dumps(config))
         result = probability_of(limit, failure, study.seed)
         text = json.dumps(result.as_dict(), indent=2, allow_nan=False)
-        write_whole(out / _RESULT, f"{text}\n")
+        write_whole(out / "failure.json", f"{text}\n")
         write_whole(out / "failure.txt", f"{result}\n")
     return result
 
@@ -182,7 +160,7 @@ def probability_of(limit: LimitState, failure: Failure, seed: int) -> FailurePro
             ) from None
         estimate = pilot
     estimates.append(estimate)
-    if steps := limit.space.steps:
+    if steps := [k for k, law in limit.sampler.drawn.items() if law.is_discrete]:
         remarks.append(
             f"the margin jumps with {', '.join(steps)}, which has a few values only: design points "
             "are those of its median"
@@ -266,17 +244,16 @@ def _design_points(limit: LimitState, points: Search | None) -> tuple[DesignPoin
     """The design points that matter, with their motions and importance factors."""
     if points is None:
         return ()
-    space, shown = limit.space, []
+    factor, shown = limit.sampler.factor, []
     nearest = min(points.indices, default=0.0)
     for u, gradient, index in zip(points.points, points.gradients, points.indices, strict=True):
         if index >= nearest + _NEGLIGIBLE:
             continue
         direction = -gradient / np.linalg.norm(gradient)
-        if space.factor is not None:  # by the correlated variables, whose deviations are one
-            direction = np.linalg.solve(space.factor.T, direction)
+        if factor is not None:  # by the correlated variables, whose deviations are one
+            direction = np.linalg.solve(factor.T, direction)
             direction = direction / np.linalg.norm(direction)
-        columns = space.columns(u[None])
-        values = {name: float(columns[name][0]) for name in space.names}
-        factors = dict(zip(space.names, map(float, direction**2), strict=True))
-        shown.append(DesignPoint(float(index), values, factors, *limit.motion(u), u))
+        values = {name: float(column[0]) for name, column in limit.columns(u[None]).items()}
+        shares = dict(zip(limit.names, map(float, direction**2), strict=True))
+        shown.append(DesignPoint(float(index), values, shares, *limit.motion(u), u))
     return tuple(shown)

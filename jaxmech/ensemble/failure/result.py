@@ -13,23 +13,6 @@ _SHOWN = 8  # variables that a printed result lists
 
 
 @dataclass(frozen=True, eq=False)
-class SubsetLevel:
-    """A level of subset simulation.
-
-    Attributes:
-        threshold: the margin at or below which a trajectory belongs to the level.
-        probability: the probability of the level, given the one before.
-        coefficient_of_variation: of that probability.
-        acceptance: share of the proposals that were accepted; NaN for the first one.
-    """
-
-    threshold: float
-    probability: float
-    coefficient_of_variation: float
-    acceptance: float
-
-
-@dataclass(frozen=True, eq=False)
 class FailureEstimate:
     """The probability of failure by one method.
 
@@ -41,11 +24,10 @@ class FailureEstimate:
         coefficient_of_variation: its standard deviation relative to it; NaN if it is not known, as
             for approximations.
         trajectories: how many it took.
-        failures: points of standard normal space at which the motion fails, shape (N, n).
+        failures: points of standard normal space at which the motion fails, shape (N, n), of
+            sampling around design points and of the pilot.
         weights: their weights, proportional to the share of the failures that they stand for.
-        levels: the levels of subset simulation.
         degrees: degrees of freedom of the standard deviation, if it is known from few runs.
-        runs: the number of the run of each failure, where those of a run depend on each other.
         counted: the number of independent trajectories among which failures were counted.
     """
 
@@ -55,9 +37,7 @@ class FailureEstimate:
     trajectories: int
     failures: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     weights: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    levels: tuple[SubsetLevel, ...] = ()
     degrees: int = 0
-    runs: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
     counted: int = 0
 
     def interval(self, confidence: float) -> tuple[float, float]:
@@ -178,7 +158,7 @@ def _plain(value: Any) -> Any:
         params = {name: x for name, x in arrays.items() if x.dtype.kind in "fiu"}
         value = replace(value, params=params)
     if is_dataclass(value):
-        hidden = ("failures", "weights", "runs")
+        hidden = ("failures", "weights")
         return {f.name: _plain(getattr(value, f.name)) for f in fields(value)
                 if f.name not in hidden}  # fmt: skip
     if isinstance(value, Mapping):

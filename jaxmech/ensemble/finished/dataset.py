@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxmech.config.errors import InputError
-from jaxmech.ensemble.store.layout import STATES
-from jaxmech.ensemble.store.marks import RESULTS
-from jaxmech.ensemble.store.results import open_results
+from jaxmech.ensemble.store.results import RESULTS, STATES, open_results
 
 if TYPE_CHECKING:
     import xarray

@@ -15,7 +15,6 @@ from jaxmech.config import (
     environment,
     plain,
     python_files,
-    require_no_run_code,
     require_same_config,
     stored_environment,
 )
@@ -23,9 +22,8 @@ from jaxmech.config.errors import InputError
 from jaxmech.ensemble.blocks.kernel import BlockProgram
 from jaxmech.ensemble.blocks.plan import planned
 from jaxmech.ensemble.draws.sampler import stored_name
-from jaxmech.ensemble.members.base import first_of
 from jaxmech.ensemble.members.observed import stored_study
-from jaxmech.ensemble.members.trajectory import StudyTrajectory, save_times
+from jaxmech.ensemble.members.trajectory import StudyTrajectory, first_of, save_times
 from jaxmech.ensemble.store.folder import MAY_CHANGE, with_stored_sizes
 from jaxmech.ensemble.store.results import Results, open_results
 from jaxmech.ensemble.study import LANES, SAVED, Study
@@ -111,10 +109,8 @@ def replays(
         store="all", save=SERIES, stored_precision=None,
     )  # fmt: skip
     plan = planned(alone, folder)
-    group = plan.sampler.points.group
-    block = -(-LANES // group) * group  # a small one, of whole groups of the design
-    trajectory = StudyTrajectory(replace(alone, block=block, **plan.functions), plan.subject)
-    program = BlockProgram(trajectory, plan.sampler, block, {})
+    trajectory = StudyTrajectory(replace(alone, block=LANES, **plan.functions), plan.subject)
+    program = BlockProgram(trajectory, plan.sampler, LANES, {})
     differing = tuple(changes(stored_environment(path), environment(), _ENVIRONMENT))
     return [_replayed(results, study, program, index, differing) for index in indices]
 
@@ -135,7 +131,6 @@ def _stored(results: Results) -> Study:
 
 def _of_the_run(study: Study, path: Path, folder: Path) -> Study:
     """A study with the sizes of a run, which must be of it."""
-    require_no_run_code(python_files(plain(study), folder), folder)
     whole = planned(with_stored_sizes(study, path), folder)
     copies = copies_of(whole.subject.name, whole.subject.source, whole.files)
     stored = stored_study(whole.study, whole.subject, copies, folder)

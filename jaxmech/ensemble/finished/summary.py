@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from jaxmech.config import stored_environment
-from jaxmech.ensemble.blocks.accumulate import finite
 from jaxmech.ensemble.statistics.histogram import QUANTILES
 from jaxmech.ensemble.statistics.protocol import StatisticResult
-from jaxmech.ensemble.store.marks import STATISTICS_FILE
-from jaxmech.ensemble.store.results import Results
+from jaxmech.ensemble.store.results import STATISTICS_FILE, Results
 from jaxmech.run import TOO_COARSE
 from jaxmech.status import Status, succeeded
 from jaxmech.utils.tracers import evenly_spaced
@@ -174,7 +172,7 @@ def _plain(value: Any) -> Any:
     array = np.asarray(value)
     if array.size > _MOST:
         return f"array of shape {array.shape}, in {STATISTICS_FILE}"
-    return finite(array.tolist())
+    return _finite(array.tolist())
 
 
 def _shown(value: Any) -> str:
@@ -201,3 +199,12 @@ def _quantiles(results: Results) -> dict[str, Any]:
 def _largest(values: np.ndarray) -> float | None:
     finite_values = values[np.isfinite(values)]
     return float(finite_values.max()) if len(finite_values) else None
+
+
+def _finite(value: Any) -> Any:
+    """Plain data with None for numbers that are not finite, which JSON does not have."""
+    if isinstance(value, Mapping):
+        return {key: _finite(x) for key, x in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(x) for x in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -1,5 +1,5 @@
 """The members of a study, motions as functions of their draws: read `base` first.
 
-`trajectory` is a motion, with its `observed` quantities, whose names are those of arrays, and its
-`events`, among them the passages of thresholds between saved times.
+`observed` are the settings of quantities and events, `quantities` all names that arrays have, and
+`trajectory` is a motion with them.
 """

@@ -8,7 +8,7 @@ lands = { function = "ball.py:height", direction = -1, terminal = true }
 fast = { of = "speed", level = 6.0, direction = 1 }      # an observed quantity, or a coordinate
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.config import LoadedObject, Subject, TextOrTable, copy_of, find, named_copy
+from jaxmech.config import Subject, TextOrTable, copy_of, find, named_copy
 from jaxmech.config.errors import Key, Problem, StudyError, out_of_range, refuse, refuse_all
 from jaxmech.control import MEMORY
 from jaxmech.ensemble.draws.inputs import RecordedInput
@@ -34,10 +34,6 @@ Series = Literal[
     "constraint_force", "rates",
 ]  # fmt: skip
 SERIES = get_args(Series)
-AUDIT = (
-    "status", "t_failed", "rank", "energy_drift", "integration_error", "worst_position_residual",
-    "worst_velocity_residual",
-)  # fmt: skip
 _FUNCTION: Any = Callable
 _NAMES_OF_FUNCTIONS = {  # fields of the settings of a study
     "observe": ("function",), "statistics": ("functions",), "events": ("function", "jump"),
@@ -182,20 +178,27 @@ def loaded(study: Any, folder: Path) -> tuple[dict[str, Any], list[Path]]:
     files: list[Path] = []
 
     def get(reference: Any, key: Key) -> Any:
-        if not isinstance(reference, str):
-            return reference
-        try:
-            source = _load_function(reference, folder, is_reduction=key[0] == "statistics")
-        except StudyError as error:
-            problems.extend(Problem(key, p.message) for p in error.problems)
-            return reference
-        files.append(source.path)
-        return source.value
+        value, is_reduction = reference, key[0] == "statistics"
+        if isinstance(reference, str):
+            kinds = (Reduction, _FUNCTION) if is_reduction else (_FUNCTION,)
+            try:
+                source = find(reference, {}, folder, kinds)
+            except StudyError as error:
+                problems.extend(Problem(key, p.message) for p in error.problems)
+                return reference
+            files.append(source.path)
+            value = source.value
+        count = argument_count(value) if callable(value) else 0
+        if is_reduction and not isinstance(value, Reduction):
+            kind = type(value).__name__
+            message = f"must name a jaxmech.ensemble.Reduction, but {reference} is a {kind}"
+            problems.append(Problem(key, message))
+        elif key[0] == "observe" and count not in (4, 5):
+            message = "must name a function of q, v, t, params, or of these and reactions, but it "
+            problems.append(Problem(key, f"{message}takes {count} arguments"))
+        return value
 
     sections = _with_functions(study, get)
-    for name, quantity in sections.get("observe", {}).items():
-        if not isinstance(quantity.function, str):  # else its file is named above
-            problems += _signature_problems(name, quantity)
     refuse_all(problems)
     return sections, files
 
@@ -212,30 +215,6 @@ def _with_functions(study: Any, get: Callable[[Any, Key], Any]) -> dict[str, Any
             }
             sections[section][name] = replace(table, **functions)
     return sections
-
-
-def _load_function(name: str, folder: Path, *, is_reduction: bool) -> LoadedObject:
-    if name.startswith("python:"):
-        raise refuse(
-            "function", f"must name a function in a file, but {name} was passed as an object"
-        )
-    source = find(name, {}, folder, (Reduction, _FUNCTION) if is_reduction else (_FUNCTION,))
-    if is_reduction and not isinstance(source.value, Reduction):
-        kind = type(source.value).__name__
-        raise refuse("function", f"must name a jaxmech.ensemble.Reduction, but {name} is a {kind}")
-    return source
-
-
-def _signature_problems(name: str, quantity: Observed) -> Iterator[Problem]:
-    if not callable(quantity.function):
-        yield Problem(("observe", name, "function"), "must name a function of q, v, t, params")
-        return
-    count = argument_count(quantity.function)
-    if count not in (4, 5):
-        message = (
-            "must name a function of q, v, t, params, or of these and reactions, but it takes "
-        )
-        yield Problem(("observe", name, "function"), f"{message}{count} arguments")
 
 
 def stored_study(study: Any, subject: Subject, copies: Mapping[Path, str], folder: Path) -> Any:
@@ -257,33 +236,6 @@ def stored_study(study: Any, subject: Subject, copies: Mapping[Path, str], folde
     if subject.source:
         sections["model"] = copy_of(subject.name, subject.source)[1]
     return replace(study, **sections)
-
-
-def quantity_unit(
-    name: str, observed: Mapping[str, str], events: Iterable[str], units: Mapping[str, str]
-) -> str:
-    """The unit of a quantity; empty if it has none, or none is known.
-
-    Args:
-        name: of the quantity.
-        observed: the units of observed quantities.
-        events: the names of the events.
-        units: the units of the coordinates and velocities.
-    """
-    times = {f"{event}_{suffix}" for event in events for suffix in ("time", "times")}
-    known = dict.fromkeys(("t_failed", "t_end", *times), "s")
-    known |= dict.fromkeys(("energy", "energy_drift"), "J")
-    return {**known, **units, **observed}.get(name, "")
-
-
-def multipliers_name(constraint: str) -> str:
-    """The name of the multipliers of a constraint."""
-    return array_name(f"multipliers_{constraint}")
-
-
-def multipliers_names(system: System) -> tuple[str, ...]:
-    """The names of the multipliers of all constraints."""
-    return tuple(multipliers_name(constraint.name) for constraint in system.constraints)
 
 
 def name_problem(name: str) -> str:

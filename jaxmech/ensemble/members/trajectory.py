@@ -12,61 +12,82 @@ from jaxtyping import Array
 
 from jaxmech.compiler import native_call
 from jaxmech.config import Subject
-from jaxmech.ensemble.members.base import (
-    Dims,
-    StoredArray,
-    Tree,
-    guess,
-    merged,
-    name_arrays,
-    params_of,
-    plain_attributes,
-    quantity_entries,
-    velocity_dimension,
-)
-from jaxmech.ensemble.members.events import (
-    event_dimensions,
-    event_names,
-    event_quantities,
-    study_events,
-)
-from jaxmech.ensemble.members.observed import (
+from jaxmech.ensemble.draws.sampler import Variable
+from jaxmech.ensemble.members.observed import SERIES
+from jaxmech.ensemble.members.quantities import (
     AUDIT,
-    SERIES,
-    Observed,
+    OF_EVENTS,
+    VELOCITY,
+    Dims,
+    Quantity,
+    event_values,
+    memory_names,
     multipliers_name,
     multipliers_names,
-    quantity_unit,
+    quantities_of,
+    quantity_entries,
+    study_events,
 )
-from jaxmech.ensemble.study import Study
+from jaxmech.ensemble.study import SECTIONS, Study
 from jaxmech.integrate import EventSet
 from jaxmech.linalg import matvec
 from jaxmech.run import Solution, observe, simulate
 from jaxmech.state import assemble
 from jaxmech.status import Status, succeeded
 from jaxmech.system import System, extents_at, levels_of, named_values
-from jaxmech.utils.units import units_of
+from jaxmech.utils.units import shown_coordinates
 
-_BY_VELOCITY = {"v", "qdd", "constraint_force"}
-_LONG_NAMES = {
-    "q": "generalized coordinates, and states of first order",
-    "v": "generalized velocities",
-    "rates": "rates of the coordinates, T v with quasi-velocities",
-    "qdd": "generalized accelerations",
-    "constraint_force": "generalized force of the constraints on the system, A^T lambda",
-    "energy": "energy v . dL/dv - L",
-    "position_residual": "largest |phi|, of all steps where they are not projected",
-    "velocity_residual": "largest |dphi/dt| and |psi| likewise",
-    "worst_position_residual": "largest |phi| of all saves",
-    "worst_velocity_residual": "largest |dphi/dt| and |psi| of all saves",
-    "energy_drift": "largest |E - E(start)|, NaN where E is not conserved",
-    "integration_error": "estimated error of the integration relative to the motion",
-    "missed_events": "occurrences of events in too long steps, not located",
-    "rank": "smallest number of independent constraint equations",
-    "status": "how the trajectory ended; -1 is not yet computed",
-    "t_failed": "time of the failure, NaN where there was none",
-}
-_OBSERVED = {"qdd", "multipliers", "constraint_force"}
+Tree = dict[str, dict[str, Any]]  # section, name -> value
+
+
+def merged(shared: Tree, varying: Tree) -> Tree:
+    """Merge all inputs of one member."""
+    return {section: shared[section] | varying[section] for section in SECTIONS}
+
+
+def first_of(varying: Tree, shared: Tree) -> Tree:
+    """All inputs of the first member of some."""
+    return merged(shared, jax.tree.map(lambda x: x[0], varying))
+
+
+def params_of(subject: Subject, inputs: Tree) -> dict[str, Any]:
+    """The parameters of one member, with the defaults of the model."""
+    defaults = subject.model.params if subject.model else {}
+    params = {**defaults, **inputs["parameters"]}
+    return params | subject.inputs.of(params)
+
+
+def guess(subject: Subject, inputs: Tree, dtype: Any) -> tuple[Array, Array]:
+    """The state of the model, with the drawn values in place."""
+    system, model = subject.system, subject.model
+    q, v = jnp.zeros(system.n, dtype), jnp.zeros(system.n_velocities, dtype)
+    if model:
+        state = model.state(inputs["start"], params_of(subject, inputs))
+        q, v = (jnp.asarray(x, dtype) for x in state)
+    for name, value in inputs["coordinates"].items():
+        q = q.at[system.coordinates.index(name)].set(value)
+    for name, value in inputs["velocities"].items():
+        v = v.at[system.velocity_names.index(name)].set(value)
+    return q, v
+
+
+def inputs_of(
+    variables: Iterable[Variable], dtype: np.dtype[Any], padding: int = 0
+) -> tuple[Tree, Tree]:
+    """Split draws into varying ones, padded with copies of the last member, and shared ones."""
+    varying: Tree = {section: {} for section in SECTIONS}
+    shared: Tree = {section: {} for section in SECTIONS}
+    for variable in variables:
+        values = variable.values
+        if variable.varies and padding:
+            values = np.concatenate([values, np.repeat(values[-1:], padding, axis=0)])
+        tree = varying if variable.varies else shared
+        values = values.astype(dtype) if values.dtype.kind == "f" else values
+        tree[variable.section][variable.name] = values
+    return varying, shared
+
+
+_OBSERVED = {"qdd", "multipliers", "constraint_force"}  # series of `observe`
 _DERIVED = {*_OBSERVED, "rates"}  # series that a `Solution` does not hold
 _ROUND_OFF = 64  # units of round-off within which a state is on its constraints
 
@@ -165,7 +186,7 @@ class StudyTrajectory:
         params = self.params(inputs)
         q, v, met = self.start(inputs, assembled)
         values = self._values(self.motion(q, v, params), params)
-        stored = {name: self._stored(name, values[name]) for name in self._names(values)}
+        stored = {name: self._stored(name, values[name]) for name in self._names}
         return stored, {name: values[name] for name in ("status", *sorted(self.wanted))}, met
 
     def motion(self, q: Array, v: Array, params: dict[str, Any]) -> Solution:
@@ -202,7 +223,7 @@ class StudyTrajectory:
             for name, (array, k) in quantity_entries(self.system).items()
         }
         if sol.events is not None:
-            values |= event_quantities(sol.events, sol.ts, sol.memory.shape[1])
+            values |= event_values(sol.events, sol.ts, sol.memory.shape[1])
         reactions = None
         if self._needs_reactions:
             reactions = observe(self.system, sol, params, formulation=self.study.formulation)
@@ -223,70 +244,63 @@ class StudyTrajectory:
         return self.system.dynamics.speeds(*self.system.arguments(q, v, t, params))
 
     @cached_property
+    def quantities(self) -> dict[str, Quantity]:
+        """All quantities of the study by name."""
+        return quantities_of(self.study, self.system)
+
+    @cached_property
     def _needs_reactions(self) -> bool:
-        names = {*self._series, *self.wanted}
-        is_stored = not names.isdisjoint({*_OBSERVED, *multipliers_names(self.system)})
-        return is_stored or any(
-            quantity.needs_reactions for quantity in self.study.observe.values()
-        )
+        of_reactions = {*_OBSERVED, *multipliers_names(self.system)}
+        is_wanted = not of_reactions.isdisjoint({*self._series, *self.wanted})
+        return is_wanted or any(x.needs_reactions for x in self.study.observe.values())
 
-    @property
+    @cached_property
     def _series(self) -> tuple[str, ...]:
-        store = self.study.store
-        return () if store == "statistics" else (*self.study.save, *self.study.observe)
+        """The series and observed quantities that are stored."""
+        study = self.study
+        names = () if study.store == "statistics" else (*study.save, *study.observe)
+        each = (multipliers_names(self.system) if x == "multipliers" else (x,) for x in names)
+        return tuple(dict.fromkeys(name for group in each for name in group))
 
-    def _names(self, values: dict[str, Array]) -> list[str]:
-        if self.study.store == "statistics":
-            return [*AUDIT, *(("missed_events",) if self.study.events else ())]
-        stored = [*AUDIT, *event_names(self.study.events, stored=True)]
-        for name in self._series:
-            stored += multipliers_names(self.system) if name == "multipliers" else [name]
-        return list(dict.fromkeys(stored))
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        """The arrays that are stored."""
+        audit = AUDIT if self.study.store == "statistics" else self.quantities
+        always = [name for name in audit if self.quantities[name].is_stored]
+        missed = OF_EVENTS[-1:] if self.study.events else ()
+        return tuple(dict.fromkeys((*always, *missed, *self._series)))
 
     def _stored(self, name: str, value: Array) -> Array:
-        study = self.study
-        if name in AUDIT or name in event_names(study.events):
+        if self.quantities[name].is_stored:
             return value
-        quantity = study.observe.get(name, Observed(""))
-        if study.store == "final" and quantity.keep == "all":
+        if self.study.store == "final" and self.quantities[name].dims[:1] == ("time",):
             value = value[-1:]
-        if study.stored_precision and jnp.issubdtype(value.dtype, jnp.floating):
-            value = value.astype(study.stored_precision)
+        if self.study.stored_precision and jnp.issubdtype(value.dtype, jnp.floating):
+            value = value.astype(self.study.stored_precision)
         return value
 
     def is_good(self, values: Mapping[str, Array]) -> Array:
         """Whether trajectories were computed to their end."""
         return jnp.asarray(succeeded(values["status"]))
 
-    def shared_arrays(self) -> Iterable[StoredArray]:
+    def shared_arrays(self) -> Iterable[tuple[str, np.ndarray, dict[str, Any]]]:
         """The saved times, and the names of the coordinates and of quasi-velocities."""
+        system, kept = self.system, memory_names(self.system)
         ts = save_times(self.study)[-1 if self.study.store == "final" else 0 :]
-        yield StoredArray("t", ts, ("time",), {"long_name": "time", "units": "s"})
-        yield from name_arrays(self.system)
+        yield "t", ts, {"long_name": "time", "units": "s"}
+        names = (*shown_coordinates(system.coordinates), *system.states, *kept)
+        yield "coordinate", np.array(names), {}
+        if system.velocities:
+            yield VELOCITY, np.array((*system.velocity_names, *kept)), {}
 
     def dimensions(self, name: str, count: int) -> Dims:
         """Time first, then coordinates, velocities or rows of the array's own."""
-        first = self._first_dimensions.get(name, ("time",))
-        last = "coordinate" if name in ("q", "rates") else f"{name}_row"
-        last = velocity_dimension(self.system) if name in _BY_VELOCITY else last
-        return (*first, last, *(f"{name}_{k}" for k in range(count)))[:count]
-
-    @property
-    def _first_dimensions(self) -> dict[str, Dims]:
-        study = self.study
-        dims = event_dimensions(study.events, velocity_dimension(self.system))
-        for name, quantity in study.observe.items():
-            if quantity.keep != "all":
-                dims[name] = ()
-        return dims
+        rows = (f"{name}_row", *(f"{name}_{k}" for k in range(count)))
+        return (*self.quantities[name].dims, *rows)[:count]
 
     def attributes(self, name: str) -> dict[str, Any]:
         """Long name and units, and the meaning of a status (CF conventions, section 3.5)."""
-        study, system = self.study, self.system
-        observed = {key: quantity.unit or "" for key, quantity in study.observe.items()}
-        units = units_of(system.units, quantity_entries(system))
-        unit = quantity_unit(name, observed, study.events, units)
-        attributes = plain_attributes(_LONG_NAMES.get(name, name), unit)
+        attributes = self.quantities[name].attributes(name)
         if name == "status":
             attributes["flag_values"] = [int(status) for status in Status]
             attributes["flag_meanings"] = " ".join(status.name for status in Status)

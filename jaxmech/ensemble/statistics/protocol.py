@@ -82,18 +82,13 @@ class AbstractStatistic(abc.ABC):
         """The quantities that it is computed from: by default those of the key `of`."""
         return self.quantities
 
-    def group(self, sample: Sample) -> int:
-        """The number of successive trajectories of a sample that belong together."""
-        return 1
-
     def of_sample(self, sample: Sample) -> State:
         """The state of the trajectories of a sample; failed ones and padding do not count."""
         raise NotImplementedError
 
     def init(self, sample: Sample) -> State:
         """The state of no trajectory; only shapes and types of the sample count."""
-        size = self.group(sample)
-        return self.of_sample(jax.tree.map(lambda x: jnp.zeros_like(x[:size]), sample))
+        return self.of_sample(jax.tree.map(lambda x: jnp.zeros_like(x[:1]), sample))
 
     def update(self, state: State, sample: Sample) -> State:
         """The state with the trajectories of a sample added."""

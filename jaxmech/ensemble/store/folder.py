@@ -13,8 +13,10 @@ file of the creation, so a folder with it is complete.
 """
 
 import inspect
+import json
 import shutil
 import tomllib
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,6 +26,7 @@ from typing import Any
 import numpy as np
 import tomli_w
 import zarr
+from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from jaxmech.config import (
     DECISIVE,
@@ -43,13 +46,23 @@ from jaxmech.config import (
     system_digest,
     write_whole,
 )
+from jaxmech.ensemble.blocks.estimate import bytes_of
 from jaxmech.ensemble.blocks.kernel import BlockProgram
 from jaxmech.ensemble.draws.sampler import Sampler, stored_name
-from jaxmech.ensemble.members.base import first_of, inputs_of, params_of
+from jaxmech.ensemble.members.quantities import Dims
+from jaxmech.ensemble.members.trajectory import first_of, inputs_of, params_of
 from jaxmech.ensemble.statistics.protocol import Custom, Reduction
-from jaxmech.ensemble.store import marks
-from jaxmech.ensemble.store.layout import STATES, array_of, create_arrays
-from jaxmech.ensemble.store.marks import BLOCKS, RESULTS
+from jaxmech.ensemble.store.results import (
+    BLOCKS,
+    RESULTS,
+    STATES,
+    UNITS,
+    array_of,
+    chunks_of,
+    is_whole,
+    mark_of,
+    marked_blocks,
+)
 from jaxmech.ensemble.study import Study
 from jaxmech.integrate import FixedSteps
 from jaxmech.utils.digests import arrays_digest, sha256
@@ -142,7 +155,7 @@ class RunFolder:
 
     def missing(self) -> list[int]:
         """The blocks that are still to be computed."""
-        finished = set(marks.marked_blocks(self.path))
+        finished = set(marked_blocks(self.path))
         return [block for block in range(self.count) if block not in finished]
 
     def trajectories(self, blocks: Iterable[int]) -> int:
@@ -161,10 +174,16 @@ class RunFolder:
         # The data must be on the disk before the mark: a crash may reorder unflushed writes, and a
         # mark without data would be damage in place of a missing block. The folder is flushed too,
         # since the name of a new file is part of it.
-        for file in marks.block_files(self.path, block, arrays):
-            flush(file)
-            flush(file.parent)
-        marks.write_mark(self.path, block, arrays)
+        files: list[str] = []
+        for name in arrays:
+            chunk = self.path / RESULTS / name / "c" / str(block)
+            for file in (x for x in [chunk, *chunk.glob("**/*")] if x.is_file()):
+                flush(file)
+                flush(file.parent)
+                files.append(file.relative_to(self.path).as_posix())
+        mark = mark_of(self.path, block)
+        mark.parent.mkdir(exist_ok=True)
+        write_whole(mark, json.dumps({"block": block, "files": sorted(files)}) + "\n")
 
     def states(self, block: int) -> np.ndarray:
         """The bytes of the states of a finished block."""
@@ -172,10 +191,11 @@ class RunFolder:
 
     def is_sound(self, block: int) -> bool:
         """Whether the chunks of a marked block are there and have their checksums."""
-        files = marks.read_mark(self.path, block)
-        if files is None or not marks.has_files(self.path, block):
+        files = chunks_of(self.path, block)
+        if files is None or not is_whole(self.path, block):
             return False
-        arrays = {name: self._array(name) for name in {x.split("/")[1] for x in files}}
+        names = {file.relative_to(self.path).parts[1] for file in files}
+        arrays = {name: self._array(name) for name in names}
         try:
             for name, array in arrays.items():
                 size = 1 if name == STATES else self.block
@@ -222,7 +242,7 @@ def open_run(
     """
     folder = RunFolder(path, kernel.member.study.size, kernel.block)
     with opened(path, "ensemble"):
-        if (path / "config.toml").is_file() or marks.marked_blocks(path):
+        if (path / "config.toml").is_file() or marked_blocks(path):
             _check(folder, config, facts, may_differ, tell)
         else:
             for name in (RESULTS, BLOCKS):  # left behind by an interrupted creation
@@ -262,7 +282,7 @@ def _check(
     """Require a folder to be of the same origin, and remove its damaged blocks."""
     path = folder.path
     require_same_config(path, config, MAY_CHANGE)
-    damaged = [block for block in marks.marked_blocks(path) if not folder.is_sound(block)]
+    damaged = [block for block in marked_blocks(path) if not folder.is_sound(block)]
     if damaged:
         numbers = ", ".join(map(str, damaged))
         tell(f"{path} was damaged; to be computed again: block {numbers}")
@@ -276,6 +296,77 @@ def _check(
         warning = "the new blocks may differ from the existing ones in the last bits"
         tell(f"{'; '.join(differences)}: {warning}")
     for block in damaged:
-        marks.remove_block(path, block)
+        # In this order: a process that is killed in between leaves chunks without a mark, which
+        # are written again, and never a mark without chunks.
+        files = chunks_of(path, block) or []
+        for file in (mark_of(path, block), *files):
+            file.unlink(missing_ok=True)
     for draft in (path / BLOCKS).glob(".*.draft"):  # of processes that were killed
         draft.unlink(missing_ok=True)
+
+
+_TITLES = {
+    "start": "start variable",
+    "coordinates": "initial coordinate",
+    "velocities": "initial velocity of",
+    "parameters": "parameter",
+}
+
+
+def create_arrays(kernel: BlockProgram, path: Path) -> None:
+    """Create the Zarr group of a run, with times and what all share, and all other arrays empty."""
+    member, study = kernel.member, kernel.member.study
+    # The checksum is what every reader compares.
+    compressors: list[Any] = [ZstdCodec(level=1), Crc32cCodec()]
+    units = {name: x.unit for name, x in member.quantities.items() if x.unit}
+    # xarray takes `coordinates` as such (CF conventions, section 5).
+    attributes: dict[str, Any] = {"model": member.subject.name, "coordinates": "t", UNITS: units}
+    group = zarr.open_group(path, mode="w", zarr_format=3, attributes=attributes)
+
+    def create(
+        name: str, array: Any, dims: Dims, attributes: dict[str, Any], rows: int = 0
+    ) -> zarr.Array[Any]:
+        """An array of one value, or of so many, of which a chunk holds those of a block."""
+        dtype, is_text = array.dtype, array.dtype.kind == "U"
+        fill = np.nan if np.issubdtype(dtype, np.inexact) else dtype.kind != "b" and -1
+        options: dict[str, Any] = {"fill_value": fill} if rows else {}
+        chunk = tuple(max(1, n) for n in array.shape)
+        return group.create_array(
+            name,
+            shape=(rows, *array.shape) if rows else array.shape,
+            chunks=(kernel.block, *chunk) if rows else chunk,
+            dtype="str" if is_text else dtype,
+            **options,
+            compressors=compressors,
+            dimension_names=("trajectory", *dims) if rows else dims,
+            attributes=attributes,
+        )
+
+    for name, values, about in member.shared_arrays():
+        create(name, values, ("time",) if name == "t" else (name,), about)[...] = values
+    arrays, _ = kernel.shapes
+    for variable in kernel.sampler.rows(0, 1):
+        name, values = stored_name(variable), variable.values
+        one = values[0] if variable.varies else values
+        dims = tuple(f"{name}_{k}" for k in range(one.ndim))
+        about = {"long_name": f"{_TITLES[variable.section]} {variable.name}"}
+        if not variable.varies:
+            create(name, values, dims, about)[...] = values
+        elif study.store != "statistics":
+            create(name, one, dims, about, study.size)
+    for name, shape in arrays.items():
+        dims = member.dimensions(name, len(shape.shape))
+        create(name, shape, dims, member.attributes(name), study.size)
+    if size := bytes_of(kernel.states):
+        group.create_array(
+            STATES,
+            shape=(-(-study.size // kernel.block), size),
+            chunks=(1, size),
+            dtype="uint8",
+            compressors=compressors,
+            dimension_names=("block", "byte"),
+            attributes={"long_name": "states of the statistics of each block"},
+        )
+    with warnings.catch_warnings():  # xarray reads consolidated metadata first
+        warnings.filterwarnings("ignore", message="Consolidated metadata is currently not part")
+        zarr.consolidate_metadata(path)

@@ -1,8 +1,14 @@
-"""`Results`: the content of a run folder, read block by block."""
+"""`Results`: the content of a run folder, read block by block.
+
+`blocks/000012`, the mark of block 12, is written last, by an atomic rename, and lists its chunks: a
+chunk of fill values alone has no file, so that without the list a lost one would be read as such. A
+chunk that was altered is found by the checksum (crc32c) with which Zarr stores it.
+"""
 
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,23 +19,18 @@ import numpy as np
 import zarr
 
 from jaxmech.config import FolderError, command_of, model_name
-from jaxmech.ensemble.blocks.accumulate import from_file
-from jaxmech.ensemble.members.base import COORDINATE_UNITS, VELOCITY, VELOCITY_UNITS
-from jaxmech.ensemble.members.observed import quantity_unit
+from jaxmech.ensemble.members.quantities import VELOCITY
 from jaxmech.ensemble.statistics import FirstPassage
-from jaxmech.ensemble.store.layout import array_of
-from jaxmech.ensemble.store.marks import (
-    BLOCKS,
-    RESULTS,
-    STATISTICS_FILE,
-    SUMMARY,
-    has_files,
-    marked_blocks,
-)
 from jaxmech.ensemble.study import STATISTICS
 from jaxmech.status import succeeded
 from jaxmech.utils.drawings import DRAWINGS
 from jaxmech.utils.units import with_unit
+
+STATISTICS_FILE = "statistics.npz"
+SUMMARY = ("summary.json", "summary.txt", STATISTICS_FILE)
+RESULTS, BLOCKS = "results.zarr", "blocks"
+STATES = "statistics"  # the array that holds the states of the statistics
+UNITS = "units"  # attribute of the group of arrays: units of quantities, by name
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,17 +75,13 @@ class Results:
     @cached_property
     def units(self) -> dict[str, str]:
         """The units of the coordinates and quasi-velocities that have one, by name."""
-        tables = [array_of(self.group, "coordinate").attrs.get(COORDINATE_UNITS)]
-        if self.velocities:
-            tables.append(array_of(self.group, VELOCITY).attrs.get(VELOCITY_UNITS))
-        known = [table for table in tables if isinstance(table, Mapping)]
-        return {name: str(unit) for table in known for name, unit in table.items()}
+        names = (*self.coordinates, *self.velocities)
+        return {name: unit for name in names if (unit := self.unit_of(name))}
 
     def unit_of(self, quantity: str) -> str:
         """The unit of a quantity, empty if none is known."""
-        observed = self.config.get("observe", {}).items()
-        units = {name: table.get("unit", "") for name, table in observed}
-        return quantity_unit(quantity, units, self.config.get("events", {}), self.units)
+        known = self.group.attrs.get(UNITS)
+        return str(known.get(quantity, "")) if isinstance(known, Mapping) else ""
 
     def statistic_units(self, name: str) -> dict[str, str]:
         """The units of the results of a statistic that have one, by their names."""
@@ -120,9 +117,14 @@ class Results:
     @cached_property
     def statistics(self) -> dict[str, dict[str, np.ndarray]]:
         """The results of the statistics of a finished study, by name; empty without any."""
-        file = self.path / STATISTICS_FILE
+        file, statistics = self.path / STATISTICS_FILE, dict[str, dict[str, np.ndarray]]()
         try:
-            return from_file(file.read_bytes()) if file.is_file() else {}
+            if file.is_file():
+                with np.load(file, allow_pickle=False) as arrays:
+                    for key in arrays.files:
+                        name, _, result = key.rpartition("/")
+                        statistics.setdefault(name, {})[result] = arrays[key]
+            return statistics
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             raise FolderError(f"{file} cannot be read: {error}") from error
 
@@ -236,7 +238,7 @@ def open_results(path: Path) -> Results:
     except (OSError, ValueError) as error:
         raise FolderError(f"{path} cannot be read: {error}") from error
     blocks = tuple(marked_blocks(path))
-    lost = [str(block) for block in blocks if not has_files(path, block)]
+    lost = [str(block) for block in blocks if not is_whole(path, block)]
     if lost:
         raise _damaged(path, f"files of block {', '.join(lost)} are missing")
     return Results(path, group, config, blocks)
@@ -249,3 +251,37 @@ def _damaged(path: Path, what: str) -> FolderError:
 
 def _count(config: Mapping[str, Any]) -> int:
     return -(-int(config["size"]) // int(config["block"]))
+
+
+def mark_of(path: Path, block: int) -> Path:
+    """The file that marks a block as finished."""
+    return path / BLOCKS / f"{block:06d}"
+
+
+def marked_blocks(path: Path) -> list[int]:
+    """The numbers of the blocks that have a mark."""
+    return sorted(int(f.name) for f in (path / BLOCKS).glob("[0-9]*") if f.name.isdigit())
+
+
+def chunks_of(path: Path, block: int) -> list[Path] | None:
+    """The chunks that a mark lists, or None if it cannot be read."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        mark = json.loads(mark_of(path, block).read_text(encoding="utf-8"))
+        files = [str(name) for name in mark["files"]]  # formerly a table with their digests
+        if mark["block"] == block and all(name.startswith(f"{RESULTS}/") for name in files):
+            return [path / name for name in files]
+    return None
+
+
+def is_whole(path: Path, block: int) -> bool:
+    """Whether a block has a mark, and all files that the mark lists."""
+    files = chunks_of(path, block)
+    return files is not None and all(file.is_file() for file in files)
+
+
+def array_of(group: zarr.Group, name: str) -> zarr.Array[Any]:
+    """The array of that name, or a KeyError."""
+    array = group[name]
+    if not isinstance(array, zarr.Array):
+        raise KeyError(name)
+    return array

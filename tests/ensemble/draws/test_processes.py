@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxmech as jm
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, WhiteNoise, open_results, run_study
-from jaxmech.ensemble.store.layout import array_of
+from jaxmech.ensemble.store.results import array_of
 from jaxmech.system import Signal
 from tests.ensemble.studies import CAR, replayed
 
@@ -63,8 +62,9 @@ def test_a_trajectory_has_an_input_of_its_own(tmp_path: Path) -> None:
 
 
 def test_white_noise_has_its_intensity() -> None:
-    process = WhiteNoise(intensity=3.0, interval=0.05).process(1.0, 2.0)
-    assert process.shape == (20,)
-    assert process.signal.interpolation == "hold"
-    np.testing.assert_allclose(np.asarray(process.signal.ts)[[0, -1]], [1.0, 1.95])
-    assert float(process.values(jnp.ones(20))[3]) ** 2 * 0.05 == pytest.approx(3.0)
+    noise = WhiteNoise(intensity=3.0, interval=0.05)
+    signal = noise.signal(1.0, 2.0)
+    assert signal.values.shape == (20,)
+    assert signal.interpolation == "hold"
+    np.testing.assert_allclose(np.asarray(signal.ts)[[0, -1]], [1.0, 1.95])
+    assert noise.deviation**2 * 0.05 == pytest.approx(3.0)

@@ -1,5 +1,7 @@
 """An oscillator under a pulse, whose probabilities of failure are known by quadrature."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -8,6 +10,7 @@ import pytest
 import jaxmech as jm
 from jaxmech.config import load
 from jaxmech.config.errors import StoppedError
+from jaxmech.config.run_folder import FolderError
 from jaxmech.ensemble import (
     Failure,
     FailureProbability,
@@ -68,24 +71,19 @@ def test_a_probability_of_1e_8_takes_few_trajectories(
     )
 
 
-@pytest.mark.slow
-def test_a_killed_run_continues_with_the_same_bits(tmp_path: Path) -> None:
+def test_a_result_is_stored_beside_what_it_is_of(tmp_path: Path) -> None:
     study = Study(
         model="pendulum", size=64, block=128, times=Times(end=1.0, saves=5),
         steps=FixedSteps(per_save=2), start={"theta": Normal(sd=0.3, mean=0.0)},
         failure=Failure(of="x1", above=0.8, method="importance", coefficient_of_variation=0.1),
     )  # fmt: skip
-    whole = failure_probability(study, tmp_path / "whole")
     calls = iter(range(5))
     with pytest.raises(StoppedError):
-        failure_probability(study, tmp_path / "killed", stop=lambda: next(calls, None) is None)
-    journal = tmp_path / "killed" / "calls.jsonl"
-    text = journal.read_text()
-    assert len(text.split()) > 5
-    journal.write_text(text[:-20])  # killed within the last line
-    told: list[str] = []
-    again = failure_probability(study, tmp_path / "killed", tell=told.append)
-    assert "holds 4 batches already" in told[0]
-    assert again.probability == whole.probability
-    files = [tmp_path / name / "failure.json" for name in ("whole", "killed")]
-    assert files[0].read_bytes() == files[1].read_bytes()
+        failure_probability(study, tmp_path, stop=lambda: next(calls, None) is None)
+    result = failure_probability(study, tmp_path)
+    stored = json.loads((tmp_path / "failure.json").read_text())
+    assert stored["probability"] == result.probability
+    again = failure_probability(replace(study, size=128), tmp_path)  # which does not matter
+    assert again.probability == result.probability
+    with pytest.raises(FolderError, match="different configuration: `seed` is 0 there and 1 here"):
+        failure_probability(replace(study, seed=1), tmp_path)

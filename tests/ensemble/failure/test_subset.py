@@ -10,12 +10,10 @@ from scipy import stats
 
 from jaxmech.config.errors import StudyError
 from jaxmech.ensemble import Failure, Normal
-from jaxmech.ensemble.draws.plans import Rule
 from jaxmech.ensemble.failure.limit_state import ExhaustedError, LimitState
 from jaxmech.ensemble.failure.probability import probability_of
 from jaxmech.ensemble.failure.result import FailureProbability
-from jaxmech.ensemble.failure.standard_space import StandardSpace
-from jaxmech.ensemble.failure.subset import subset_simulation
+from jaxmech.ensemble.failure.sampling import subset_simulation
 
 Points = Callable[[np.ndarray], np.ndarray]
 
@@ -25,11 +23,12 @@ class Margins(LimitState):
 
     def __init__(self, fn: Points, slope: Points | None, n: int, most: int = 200_000) -> None:
         normal = Normal(mean=0.0, sd=1.0)
-        rules = {f"u{k}": Rule(normal, 0.0, normal.frozen()) for k in range(n)}
+        laws = {f"u{k}": normal.frozen() for k in range(n)}
         self.margin: Any = SimpleNamespace(
             study=SimpleNamespace(block_size=512), failure=Failure(of="x", above=5.0)
         )
-        self.space, self.most = StandardSpace(rules, None), most
+        self.sampler: Any = SimpleNamespace(drawn=laws, factor=None)
+        self.most = most
         self.fn, self.slope = fn, slope
 
     def values(self, u: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmech.ensemble.statistics import Covariance, Histogram, Moments, Quantiles, SobolIndices
+from jaxmech.ensemble.statistics import Covariance, Histogram, Moments, Quantiles
 from tests.ensemble.statistics.helpers import compiled, result, sample
 
 RNG = np.random.default_rng(8)
@@ -52,19 +52,6 @@ def test_covariances_of_columns_of_different_sizes() -> None:
     plain = np.stack([*columns.values()]) - np.array([[0.0], [0.0], [1e6], [3.0]])
     assert found["correlation"] == pytest.approx(np.corrcoef(plain), rel=1e-8)
     assert found["covariance"] == pytest.approx(np.cov(plain), rel=1e-8)
-
-
-def test_sobol_indices_do_not_depend_on_the_mean() -> None:
-    x = RNG.uniform(size=(5, 64, 2))
-    x[2], x[3] = x[0], x[0]
-    x[2, :, 0], x[3, :, 1] = x[1, :, 0], x[1, :, 1]
-    y = np.moveaxis(x[:4, :, 0] + 0.5 * x[:4, :, 1] ** 2, 0, 1).reshape(-1)
-    statistic = SobolIndices(of="y", resamples=20)
-    inputs = {"a": y, "b": y}  # only their number counts
-    plain = result(statistic, sample({"y": y, **inputs}), 4 * 32)
-    moved = result(statistic, sample({"y": 1e7 + y, **inputs}), 4 * 32)
-    for key in ("first_order", "total", "total_low", "first_order_high", "variance"):
-        assert moved[key] == pytest.approx(plain[key], rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize(
