@@ -2,8 +2,8 @@
 
 In the order in which a fit goes through them: `identifiable` holds its arguments, `data/` its
 recordings; `problem/` makes residuals of them, `optimize/` minimizes these, `inference/` assesses
-the end, `outcome` makes the `result` of it, and `fit` puts all of this together. `card` is how a
-fit prints itself, `storage` how it is saved.
+the end, `outcome` makes the `result` of it, and `fit` puts all of this together. `storage` is how a
+fit is saved.
 """
 
 from jaxmech.config import TableError as TableError

@@ -14,8 +14,7 @@ from jaxmech.identify.optimize.trust_region import TrustRegion
 from jaxmech.identify.outcome import is_noise, result_of
 from jaxmech.identify.problem.least_squares import Observe
 from jaxmech.identify.problem.noise import Huber
-from jaxmech.identify.problem.rows import Point, evaluated
-from jaxmech.identify.problem.sensor_noise import log_likelihood
+from jaxmech.identify.problem.rows import Point, evaluated, samples, unrobust
 from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.problem.starts import consistent_start
 from jaxmech.identify.result import Fit
@@ -146,8 +145,11 @@ def fit(
 def _final_loss(solved: Solved) -> float:
     """The loss that decides between the fits of several starting points."""
     task, conditions = solved.task, solved.conditions
+    counts = task.seen.sum((0, 1))
     if task.loss is not None:
-        return -log_likelihood(task, solved.at, conditions)
+        r, _ = samples(solved.at, unrobust(conditions))
+        scales = counts @ np.log(np.asarray(conditions.sensor_weight))
+        return float(task.loss.value(r[task.seen]).sum() - scales)
     if solved.noise is not None:  # the weights differ from fit to fit
-        return float(task.seen.sum((0, 1)) @ np.log(solved.noise.sd))
+        return float(counts @ np.log(solved.noise.sd))
     return solved.history[-1]

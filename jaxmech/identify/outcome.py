@@ -1,7 +1,6 @@
 """The result of a fit: its numbers, predictions and warnings, from the end of the optimization."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,8 +13,8 @@ from jaxmech.identify.inference.remarks import remarks
 from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.problem.least_squares import Data, runs
 from jaxmech.identify.problem.noise import NORMAL
-from jaxmech.identify.problem.rows import Task, evaluated, samples, unrobust
-from jaxmech.identify.problem.sensor_noise import estimated, log_likelihood
+from jaxmech.identify.problem.rows import Task, samples, unrobust
+from jaxmech.identify.problem.sensor_noise import estimated
 from jaxmech.identify.result import Fit, Noise, Optimization, Predicted
 
 
@@ -27,7 +26,6 @@ def result_of(solved: Solved, others: Sequence[Recording]) -> Fit:
 
     # The noise, and the residuals in units of it.
     size, standard = _standard(solved)
-    law = "normal" if task.loss is None else repr(task.loss)
     is_correlated = correlated(task, at, standard) is not None
     noise = Noise(
         size=size,
@@ -35,9 +33,6 @@ def result_of(solved: Solved, others: Sequence[Recording]) -> Fit:
         stated=task.weighted,
         correlated=is_correlated,
         residuals=standard,
-        law=f"{law}, independent, {'stated' if task.weighted else 'estimated'}",
-        parameters=0 if task.weighted else data.segments.observed.shape[2],
-        log_likelihood=log_likelihood(task, at, conditions),
     )
 
     # What the rows of the last step say about the numbers, and what was known before.
@@ -50,16 +45,6 @@ def result_of(solved: Solved, others: Sequence[Recording]) -> Fit:
         prior_sd = 1 / np.asarray(conditions.prior_weight, float)
     priors = np.stack([np.asarray(conditions.prior_mean, float), prior_sd], axis=1)
 
-    # The motions from the fitted initial states, and from the recorded ones: of the same shape as
-    # in the fit where possible, so that nothing is compiled anew.
-    train = Predicted(origin.recordings, origin.gathered(at.run.predicted))
-    from_start = train
-    if not origin.first.all():
-        from_start = _predicted(task, z, origin.recordings)
-    elif u.size:
-        again = evaluated(replace(task, hard=False), np.concatenate([z, np.zeros(u.size)]))
-        from_start = replace(train, values=origin.gathered(again.run.predicted))
-
     # The fitted start variables; without `start` those of the state, on the constraints.
     starts, split = at.run.begin, task.problem.system.n
     if task.problem.start is not None:
@@ -71,8 +56,7 @@ def result_of(solved: Solved, others: Sequence[Recording]) -> Fit:
         params=task.params(at),
         names=layout.names,
         values=np.asarray(at.numbers),
-        train=train,
-        train_from_start=from_start,
+        train=Predicted(origin.recordings, origin.gathered(at.run.predicted)),
         validation=_predicted(task, z, others),
         initial_states=tuple((x[:split], x[split:]) for x in np.asarray(starts)[origin.first]),
         optimization=Optimization(

@@ -12,17 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.identify.card import fit_as_text
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.inference.density import Density
 from jaxmech.identify.inference.identifiability import Identifiability, identifiability
-from jaxmech.identify.inference.misfit import Outliers, outliers, samples_of_sensors
+from jaxmech.identify.inference.misfit import Outliers, outliers
 from jaxmech.identify.inference.uncertainty import WHITE, Covariance, Uncertainty
 from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.storage import load, save
 from jaxmech.system import Params, Signal
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.drawings import DRAWINGS
+from jaxmech.utils.text import counted
 
 
 class Estimate(NamedTuple):
@@ -78,7 +78,6 @@ class Noise:
     """The noise of the measurements that a fit assumed, and the residuals in units of it.
 
     Attributes:
-        law: the noise that was assumed, in words.
         size: standard deviation of the weighted residuals; near 1 if the weights are right.
         stated: whether weights, 1 / standard deviation, were given.
         sensors: estimated noise of each sensor in its unit, (d,); None with stated weights.
@@ -86,8 +85,6 @@ class Noise:
             recording or by block are then shown first.
         residuals: residuals in units of the noise, (T, d) for each recording; NaN where nothing
             was measured.
-        parameters: number of estimated parameters of the noise.
-        log_likelihood: logarithm of the likelihood of the measurements under this noise.
     """
 
     size: float
@@ -95,9 +92,6 @@ class Noise:
     stated: bool
     correlated: bool = False
     residuals: tuple[HostArray, ...] = ()
-    law: str = "normal, independent"
-    parameters: int = 0
-    log_likelihood: float = float("nan")
 
     @property
     def unit(self) -> float:
@@ -122,7 +116,6 @@ class Fit:
         names: names of the fitted numbers, p in all.
         values: values of these numbers, shape (p,).
         train: the fitted recordings, simulated from the fitted initial states.
-        train_from_start: the fitted recordings, simulated from the recorded initial states.
         validation: the validation recordings, simulated from the recorded initial states.
         initial_states: fitted start variables and rates (k,), (k,) of each recording.
         optimization: how the optimizer ended.
@@ -143,7 +136,6 @@ class Fit:
     names: tuple[str, ...]
     values: HostArray
     train: Predicted
-    train_from_start: Predicted
     validation: Predicted
     initial_states: tuple[tuple[HostArray, HostArray], ...]
     optimization: Optimization
@@ -169,11 +161,6 @@ class Fit:
         return self.train.errors
 
     @property
-    def predicted_errors(self) -> HostArray:
-        """RMS error of each fitted recording, simulated from its recorded initial state, (R,)."""
-        return self.train_from_start.errors
-
-    @property
     def validation_errors(self) -> HostArray:
         """RMS error of each validation recording, from its recorded initial state, (V,)."""
         return self.validation.errors
@@ -187,21 +174,6 @@ class Fit:
     def outliers(self) -> Outliers:
         """The samples that the noise does not explain."""
         return outliers(self.noise.residuals, self.train.recordings, self.residuals)
-
-    def samples(self, sensor: int) -> list[HostArray]:
-        """The residuals of a sensor in units of the noise, at its samples, of each recording."""
-        return samples_of_sensors(self.noise.residuals, self.train.recordings)[sensor]
-
-    @property
-    def aic(self) -> float:
-        """Akaike's criterion, 2 k - 2 log L, under the noise of `noise.law`; smaller is better."""
-        return 2.0 * (self.unknowns + self.noise.parameters - self.noise.log_likelihood)
-
-    @property
-    def bic(self) -> float:
-        """The Bayesian criterion of Schwarz, k log n - 2 log L, under the same noise."""
-        k = self.unknowns + self.noise.parameters
-        return float(k * np.log(self.count)) - 2.0 * self.noise.log_likelihood
 
     @cached_property
     def identifiability(self) -> Identifiability:
@@ -303,7 +275,31 @@ class Fit:
         return DRAWINGS["Fit"](self, sensors, figure)
 
     def __repr__(self) -> str:
-        return fit_as_text(self)
+        state = "converged" if self.converged else "not converged"
+        recordings = counted(len(self.train.recordings), "recording")
+        head = f"Fit: {counted(len(self.names), 'parameter')} to {recordings}"
+        after = f"{self.optimization.evaluations} evaluations ({self.optimization.reason})"
+        lines = [
+            f"{head} ({self.count:,} measurements), {state}",
+            *(f"  WARNING: {warning}" for warning in self.warnings),
+            *(f"  {line}" for line in repr(self.uncertainty).splitlines()),
+            f"  ended                       after {after}",
+            f"  RMS error                   {_spread(self.errors)}",
+        ]
+        if len(self.validation.recordings):
+            lines.append(f"  RMS error, validation       {_spread(self.validation_errors)}")
+        noise = self.noise
+        lines.append(f"  noise                       {noise.in_words()}")
+        if not noise.correlated and noise.residuals and len(self.outliers):
+            lines += [f"  {line}" for line in repr(self.outliers).splitlines()]
+        lines += [f"  data                        {note}" for note in self.data_notes]
+        return "\n".join(lines)
+
+
+def _spread(errors: HostArray) -> str:
+    if errors.size == 1:
+        return f"{errors[0]:.3g}"
+    return f"{errors.mean():.3g} on average, {errors.min():.3g} to {errors.max():.3g}"
 
 
 _CLASSES: dict[Any, tuple[str, ...]] = {Signal: ("ts", "values", "interpolation", "delay")} | {

@@ -85,7 +85,7 @@ def made_up() -> Fit:
     predicted = Predicted((recording,), (np.array([[1.0], [0.955], [0.825]]),))
     return Fit(
         params={"k": np.array(9.0)}, names=("k",), values=np.array([9.0]),
-        train=predicted, train_from_start=predicted, validation=Predicted((), ()),
+        train=predicted, validation=Predicted((), ()),
         initial_states=((recording.q0, recording.v0),),
         optimization=Optimization(True, "", (0.1, 0.01), 2, {}),
         uncertainty=uncertainty(

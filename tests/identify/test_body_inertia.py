@@ -53,7 +53,9 @@ _value = jax.jit(lambda way, z, start: way.value(z, start), static_argnums=0)
 
 
 def moved(way: BodyInertia, z: Any, start: Any) -> np.ndarray:
-    return np.asarray(_value(way, jnp.asarray(z), jnp.asarray(start)))
+    """The numbers of a body whose unknowns have been moved by z from those at the start."""
+    start = np.asarray(start)
+    return np.asarray(_value(way, jnp.asarray(way.first(start) + z), jnp.asarray(start)))
 
 
 def log_cholesky(J: np.ndarray) -> dict[str, Any]:
@@ -90,7 +92,7 @@ def test_whatever_the_free_numbers_are_a_body_has_them(dtype: Any) -> None:
     z = z.at[0].set(0.0)
 
     def summed(z: Any) -> Any:
-        value = way.value(z, start)
+        value = way.value(z + jnp.asarray(way.first(np.asarray(start)), dtype), start)
         return value.sum(), value
 
     with jax.enable_x64(dtype == np.float64):

@@ -8,7 +8,6 @@ import pytest
 
 import jaxmech as jm
 from jaxmech.identify import Fit, Recording, Shooting, fit
-from jaxmech.identify.data.segments import segments
 
 TRUTH = {"M": 1.0, "c": 0.5, "d": 0.02, "delay": 0.7, "l": 0.5, "lag": 0.03, "m": 0.3}
 GUESS = {**TRUTH, "M": 1.2, "c": 0.3, "delay": 0.6, "l": 0.45, "lag": 0.0}
@@ -76,12 +75,3 @@ def test_segments_that_join_give_the_fit_of_the_whole(whole: Fit) -> None:
     assert np.all(np.abs(whole.values - truth) < 4 * errors)
     np.testing.assert_allclose(found.values, whole.values, atol=0.02 * errors.min())
     np.testing.assert_allclose(found.uncertainty.standard_errors, errors, rtol=1e-3)
-    np.testing.assert_allclose(found.predicted_errors, whole.predicted_errors, rtol=0.1)
-
-
-def test_a_short_segment_has_enough_of_its_input_for_a_longer_delay() -> None:
-    cut, _ = segments([recorded()], horizon=Shooting(0.05))
-    push = cut.inputs_of(0)["push"]
-    first = float(cut.ts[0, 0])
-    values = np.asarray([push(first - delay) for delay in (0.0, 0.5, 0.9)])
-    assert np.isfinite(values).all()

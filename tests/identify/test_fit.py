@@ -156,4 +156,3 @@ def test_recorded_starts_count_with_their_standard_deviation(
     assert np.all(errors[0] < errors[1])
     assert np.all(errors[1] < errors[2])
     np.testing.assert_allclose(known.errors, NOISE, rtol=0.3)
-    assert np.all(known.predicted_errors > known.errors)

@@ -35,16 +35,20 @@ def test_names_of_free_numbers(free: Any, names: tuple[str, ...]) -> None:
     assert found.layout.names == names
 
 
-def test_the_start_is_where_all_free_numbers_are_zero() -> None:
+def test_unknowns_are_the_parameters_in_units_of_their_start() -> None:
     bounds = {"arm.c": (0, None), "arm.l": (1, 3), "m": (None, 4)}
     layout = (found := parameters(TREE, bounds=bounds)).layout
-    back = layout.params(jnp.zeros(layout.size), found.leaves)
+    first = layout.first(found.leaves)
+    back = layout.params(jnp.asarray(first), found.leaves)
     for x, y in zip(jax.tree.leaves(back), jax.tree.leaves(TREE), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-15)
     np.testing.assert_allclose(
-        layout.numbers(jnp.zeros(layout.size), found.leaves), [0.1, 0.2, 2.0, 3.0, 1.5, 1.0, 2.0]
+        layout.numbers(jnp.asarray(first), found.leaves), [0.1, 0.2, 2.0, 3.0, 1.5, 1.0, 2.0]
     )
-    moved = layout.params(jnp.full(layout.size, 0.3), found.leaves)
+    np.testing.assert_array_equal(first, 1.0)
+    np.testing.assert_allclose(layout.limits(found.leaves)[:, 2], [0.5, 1.5])
+    z = np.full(layout.size, 0.3)
+    moved = layout.params(layout.moved(first, z, found.leaves), found.leaves)
     np.testing.assert_allclose(moved["m"], 4 - 2.5 * np.exp(-0.3))
     np.testing.assert_allclose(moved["arm"]["c"], TREE["arm"]["c"] * np.exp(0.3))
     np.testing.assert_allclose(moved["count"], 3 * 1.3)
@@ -58,7 +62,7 @@ def test_a_start_value_without_a_decimal_point_is_a_number() -> None:
     assert all(jnp.issubdtype(x.dtype, jnp.floating) for x in found.leaves[1:])
     some = parameters(start, free=["stiffness"])
     assert some.layout.names == ("stiffness",)
-    assert some.layout.params(jnp.zeros(1), some.leaves)["links"].dtype == int
+    assert some.layout.params(jnp.ones(1), some.leaves)["links"].dtype == int
 
 
 @pytest.mark.parametrize(
@@ -71,11 +75,11 @@ def test_a_start_value_without_a_decimal_point_is_a_number() -> None:
         (Bounds(-1.0, 2.0), 1.9, -1.0, 2.0),
     ],
 )
-def test_transforms_rise_between_their_bounds(
+def test_moves_without_bounds_rise_between_those_of_the_parameters(
     way: Any, start: float, low: float, high: float
 ) -> None:
-    z = jnp.linspace(-8.0, 8.0, 33)
-    values = np.asarray(jax.vmap(lambda z: way.value(z[None], jnp.asarray(start)))(z))
+    at, z = np.asarray(start), np.linspace(-8.0, 8.0, 33)[:, None]
+    values = (way.moved(way.first(at), z, at) * way.units(at)).ravel()
     assert np.all(np.diff(values) > 0)
     assert low < values[0] < start < values[-1] < high
     np.testing.assert_allclose(values[16], start, rtol=1e-15)

@@ -14,7 +14,6 @@ from jaxmech.utils.trees import leaf_names
 
 Inputs = Mapping[str, Signal]
 
-_FEWEST = 256  # samples of an input in a segment, where there are as many
 _BEYOND = 1e-6  # share of the distance of samples that may lack at the ends
 
 
@@ -86,19 +85,14 @@ def numbers_besides_signals(params: Params) -> list[str] | None:
     return leaf_names(plain)
 
 
-def stacked(inputs: Sequence[Inputs], ends: Sequence[tuple[float, float]]) -> dict[str, Signal]:
-    """The inputs of S segments, each with the samples between its ends, as one batch."""
-    names = list(inputs[0])
-    return {name: _stacked([segment[name] for segment in inputs], ends) for name in names}
-
-
-def _stacked(signals: Sequence[Signal], ends: Sequence[tuple[float, float]]) -> Signal:
-    if any(signal.times is not None for signal in signals):
-        signals = [_with_times(signal) for signal in signals]
-    cropped = [_cropped(signal, *pair) for signal, pair in zip(signals, ends, strict=True)]
-    most = max(len(signal.values) for signal in cropped)
+def stacked(inputs: Sequence[Inputs]) -> dict[str, Signal]:
+    """The inputs of S segments as one batch."""
+    columns = {name: [segment[name] for segment in inputs] for name in inputs[0]}
     # A power of two, so that signals of other lengths share what was compiled.
-    return signal_rows(cropped, 1 << (most - 1).bit_length())
+    sizes = {name: max(len(x.values) for x in column) for name, column in columns.items()}
+    return {
+        name: signal_rows(x, 1 << (sizes[name] - 1).bit_length()) for name, x in columns.items()
+    }
 
 
 def signal_rows(signals: Sequence[Signal], size: int | None = None) -> Signal:
@@ -107,7 +101,11 @@ def signal_rows(signals: Sequence[Signal], size: int | None = None) -> Signal:
     Evenly spaced ones keep the bits of their values, unless others are not evenly spaced.
     """
     if any(signal.times is not None for signal in signals):
-        signals = [_with_times(signal) for signal in signals]
+        parts = [(None, None, signal.ts) for signal in signals]
+        signals = [
+            eqx.tree_at(_grid, signal, part, is_leaf=lambda x: x is None)
+            for signal, part in zip(signals, parts, strict=True)
+        ]
     most = max(len(signal.values) for signal in signals)
     padded = [_padded(signal, size or most) for signal in signals]
     # By numpy, which compiles no program for each number of segments.
@@ -115,44 +113,8 @@ def signal_rows(signals: Sequence[Signal], size: int | None = None) -> Signal:
     return stack
 
 
-def _with_times(signal: Signal) -> Signal:
-    parts = (None, None, signal.ts)
-    changed: Signal = eqx.tree_at(_grid, signal, parts, is_leaf=lambda x: x is None)
-    return changed
-
-
 def _grid(signal: Signal) -> Any:
     return signal.start, signal.spacing, signal.times
-
-
-def _cropped(signal: Signal, first: float, last: float) -> Signal:
-    """The samples that the values between two times depend on, with a delay up to the distance.
-
-    For short segments they are more, so that a delay may be longer. Further off the values are NaN
-    instead of those of the ends.
-    """
-    times = np.asarray(signal.ts) + float(signal.delay)
-    duration = last - first
-    low, high = np.searchsorted(times, (first - duration, last + duration))
-    lacking = max(_FEWEST - int(high - low), 0)
-    low, high = low - lacking // 2, high + lacking // 2
-    # One more than needed on both sides for round-off, one for the slopes of a cubic, and one NaN.
-    low, high = max(int(low) - 4, 0), min(int(high) + 4, len(times))
-    values = np.array(signal.values)
-    values[: low + (low > 0)] = np.nan
-    values[high - (high < len(times)) :] = np.nan
-    signal = eqx.tree_at(lambda s: s.values, signal, values)
-    return _sliced(signal, low, high)
-
-
-def _sliced(signal: Signal, low: int, high: int) -> Signal:
-    values = np.asarray(signal.values)[low:high]
-    if signal.times is not None:
-        times = np.asarray(signal.times)[low:high]
-        return eqx.tree_at(lambda s: (s.times, s.values), signal, (times, values))
-    # As the signal itself computes the time.
-    start = np.asarray(signal.ts)[low]
-    return eqx.tree_at(lambda s: (s.start, s.values), signal, (start, values))
 
 
 def _padded(signal: Signal, size: int) -> Signal:

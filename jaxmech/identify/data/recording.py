@@ -19,15 +19,6 @@ from jaxmech.utils.units import si_unit, unit_problem
 Column = str | int
 
 
-def _unwrapped(angle: np.ndarray) -> np.ndarray:
-    """An angle (T,) without jumps of a turn; samples that are missing stay so."""
-    seen = np.isfinite(angle)
-    result = angle.copy()
-    result[seen] = np.unwrap(angle[seen])
-    return result
-
-
-_FEWEST = 3  # samples of a coordinate from which it has a rate
 _FIRST = "finite numbers at the first sample"
 _ROUND_OFF = 1e-7  # share of an interval between samples; a fit resolves parts in 1e8
 
@@ -208,7 +199,9 @@ class Columns:
             message = f"must name as many columns as `q0`, {len(starts)}, or none"
             yield Problem(("v0",), f"{message}, but names {len(self.v0)}")
         noise, start = self.noise_sd, self.start_sd
-        if noise is not None and not (_are_positive(noise) and np.shape(noise) in ((), (count,))):
+        sds = np.asarray(1.0 if noise is None else noise)
+        is_number = sds.dtype.kind in "iuf" and sds.shape in ((), (count,))
+        if not (is_number and (sds > 0).all() and np.isfinite(sds).all()):
             message = f"must be positive, one for all or one for each of {count} columns"
             yield Problem(("noise_sd",), f"{message}, but is {noise}")
         if start is not None and (len(start) != 2 or not all(sd > 0 for sd in start)):
@@ -236,7 +229,8 @@ class Columns:
         samples, q0 = rows.numbers(*observed), rows.numbers(*q_titles)
         for titles, values in ((observed, samples), (q_titles, q0)):
             for k in (k for k, title in enumerate(titles) if title in wraps):
-                values[:, k] = _unwrapped(values[:, k])
+                seen = np.isfinite(values[:, k])
+                values[seen, k] = np.unwrap(values[seen, k])
         v0 = rows.numbers(*v_titles) if v_titles else rates(q0, ts)
         for titles, first in ((q_titles, q0[0]), (v_titles or q_titles, v0[0])):
             for k in np.flatnonzero(~np.isfinite(first))[:1]:
@@ -266,11 +260,6 @@ class Columns:
             return whole.every(self.stride)
         except ValueError as error:
             raise TableError(f"{rows.path}: {error}") from error
-
-
-def _are_positive(values: Any) -> bool:
-    array = np.asarray(values)
-    return bool(array.dtype.kind in "iuf" and np.all(array > 0) and np.isfinite(array).all())
 
 
 def _checked(one: Recording) -> dict[str, Any]:
@@ -394,16 +383,3 @@ def require_same_sensors(recordings: tuple[Recording, ...]) -> tuple[Recording, 
                 f"shows {samples[0]:g} throughout; leave it out, or give it as NaN."
             )
     return recordings
-
-
-def states_of_samples(one: Recording) -> tuple[np.ndarray, np.ndarray] | None:
-    """Coordinates and rates (T, n) at the samples; NaN where one is missing.
-
-    The first ones are those of the recording. None if a coordinate has hardly been measured.
-    """
-    samples = np.where(one.measured, one.observed, np.nan)
-    if (np.isfinite(samples).sum(axis=0) < _FEWEST).any():
-        return None
-    v = rates(samples, one.ts)
-    samples[0], v[0] = one.q0, one.v0
-    return samples, v

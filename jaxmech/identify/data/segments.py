@@ -108,28 +108,23 @@ def segments(
     slices = [
         s for k, recording in enumerate(recordings) for s in _slices(k, recording, horizon, step)
     ]
-    size = _common(max(len(s.ts) for s in slices))
+    # A number of times that recordings of similar lengths share, so that they share programs.
+    count = max(len(s.ts) for s in slices)
+    size = 1 << (count - 1).bit_length()
+    if count > _MOST_DOUBLED:
+        size = -(-count // _MOST_DOUBLED) * _MOST_DOUBLED
     rows = [_padded(s, recordings[s.recording], size) for s in slices]
     numbers = np.array([s.recording for s in slices])
     following = np.arange(len(slices))
     following[:-1] += numbers[1:] == numbers[:-1]
     columns = [np.stack(column) for column in zip(*rows, strict=True)]
-    inputs = stacked(
-        [recordings[s.recording].inputs for s in slices], [(s.ts[0], s.ts[-1]) for s in slices]
-    )
+    inputs = stacked([recordings[s.recording].inputs for s in slices])
     ts, observed, weights, q0, v0, last = map(jnp.asarray, columns)
     counted = (tuple(getattr(s, x)[s.counts] for s in slices) for x in ("rows", "samples"))
     return (
         Segments(ts, observed, weights, q0, v0, last, jnp.asarray(following), inputs),
         SegmentOrigin(tuple(recordings), numbers, *counted),
     )
-
-
-def _common(count: int) -> int:
-    """A number of times that recordings of similar lengths share, so that they share programs."""
-    if count <= _MOST_DOUBLED:
-        return 1 << (count - 1).bit_length()
-    return -(-count // _MOST_DOUBLED) * _MOST_DOUBLED
 
 
 def _slices(
@@ -145,7 +140,10 @@ def _slices(
         samples = np.arange(first, last + 1)
         knots = ends_of_steps(recording.inputs, *recording.ts[[first, last]])
         ts, rows = merged(recording.ts[samples], knots)
-        ts, rows = _refined(ts, rows, step)
+        if step is not None:  # no interval is longer
+            counts = np.maximum(1, np.ceil(np.diff(ts) / step * (1 - 1e-9)).astype(int))
+            places = np.concatenate([[0], np.cumsum(counts)])
+            ts, rows = np.interp(np.arange(places[-1] + 1), places, ts), places[rows]
         pieces.append(_Segment(number, ts, rows, samples, (samples > first) | (first == 0)))
     return pieces
 
@@ -173,17 +171,6 @@ def merged(ts: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     new = new[np.diff(new, prepend=-np.inf) > near]
     times = np.sort(np.concatenate([ts, new]))
     return times, np.searchsorted(times, ts)
-
-
-def _refined(
-    ts: np.ndarray, samples: np.ndarray, step: float | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Times with no interval longer than `step`, and the indices of the samples among them."""
-    if step is None:
-        return ts, samples
-    counts = np.maximum(1, np.ceil(np.diff(ts) / step * (1 - 1e-9)).astype(int))
-    rows = np.concatenate([[0], np.cumsum(counts)])
-    return np.interp(np.arange(rows[-1] + 1), rows, ts), rows[samples]
 
 
 def _padded(segment: _Segment, recording: Recording, size: int) -> tuple[Any, ...]:

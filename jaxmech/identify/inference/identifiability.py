@@ -91,7 +91,10 @@ def identifiability(
     spanned = directions(np.asarray(values, float), np.asarray(information, float))
     every = tuple(names)
     relative = spanned.null_space / spanned.scales[:, None]
-    exact = tuple(Direction(every, _readable(z)) for z in _circuits(relative).T)
+    exact = tuple(
+        Direction(every, z / np.abs(z[z != 0]).min() if _is_simple(z) else z)
+        for z in _circuits(relative).T
+    )
     to_fix: tuple[str, ...] = ()
     if exact:
         # Pivoting takes the largest relative parts in the null space: then the other parameters
@@ -140,11 +143,6 @@ def _is_simple(z: HostArray) -> bool:
     """Whether the nonzero numbers are multiples of the smallest by integers up to 9."""
     z = z / np.abs(z[z != 0]).min()
     return bool(np.all(np.abs(z - z.round()) < 1e-6) and np.abs(z).max() < 9.5)
-
-
-def _readable(z: HostArray) -> HostArray:
-    """A `tidy` vector in multiples of its smallest component, where these are small integers."""
-    return z / np.abs(z[z != 0]).min() if _is_simple(z) else z
 
 
 def _tidy(z: HostArray) -> HostArray:

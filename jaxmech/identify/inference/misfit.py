@@ -109,6 +109,13 @@ class Autocorrelation(NamedTuple):
     chance: float  # probability of such correlations between independent residuals
 
 
+def correlated(task: Task, at: Point, residuals: Sequence[HostArray]) -> Autocorrelation | None:
+    """The correlation of residuals (T, d) in time; None if they may be independent."""
+    if not share(task, at) > EXACT:
+        return None
+    return correlation(residuals, task.origin.recordings)
+
+
 def correlation(
     residuals: Sequence[HostArray], recordings: Sequence[Recording]
 ) -> Autocorrelation | None:
@@ -136,9 +143,8 @@ def correlation(
         if (total := float((r**2).sum())) > strongest:
             strongest, neighbours = total, float(r[0])
     chance = min(1.0, 2 * float(chdtrc(degrees, totals).min())) if degrees.any() else 1.0
-    return (
-        Autocorrelation(neighbours, chance) if chance < _RELATED and strongest > _LEAST**2 else None
-    )
+    is_related = chance < _RELATED and strongest > _LEAST**2
+    return Autocorrelation(neighbours, chance) if is_related else None
 
 
 def samples_of_sensors(
@@ -161,13 +167,6 @@ _LOCAL = (
     " Or this is a local minimum, of which impacts and dry friction make many: try "
     "optimizer=TrustRegion(starts=MultiStart(count=256, refine=16)), and other initial parameters."
 )
-
-
-def correlated(task: Task, at: Point, residuals: Sequence[HostArray]) -> Autocorrelation | None:
-    """The correlation of the residuals (T, d) in time; None if they may be independent."""
-    if not share(task, at) > EXACT:
-        return None
-    return correlation(residuals, task.origin.recordings)
 
 
 def share(task: Task, at: Point) -> float:

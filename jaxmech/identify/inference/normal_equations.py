@@ -40,7 +40,10 @@ def assessed(
     names = task.problem.layout.names
     rows, p = residual_rows(task, at, conditions), len(names)
     by_numbers = np.eye(rows.jacobian.shape[1])
-    by_numbers[:p, :p] = _inverse(np.asarray(at.by_z, float))
+    by_z = np.asarray(at.by_z, float)
+    sizes = np.linalg.norm(by_z, axis=0)
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    by_numbers[:p, :p] = np.linalg.pinv(by_z / sizes) / sizes[:, None]
     J = rows.jacobian @ by_numbers
     parts = []
     if correlated:
@@ -56,18 +59,6 @@ def assessed(
     )  # fmt: skip
     W = eliminated(J, p)
     return found, W.T @ W
-
-
-def _inverse(by_z: np.ndarray) -> np.ndarray:
-    """Derivatives of z by the numbers, (p, p); zero of numbers that z does not move."""
-    # Near a bound the columns by z are tiny, but not what they are of each other.
-    sizes = np.linalg.norm(by_z, axis=0)
-    sizes = np.where(sizes > 0, sizes, 1.0)
-    try:
-        scaled = np.linalg.inv(by_z / sizes)
-    except np.linalg.LinAlgError:  # the fit ended where a map of parameters loses rank
-        scaled = np.linalg.pinv(by_z / sizes)
-    return np.asarray(scaled / sizes[:, None])
 
 
 _ENOUGH = 10  # samples of a sensor with moments of its own

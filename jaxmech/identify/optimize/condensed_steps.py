@@ -64,11 +64,6 @@ class _TrialStep(NamedTuple):
     length: float  # in those of the unknowns
 
 
-class _Region(NamedTuple):
-    radius: float  # of the trust region, in units of the residuals
-    mu: float  # weight of the size of the jumps
-
-
 def minimize_continuous(
     policy: TrustRegion, task: Task, at: Point, conditions: Conditions,
     record: Callable[[float], None], used: int = 0,
@@ -79,31 +74,35 @@ def minimize_continuous(
     """
     unknowns = Unknowns(task, at, conditions)
     here = _iterate(unknowns, unknowns.first, at)
-    first, region = here.rows.loss, _Region(_first_radius(unknowns, here), 0.0)
+    # the radius of the trust region, in units of the residuals, and the weight of the jumps
+    first, radius, mu = here.rows.loss, _first_radius(unknowns, here), 0.0
     most = policy.evaluations or PER_UNKNOWN * here.rows.jacobian.shape[1]
     count, phases, reason, best = used + 1, 0, "", here
     while not reason:
-        step = _step(unknowns, here, region.radius)
+        step, loss = _step(unknowns, here, radius), here.rows.loss
         joined = here.largest <= _continuous(task)
-        if reason := _ended(policy, here, step, first) if joined else "":
-            break
-        if count >= most:
+        if joined and (step.gain <= _EXACT * policy.tolerance * loss or loss <= ROUND_OFF * first):
+            reason = f"the loss would fall by less than {policy.tolerance:g} of itself"
+        elif joined and step.length <= policy.tolerance * np.linalg.norm(here.x):
+            reason = f"the unknowns would change by less than {policy.tolerance:g} of themselves"
+        elif count >= most:
             reason = f"the {most} evaluations are used up"
-        elif -step.gain > _RISE * here.rows.loss and phases < _PHASES:
+        elif -step.gain > _RISE * loss and phases < _PHASES:
             end = _softly(policy, unknowns, here, most - count, phases, record)
             count, phases = count + end.evaluations, phases + 1
             start = with_joints(task, end.at)
             unknowns = Unknowns(task, start, conditions)
             here = _iterate(unknowns, unknowns.first, start)
-            region = _Region(_first_radius(unknowns, here), 0.0)
+            radius, mu = _first_radius(unknowns, here), 0.0
         else:
-            there, region, accepted = _trial(unknowns, here, step, region)
+            there, radius, mu, accepted = _trial(unknowns, here, step, radius, mu)
             count += 1
             if accepted:
                 here = there
                 record(here.rows.loss)
-            elif region.radius < _LEAST * np.linalg.norm(here.rows.values):
-                reason = "no step lowers the loss" if joined else _apart(here)
+            elif radius < _LEAST * np.linalg.norm(here.rows.values):
+                apart = f"no step closes the jumps between segments, {here.largest:.1g} of the"
+                reason = "no step lowers the loss" if joined else f"{apart} states"
         best = min(best, here, key=lambda one: one.misfit)
     if here.largest > _continuous(task):  # closing the jumps may have led anywhere
         here = best
@@ -116,20 +115,6 @@ def minimize_continuous(
 
 def _continuous(task: Task) -> float:
     return max(CONTINUOUS, _ROUNDED * float(np.finfo(task.data.segments.ts.dtype).eps))
-
-
-def _apart(here: _Iterate) -> str:
-    return f"no step closes the jumps between segments, {here.largest:.1g} of the states"
-
-
-def _ended(policy: TrustRegion, here: _Iterate, step: _TrialStep, first: float) -> str:
-    """Why there is nothing left to do where no jump is left, or an empty text."""
-    loss, change = here.rows.loss, policy.tolerance
-    if step.gain <= _EXACT * change * loss or loss <= ROUND_OFF * first:
-        return f"the loss would fall by less than {change:g} of itself"
-    if step.length <= change * np.linalg.norm(here.x):
-        return f"the unknowns would change by less than {change:g} of themselves"
-    return ""
 
 
 def _first_radius(unknowns: Unknowns, here: _Iterate) -> float:
@@ -153,10 +138,10 @@ def _softly(
 
 
 def _trial(
-    unknowns: Unknowns, here: _Iterate, step: _TrialStep, region: _Region
-) -> tuple[_Iterate, _Region, bool]:
-    """The point to which a step leads, the next region, and whether to go there."""
-    fall, mu, radius = step.share * here.jump, region.mu, region.radius
+    unknowns: Unknowns, here: _Iterate, step: _TrialStep, radius: float, mu: float
+) -> tuple[_Iterate, float, float, bool]:
+    """The point to which a step leads, the next radius and weight, and whether to go there."""
+    fall = step.share * here.jump
     if fall > 0:
         mu = max(mu, -step.gain / ((1 - _JUMPS) * fall))
     there = _iterate(unknowns, step.x, unknowns.at(step.x))
@@ -167,12 +152,12 @@ def _trial(
         radius = _SMALLER * step.size
     elif share > _LARGER and step.size > 0.9 * radius:
         radius = 2 * radius
-    return there, _Region(radius, mu), share > _ACCEPTED
+    return there, radius, mu, share > _ACCEPTED
 
 
 def _iterate(unknowns: Unknowns, x: np.ndarray, at: Point) -> _Iterate:
     task, weight = unknowns.task, np.asarray(unknowns.conditions.jump_weight, float)
-    rows = unknowns.rows(x, at)
+    rows = unknowns.rows(at)
     gaps = np.asarray(jumps(at.run.end, at.run.begin, task.data), float)
     gaps = np.where(weight > 0, gaps, 0.0)
     largest = np.abs(gaps).max() / state_sizes(at.run.begin).max()
@@ -193,9 +178,9 @@ def _step(unknowns: Unknowns, here: _Iterate, radius: float) -> _TrialStep:
     w = _within(rows.jacobian / sizes, left, rest, low * sizes, high * sizes) / sizes
     after = left + rows.jacobian @ w
     # The initial states follow, and close a share of the linearized jumps.
-    eliminated, by_w = here.at.condensed, np.concatenate([unknowns.slopes(x) * w[:p], w[p:]])
+    eliminated = here.at.condensed
     assert eliminated is not None  # of a task whose segments join exactly
-    starts = eliminated.maps[:, p:] @ by_w + share * eliminated.closing[:, p:]
+    starts = eliminated.maps[:, p:] @ w + share * eliminated.closing[:, p:]
     new = np.clip(x + np.concatenate([w[:p], starts.ravel()]), *unknowns.limits)
     return _TrialStep(
         new, share, rows.loss - 0.5 * float(after @ after),

@@ -1,6 +1,7 @@
 """Run an optimizer on a task: its rounds and its starting points."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,6 @@ from jaxmech.identify.problem.steps import (
     integration_error,
     is_too_coarse,
     needed_steps,
-    with_steps,
 )
 from jaxmech.integrate import FixedSteps
 
@@ -75,16 +75,17 @@ def solve(task: Task, at: Point, policy: TrustRegion, *, progress: bool = False)
             finer, per_save = finer + 1, needed_steps(task, at)
             if not isinstance(steps, FixedSteps) or per_save <= steps.count:
                 break
-            task = with_steps(task, per_save)
+            scheme = replace(task.problem.scheme, steps=replace(steps, per_save=per_save))
+            task = replace(task, problem=replace(task.problem, scheme=scheme))
             at = evaluated(task, at.y)
     return Solved(task, at, conditions, tuple(history), end, evaluations, noise, error)
 
 
 def starting_points(task: Task, y: np.ndarray, policy: MultiStart) -> list[np.ndarray]:
     """The best of many random starting points around y, the best first."""
-    size = task.problem.layout.size
+    layout, leaves = task.problem.layout, task.data.leaves
     ys = np.tile(y, (policy.count, 1))
-    ys[:, :size] += policy.draws(size)
+    ys[:, : layout.size] = layout.moved(y[: layout.size], policy.draws(layout.size), leaves)
     at_once = max(1, _MOST_ROWS // task.data.segments.ts.size)
     parts = [ys[k : k + at_once] for k in range(0, len(ys), at_once)]
     losses = np.concatenate(
@@ -108,12 +109,13 @@ def across_kinks(solved: Solved, policy: TrustRegion, is_noise: Callable[[Solved
     changes, and ridges between minima that no step along a gradient crosses.
     """
     task, starts, evaluations, first = solved.task, 0, solved.evaluations, solved.history[-1]
+    layout = task.problem.layout
     vain = turn = 0
     while turn < _TURNS and vain < len(_CLOUDS) and not is_noise(solved):
         spread, at_start = _CLOUDS[turn % len(_CLOUDS)]
         middle = solved.at.y.copy()
         if at_start:
-            middle[: task.problem.layout.size] = 0.0
+            middle[: layout.size] = layout.first(task.data.leaves)
         around = MultiStart(spread=spread, refine=8, seed=turn)
         points = starting_points(task, middle, around)[0 if at_start else 1 :]
         ends = [solve(task, evaluated(task, y), policy) for y in points]

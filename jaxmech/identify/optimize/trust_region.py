@@ -105,7 +105,7 @@ class End(NamedTuple):
 
 
 class Unknowns:
-    """The unknowns x of a trust region: parameters in units of their start, initial states.
+    """The unknowns x of a trust region: those of the parameters, and initial states.
 
     Attributes:
         first: x at the point where it begins.
@@ -119,26 +119,19 @@ class Unknowns:
         s, along = task.data.segments, np.asarray(task.data.along, float)
         starts = np.concatenate([np.asarray(s.q0, float), np.asarray(s.v0, float)], axis=1)
         # the first radius of the trust region is the size of the unknowns
-        self.offset = np.einsum("ski,sk->si", along, starts).ravel()
-        free = np.full((2, self.offset.size), [[-np.inf], [np.inf]])
+        offset = np.einsum("ski,sk->si", along, starts).ravel()
+        free = np.full((2, offset.size), [[-np.inf], [np.inf]])
         self.limits = np.concatenate([self.layout.limits(self.leaves), free], axis=1)
-        z = self.layout.straight(at.y[: self.size], self.leaves)
-        self.first = np.clip(np.concatenate([z, at.y[self.size :] + self.offset]), *self.limits)
+        self.offset = np.concatenate([np.zeros(self.size), offset])
+        self.first = np.clip(at.y + self.offset, *self.limits)
 
     def at(self, x: np.ndarray) -> Point:
         """The point of x."""
-        z, _ = self.layout.bent(x[: self.size], self.leaves)
-        return evaluated(self.task, np.concatenate([z, x[self.size :] - self.offset]))
+        return evaluated(self.task, x - self.offset)
 
-    def rows(self, x: np.ndarray, at: Point) -> ResidualRows:
-        """The rows at x, with derivatives by x or by what is independent of it."""
-        rows = residual_rows(self.task, at, self.conditions)
-        others = np.ones(rows.jacobian.shape[1] - self.size)
-        return rows._replace(jacobian=rows.jacobian * np.concatenate([self.slopes(x), others]))
-
-    def slopes(self, x: np.ndarray) -> np.ndarray:
-        """The derivatives of the numbers z by x, (p,)."""
-        return self.layout.bent(x[: self.size], self.leaves)[1]
+    def rows(self, at: Point) -> ResidualRows:
+        """The rows at a point, with derivatives by x or by what is independent of it."""
+        return residual_rows(self.task, at, self.conditions)
 
 
 _REASONS = {
@@ -161,14 +154,14 @@ def minimize(
     unknowns = Unknowns(task, at, conditions)
     x = unknowns.first
     # The last point, since scipy asks for its residuals and then for its Jacobian.
-    last, rows = x, unknowns.rows(x, at)
+    last, rows = x, unknowns.rows(at)
     losses: list[float] = []
 
     def rows_at(x: np.ndarray) -> ResidualRows:
         nonlocal last, at, rows
         if not np.array_equal(last, x):
             last, at = x.copy(), unknowns.at(x)
-            rows = unknowns.rows(x, at)
+            rows = unknowns.rows(at)
         return rows
 
     def values(x: np.ndarray) -> np.ndarray:
@@ -237,26 +230,18 @@ def negligible(task: Task, loss: float, unknowns: int) -> float:
 
 def gain_within(rows: ResidualRows, low: np.ndarray, high: np.ndarray) -> tuple[float, np.ndarray]:
     """The loss that the linear model can remove by steps within limits, and the best of them."""
-    gain, step = _gain(rows)
+    sizes = np.linalg.norm(rows.jacobian, axis=0)
+    scaled = rows.jacobian / np.where(sizes > 0, sizes, 1.0)
+    step = np.linalg.lstsq(scaled, -rows.values, rcond=1e-10)[0]
+    removed = scaled @ step
+    gain, step = 0.5 * float(removed @ removed), step / np.where(sizes > 0, sizes, 1.0)
     if (low <= step).all() and (step <= high).all():
         return gain, step
     from scipy.optimize import lsq_linear  # slow to import, and seldom needed
 
-    sizes = np.linalg.norm(rows.jacobian, axis=0)
     moving = sizes > 0
-    scaled = rows.jacobian[:, moving] / sizes[moving]
     limits = low[moving] * sizes[moving], high[moving] * sizes[moving]
-    found = lsq_linear(scaled, -rows.values, limits, method="bvls")
+    found = lsq_linear(scaled[:, moving], -rows.values, limits, method="bvls")
     step = np.zeros_like(low)
     step[moving] = found.x / sizes[moving]
     return 0.5 * float(rows.values @ rows.values) - float(found.cost), np.clip(step, low, high)
-
-
-def _gain(rows: ResidualRows) -> tuple[float, np.ndarray]:
-    """The loss that the linear model can remove, and the step that removes it."""
-    sizes = np.linalg.norm(rows.jacobian, axis=0)
-    sizes = np.where(sizes > 0, sizes, 1.0)
-    scaled = rows.jacobian / sizes
-    step = np.linalg.lstsq(scaled, -rows.values, rcond=1e-10)[0]
-    removed = scaled @ step
-    return 0.5 * float(removed @ removed), step / sizes

@@ -17,7 +17,8 @@ inertia", IEEE Robotics and Automation Letters 7, 2022):
 
 so that m = exp(2 a), c = t, and S_C = m V V^T with the upper triangle V of the d and s. Here V is
 relative to its start, V = V0 (e^d, s), and t in units of the radius of gyration there, so that all
-ten are zero at the start of a fit and of the same size. In the plane, I_C = I_0 exp(2 a + 2 d).
+ten are zero at the start of a fit and of the same size; as unknowns they have an offset. In the
+plane, I_C = I_0 exp(2 a + 2 d).
 """
 
 from collections.abc import Sequence
@@ -62,13 +63,9 @@ class BodyInertia(AbstractTransform):
             inertia = inertia[np.tril_indices(3)]
         return tuple((k,) for k in [*range(first), *(first + inertia.ravel()).tolist()])
 
-    def straight(self, z: np.ndarray, start: np.ndarray) -> np.ndarray:
-        """The numbers z, with an offset to begin with: the first trust region has its size."""
-        return _FIRST + z
-
-    def bent(self, x: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The inverse of `straight`."""
-        return x - _FIRST, np.ones(x.shape)
+    def first(self, start: np.ndarray) -> np.ndarray:
+        """The offset of the unknowns."""
+        return np.full(len(self.entries(())), _FIRST)
 
     def excludes(self, start: np.ndarray) -> str:
         """A start that no body has, with the inequality that it violates."""
@@ -88,8 +85,9 @@ class BodyInertia(AbstractTransform):
             )
         return ""
 
-    def value(self, z: Array, start: Array) -> Array:
-        """The numbers for z, in the order of `entries`, of the shape of the start."""
+    def value(self, x: Any, start: Array) -> Array:
+        """The numbers for unknowns, in the order of `entries`, of the shape of the start."""
+        z = jnp.asarray(x) - _FIRST
         mass0, center0, inertia0 = self._split(start)
         scale, t, v = jnp.exp(2 * z[0]), z[1 : 1 + self.points], z[1 + self.points :]
         if self.dimension == 2:
@@ -99,7 +97,10 @@ class BodyInertia(AbstractTransform):
             matrix = inertia0 if inertia0.ndim == 2 else jnp.diag(inertia0)
             V = _upper(jnp.trace(matrix) / 2 * jnp.eye(3, dtype=matrix.dtype) - matrix)
             radius = jnp.sqrt((V * V).sum() / mass0)
-            changed = V @ _triangle_of(v)
+            triangle = jnp.diag(jnp.exp(v[:3]))
+            if len(v) > 3:
+                triangle = triangle.at[np.triu_indices(3, 1)].set(v[3:])
+            changed = V @ triangle
             S = scale * (changed @ changed.T)
             inertia = jnp.trace(S) * jnp.eye(3, dtype=S.dtype) - S
         if len(self.moments) == 1:
@@ -110,14 +111,6 @@ class BodyInertia(AbstractTransform):
         """The mass (), the centre and the inertia."""
         first = 1 + self.points
         return numbers[0], numbers[1:first], numbers[first:].reshape(self.moments)
-
-
-def _triangle_of(v: Array) -> Array:
-    """The upper triangle with exp(d1, d2, d3) on its diagonal, and s12, s13, s23 if there are."""
-    diagonal = jnp.diag(jnp.exp(v[:3]))
-    if len(v) == 3:
-        return diagonal
-    return diagonal.at[np.triu_indices(3, 1)].set(v[3:])
 
 
 def _upper(S: Array) -> Array:
@@ -151,13 +144,8 @@ class BodyNames:
     inertia: str | None
     others: tuple[str, ...]
 
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """The names of those that are parameters, in the order of `BodyInertia`."""
-        return tuple(name for name in (self.mass, *self.points, self.inertia) if name is not None)
-
     def names(self) -> tuple[str, ...]:
-        """The names of all of them.
+        """The names of all of them, in the order of `BodyInertia`.
 
         Raises:
             ValueError: if one of the numbers that belong together is not a parameter.
@@ -170,7 +158,7 @@ class BodyNames:
                 '`from_mjcf(..., params=("mass", "center", "inertia"))`, or name single '
                 "parameters in `free`."
             )
-        return self.parameters
+        return tuple(name for name in (self.mass, *self.points, self.inertia) if name is not None)
 
     def transform(self, starts: Sequence[np.ndarray]) -> BodyInertia:
         """The transform for the starts of all of them."""
@@ -183,21 +171,20 @@ def bodies_of(system: System) -> dict[str, BodyNames]:
     energy = system.plain.lagrangian
     if not isinstance(energy, EnergyDifference):
         return {}
-    bodies = [one for one in energy.kinematics.bodies if isinstance(one, AbstractRigidBody)]
-    return {body.name: _names_of(body) for body in bodies}
-
-
-def _names_of(body: AbstractRigidBody) -> BodyNames:
-    own = body.properties
-    values = {"mass": own.mass, "inertia": own.inertia}
-    named = {key: value for key, value in values.items() if isinstance(value, str)}
-    others = [key for key in values if key not in named]
-    point = own.center
-    entries = (point,) if isinstance(point, str) else point if isinstance(point, tuple) else ()
-    points = tuple(entry for entry in entries if isinstance(entry, str))
-    is_known = point is None or (entries and all(isinstance(x, str | float) for x in entries))
-    if own.static_moment is not None or not is_known:
-        others.append("center")
-    return BodyNames(
-        body.name, body.dimension, named.get("mass"), points, named.get("inertia"), tuple(others)
-    )
+    bodies: dict[str, BodyNames] = {}
+    for body in energy.kinematics.bodies:
+        if not isinstance(body, AbstractRigidBody):
+            continue
+        own, point = body.properties, body.properties.center
+        values = {"mass": own.mass, "inertia": own.inertia}
+        named = {key: value for key, value in values.items() if isinstance(value, str)}
+        others = [key for key in values if key not in named]
+        entries = (point,) if isinstance(point, str) else point if isinstance(point, tuple) else ()
+        points = tuple(entry for entry in entries if isinstance(entry, str))
+        is_known = point is None or (entries and all(isinstance(x, str | float) for x in entries))
+        if own.static_moment is not None or not is_known:
+            others.append("center")
+        mass, inertia = named.get("mass"), named.get("inertia")
+        dimension, lacking = body.dimension, tuple(others)
+        bodies[body.name] = BodyNames(body.name, dimension, mass, points, inertia, lacking)
+    return bodies

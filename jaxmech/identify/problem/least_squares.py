@@ -1,8 +1,8 @@
 """The least-squares problem: residuals of all segments, continuity, prior, and their derivatives.
 
 Everything static is in `FitProblem`, everything that is a number in `Data`, so that fits of the
-same shape share what was compiled. The unknowns y are the free numbers z (p,) of the parameters
-and, behind them, the free numbers u of each initial state.
+same shape share what was compiled. The unknowns y are those of the parameters, z (p,), and behind
+them those of each initial state, u.
 """
 
 from collections.abc import Callable
@@ -142,18 +142,14 @@ def runs(problem: FitProblem, y: Known, data: Data) -> SegmentRun:
     return _over_segments(lambda u, one: run_segment(problem, z, u, one, ReverseMode()), data, u)
 
 
-class Linearized(NamedTuple):
-    """All segments with their derivatives, and the fitted numbers with theirs."""
-
-    run: SegmentRun
-    slopes: Slopes
-    numbers: Float[Array, " p"]
-    by_z: Float[Array, "p p"]
-
-
 @jit_of("problem", is_frame=True, is_finite=True, is_brief=True)
-def linearized(problem: FitProblem, y: Known, data: Data) -> Linearized:
-    """Run all segments with their derivatives, several directions of a segment per trajectory."""
+def linearized(
+    problem: FitProblem, y: Known, data: Data
+) -> tuple[SegmentRun, Slopes, Float[Array, " p"], Float[Array, "p p"]]:
+    """All segments with their derivatives, and the fitted numbers with theirs by z.
+
+    Several directions of a segment share a trajectory.
+    """
     z, u = data.parts(y, problem.layout.size)
 
     def slopes(u: Array, one: Data) -> tuple[Slopes, SegmentRun]:
@@ -166,7 +162,7 @@ def linearized(problem: FitProblem, y: Known, data: Data) -> Linearized:
 
     by_segment, run = _over_segments(slopes, data, u)
     numbers = partial(problem.layout.numbers, leaves=data.leaves)
-    return Linearized(run, by_segment, numbers(z), jax.jacfwd(numbers)(z))
+    return run, by_segment, numbers(z), jax.jacfwd(numbers)(z)
 
 
 @jit_of("problem")

@@ -52,12 +52,3 @@ class Huber:
     def slope(self, r: HostArray) -> HostArray:
         """The second derivative of the loss: 1, or 0."""
         return np.where(np.abs(r) <= self.scale, 1.0, 0.0)
-
-    @property
-    def log_scale(self) -> float:
-        """The logarithm of the integral of exp(-value): normal inside, exponential outside."""
-        from scipy.special import erf  # slow to import, and seldom needed
-
-        k = self.scale
-        inside = np.sqrt(2 * np.pi) * erf(k / np.sqrt(2))
-        return float(np.log(inside + 2 / k * np.exp(-0.5 * k * k)))

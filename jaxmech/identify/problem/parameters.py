@@ -31,7 +31,7 @@ class FreeLeaf(NamedTuple):
         numpy = np if all(isinstance(leaves[k], np.ndarray) for k in self.indices) else jnp
         return numpy.concatenate([leaves[k].reshape(-1) for k in self.indices])
 
-    def written(self, value: Array, leaves: list[Array]) -> None:
+    def written(self, value: Any, leaves: list[Any]) -> None:
         """Put a value of the shape of `start` into the leaves."""
         if len(self.indices) == 1:
             leaves[self.indices[0]] = value
@@ -44,7 +44,7 @@ class FreeLeaf(NamedTuple):
 
 @dataclass(frozen=True)
 class ParameterLayout:
-    """The positions of the free numbers z in the parameters; hashable, without their values."""
+    """The positions of the unknowns x in the parameters; hashable, without their values."""
 
     structure: Any
     free: tuple[FreeLeaf, ...]
@@ -52,65 +52,55 @@ class ParameterLayout:
 
     @property
     def size(self) -> int:
-        """The number p of free numbers."""
+        """The number p of unknowns."""
         return len(self.names)
 
-    def params(self, z: Any, leaves: Sequence[Array]) -> Params:
-        """The parameters for z (p,), where `leaves` are those at z = 0."""
-        values, index = list(leaves), 0
-        for leaf in self.free:
-            part = z[index : index + len(leaf.entries)]
+    def params(self, x: Any, leaves: Sequence[Array]) -> Params:
+        """The parameters for x (p,), where `leaves` are those at the start."""
+        values = list(leaves)
+        for leaf, part in self._parts(x):
             leaf.written(leaf.transform.value(part, leaf.start(leaves)), values)
-            index += len(leaf.entries)
         return jax.tree.unflatten(self.structure, values)
 
-    def known(self, z: np.ndarray, leaves: Sequence[Array]) -> Params:
-        """The parameters for known numbers z (p,)."""
-        values, parts = list(leaves), self._split(z, leaves)
-        for leaf, (way, part, _) in zip(self.free, parts, strict=True):
-            leaf.written(way.known(part, leaf.start(leaves)), values)
-        return jax.tree.unflatten(self.structure, values)
+    def _parts(self, x: Any) -> Iterator[tuple[FreeLeaf, Any]]:
+        """Each leaf with its part of x (..., p)."""
+        index = 0
+        for leaf in self.free:
+            yield leaf, x[..., index : index + len(leaf.entries)]
+            index += len(leaf.entries)
+
+    def first(self, leaves: Sequence[Any]) -> np.ndarray:
+        """The unknowns at the start, (p,)."""
+        return np.concatenate([x.transform.first(_known(x, leaves)) for x in self.free])
+
+    def moved(self, x: Any, z: Any, leaves: Sequence[Any]) -> Any:
+        """Unknowns (p,) moved by numbers z (..., p) without bounds, which they do not leave."""
+        pairs = zip(self._parts(x), self._parts(z), strict=True)
+        parts = [a.transform.moved(part, by, _known(a, leaves)) for (a, part), (_, by) in pairs]
+        return z.__array_namespace__().concatenate(parts, axis=-1)
 
     def limits(self, leaves: Sequence[Any]) -> np.ndarray:
-        """The bounds of the `straight` numbers, (2, p)."""
-        parts = [one.transform.limits(np.asarray(one.start(leaves))) for one in self.free]
-        return np.concatenate([np.zeros((2, 0)), *parts], axis=1)
+        """The bounds of the unknowns, (2, p)."""
+        parts = [x.transform.limits(_known(x, leaves)) for x in self.free]
+        return np.concatenate(parts, axis=1)
 
     def bounds(self, leaves: Sequence[Any]) -> np.ndarray:
         """The lower and upper bounds of the parameters themselves, (p, 2)."""
         return (self.limits(leaves) * self.units(leaves)).T
 
     def units(self, leaves: Sequence[Any]) -> np.ndarray:
-        """The change of each parameter for a change of its `straight` number by one, (p,)."""
-        parts = [one.transform.units(np.asarray(one.start(leaves), float)) for one in self.free]
-        return np.concatenate([np.zeros(0), *parts])
+        """The change of each parameter for a change of its unknown by one, (p,)."""
+        return np.concatenate([x.transform.units(_known(x, leaves)) for x in self.free])
 
-    def straight(self, z: np.ndarray, leaves: Sequence[Any]) -> np.ndarray:
-        """The parameters for z (p,), each in units of its start; with bounds, see `limits`."""
-        parts = [leaf.straight(part, start) for leaf, part, start in self._split(z, leaves)]
-        return np.concatenate([np.zeros(0), *parts])
-
-    def bent(self, x: np.ndarray, leaves: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
-        """z (p,) for the `straight` numbers, and its derivatives by them, (p,)."""
-        pairs = [leaf.bent(part, start) for leaf, part, start in self._split(x, leaves)]
-        zs, slopes = zip((np.zeros(0), np.zeros(0)), *pairs, strict=True)
-        return np.concatenate(zs), np.concatenate(slopes)
-
-    def _split(
-        self, x: np.ndarray, leaves: Sequence[Any]
-    ) -> Iterator[tuple[AbstractTransform, np.ndarray, np.ndarray]]:
-        """Each transform with its part of x (p,) and its leaf."""
-        index = 0
-        for leaf in self.free:
-            part = x[index : index + len(leaf.entries)]
-            yield leaf.transform, part, np.asarray(leaf.start(leaves), float)
-            index += len(leaf.entries)
-
-    def numbers(self, z: Array, leaves: Sequence[Array]) -> Array:
+    def numbers(self, x: Array, leaves: Sequence[Array]) -> Array:
         """The numbers that are fitted, (p,), in the order of their names."""
-        leaves = jax.tree.leaves(self.params(z, leaves))
+        leaves = jax.tree.leaves(self.params(x, leaves))
         starts = [(leaf.start(leaves), leaf.entries) for leaf in self.free]
         return jnp.array([start[entry] for start, entries in starts for entry in entries])
+
+
+def _known(leaf: FreeLeaf, leaves: Sequence[Any]) -> np.ndarray:
+    return np.asarray(leaf.start(leaves), float)
 
 
 class Parameters(NamedTuple):
@@ -158,12 +148,28 @@ def parameters(
     fitted: list[FreeLeaf] = []
     for k in chosen:
         if k not in together:
-            fitted.append(_single(names[k], k, starts[k], {**(default_bounds or {}), **bounds}))
+            way = transform(names[k], {**(default_bounds or {}), **bounds})
+            if reason := way.excludes(starts[k]):
+                raise ValueError(
+                    f"Argument `params0` must begin inside the bounds, but {names[k]} = "
+                    f"{starts[k]} {reason}; move the start or the bound."
+                )
+            fitted.append(FreeLeaf((k,), way, way.entries(starts[k].shape)))
         elif k == min(together[k][1]):
             body, indices = together[k]
             fitted.append(_body(others[body], indices, names, starts, bounds))
-    priors = [pair for leaf in fitted for pair in _priors(leaf, names, starts, prior)]
-    fitted_names = (name for leaf in fitted for name in _names(leaf, names, starts))
+    fitted_names, priors = list[str](), list[np.ndarray]()
+    for leaf in fitted:
+        # Names, means and standard deviations of all entries of the leaves, behind each other.
+        single, flat = len(leaf.indices) == 1, list[str]()
+        way, tables = leaf.transform if single else Bounds(), list[np.ndarray]()
+        for k in leaf.indices:
+            flat += entry_names(names[k], np.ndindex(starts[k].shape))
+            pair = np.stack(_prior(names[k], prior.get(names[k]), starts[k].shape, way))
+            tables.append(pair.reshape(2, -1))
+        places = range(len(flat)) if single else [k for (k,) in leaf.entries]
+        fitted_names += [flat[k] for k in places]
+        priors += [np.concatenate(tables, axis=1)[:, k] for k in places]
     layout = ParameterLayout(structure, tuple(fitted), tuple(fitted_names))
     return Parameters(layout, tuple(leaves), *np.reshape(priors, (-1, 2)).T)
 
@@ -190,16 +196,6 @@ def _together(
     return together
 
 
-def _single(name: str, index: int, start: np.ndarray, bounds: Mapping[str, Any]) -> FreeLeaf:
-    way = transform(name, bounds)
-    if reason := way.excludes(start):
-        raise ValueError(
-            f"Argument `params0` must begin inside the bounds, but {name} = {start} {reason}; "
-            "move the start or the bound."
-        )
-    return FreeLeaf((index,), way, way.entries(start.shape))
-
-
 def _body(
     body: BodyNames, indices: tuple[int, ...], names: Sequence[str], starts: Sequence[np.ndarray],
     bounds: Mapping[str, Any],
@@ -219,30 +215,6 @@ def _body(
             f"{reason}; correct the start."
         )
     return leaf
-
-
-def _names(leaf: FreeLeaf, names: Sequence[str], starts: Sequence[np.ndarray]) -> list[str]:
-    """The names of the fitted numbers."""
-    if len(leaf.indices) == 1:
-        return entry_names(names[leaf.indices[0]], leaf.entries)
-    parts = [entry_names(names[k], np.ndindex(starts[k].shape)) for k in leaf.indices]
-    flat = [name for part in parts for name in part]
-    return [flat[k] for (k,) in leaf.entries]
-
-
-def _priors(
-    leaf: FreeLeaf, names: Sequence[str], starts: Sequence[np.ndarray], prior: Mapping[str, Any]
-) -> list[np.ndarray]:
-    """Mean and standard deviation of each fitted number, (2,)."""
-    single = len(leaf.indices) == 1
-    way = leaf.transform if single else Bounds()
-    tables = [
-        np.stack(_prior(names[k], prior.get(names[k]), starts[k].shape, way)) for k in leaf.indices
-    ]
-    if single:
-        return [np.array([table[entry] for table in tables[0]]) for entry in leaf.entries]
-    flat = np.concatenate([table.reshape(2, -1) for table in tables], axis=1)
-    return [flat[:, k] for (k,) in leaf.entries]
 
 
 def _require_known(argument: str, names: Any, known: Sequence[str]) -> None:

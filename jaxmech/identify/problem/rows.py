@@ -6,7 +6,7 @@ J^T J = R^T R, J^T r = R^T c and r^T r = c^T c + rho^2 alone, so the P + 1 numbe
 derivatives (R, 0) replace all N.
 
 Where segments must join, their initial states are eliminated by the conditions that no jump is
-left. With the free numbers z of the parameters and u_k of the initial state of segment k, and
+left. With the unknowns z of the parameters and u_k of the initial state of segment k, and
 matrices P_k whose rows span the changes of the next initial state, the linearized conditions
 
     P_k (j_k + d end_k(z, u_k) - d begin_k+1(z, u_k+1)) = 0
@@ -21,9 +21,11 @@ chaotic motion, which is as stable backwards in some directions as forwards in o
 """
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.identify.data.segments import SegmentOrigin
@@ -44,14 +46,6 @@ _EXPLODED = 1e100  # numbers above it belong to motions that have exploded
 _SMALL = 1e-3  # share of the largest component, below which one has no size of its own
 
 
-class _Joints(NamedTuple):
-    """The linearized jumps behind S segments, in units of the size of the states."""
-
-    jump: np.ndarray  # final state less the next initial state, (S, nm)
-    end: np.ndarray  # derivatives of the final state by z and u_k, (S, nm, p + i)
-    begin: np.ndarray  # derivatives of the initial state, (S, nm, p + i)
-
-
 class Condensed(NamedTuple):
     """The numbers (z, u_k) of S segments as functions of P independent numbers (z, w)."""
 
@@ -61,20 +55,44 @@ class Condensed(NamedTuple):
 
 def condensed(made: Any, data: Data, recording: np.ndarray) -> Condensed:
     """Eliminate the initial states of the segments of each recording, (S,), but for one."""
-    p, joints = len(made.numbers), _joints(made, data)
-    parts = []
+    p, unit = len(made.numbers), 1 / state_sizes(made.run.begin)
+    # The jumps in units of the size of the states, (S, nm), and the derivatives of final and
+    # initial states by z and u_k, (S, nm, p + i).
+    jump = unit * _bounded(jumps(made.run.end, made.run.begin, data))
+    slopes = made.slopes.end, made.slopes.begin
+    ends, begins = (unit[:, None] * np.swapaxes(_bounded(x), 1, 2) for x in slopes)
+    size, parts = ends.shape[2], []
+    i = size - p
     for number in np.unique(recording):
         chosen = np.flatnonzero(recording == number)
-        parts.append((chosen, *_eliminated(_Joints(*(x[chosen] for x in joints)), p)))
-    width = p + sum(free.shape[2] for _, _, free, _ in parts)
-    count, _, size = joints.end.shape
-    maps, closing = np.zeros((count, size, width)), np.zeros((count, size))
+        count = len(chosen)
+        A_z, A_u = [np.zeros((0, p + 1))], [np.zeros((0, count * i))]  # h is the last column of A_z
+        for k, (here, after) in enumerate(pairwise(chosen)):
+            end, begin = ends[here], begins[after]
+            U, sizes, _ = np.linalg.svd(begin[:, p:], full_matrices=False)
+            P = U[:, sizes > _RANK * sizes.max(initial=0.0)].T
+            by_u = np.zeros((len(P), count * i))
+            by_u[:, k * i : (k + 1) * i] = P @ end[:, p:]
+            by_u[:, (k + 1) * i : (k + 2) * i] = -P @ begin[:, p:]
+            A_u.append(by_u)
+            A_z.append(P @ np.column_stack([(end - begin)[:, :p], jump[here]]))
+        # A first state may be fixed, or a part of it.
+        first_moving = begins[chosen[0]][:, p:].any(0)
+        moving = np.concatenate([first_moving, np.ones((count - 1) * i, bool)])
+        A = np.concatenate(A_u)[:, moving]
+        Q, R = np.linalg.qr(A.T, mode="complete")
+        rank = len(A)
+        du, free = np.zeros((count * i, p + 1)), np.zeros((count * i, len(Q) - rank))
+        du[moving] = -Q[:, :rank] @ np.linalg.solve(R[:rank].T, np.concatenate(A_z))
+        free[moving] = Q[:, rank:]
+        parts.append((chosen, du.reshape(count, i, p + 1), free.reshape(count, i, -1)))
+    width = p + sum(free.shape[2] for _, _, free in parts)
+    maps, closing = np.zeros((len(ends), size, width)), np.zeros((len(ends), size))
     maps[:, :p, :p] = np.eye(p)
     first = p
-    for chosen, by_z, free, change in parts:
-        maps[chosen, p:, :p] = by_z
+    for chosen, du, free in parts:
+        maps[chosen, p:, :p], closing[chosen, p:] = du[:, :, :p], du[:, :, p]
         maps[chosen, p:, first : first + free.shape[2]] = free
-        closing[chosen, p:] = change
         first += free.shape[2]
     return Condensed(maps, closing)
 
@@ -85,44 +103,10 @@ def state_sizes(begin: Any) -> np.ndarray:
     return np.where(sizes > _SMALL * sizes.max(), sizes, max(sizes.max(), 1e-12))
 
 
-def _joints(made: Any, data: Data) -> _Joints:
-    unit = 1 / state_sizes(made.run.begin)
-    jump = unit * _bounded(jumps(made.run.end, made.run.begin, data))
-    slopes = made.slopes.end, made.slopes.begin
-    end, begin = (unit[:, None] * np.swapaxes(_bounded(x), 1, 2) for x in slopes)
-    return _Joints(jump, end, begin)
-
-
 def _bounded(values: Any) -> np.ndarray:
     """The numbers, but zero where a motion has failed, whose residuals are infinite."""
     x = np.asarray(values, float)
     return np.where(np.abs(x) < _EXPLODED, x, 0.0)
-
-
-def _eliminated(one: _Joints, p: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of K segments in a row: du/dz (K, i, p), du/dw (K, i, W), and the closing change (K, i)."""
-    count, _, size = one.end.shape
-    i = size - p
-    A_z, A_u = [], []  # with h as the last column of A_z
-    for k in range(count - 1):
-        U, sizes, _ = np.linalg.svd(one.begin[k + 1][:, p:], full_matrices=False)
-        P = U[:, sizes > _RANK * sizes.max(initial=0.0)].T
-        by_u = np.zeros((len(P), count * i))
-        by_u[:, k * i : (k + 1) * i] = P @ one.end[k][:, p:]
-        by_u[:, (k + 1) * i : (k + 2) * i] = -P @ one.begin[k + 1][:, p:]
-        A_u.append(by_u)
-        by_z = (one.end[k] - one.begin[k + 1])[:, :p]
-        A_z.append(P @ np.column_stack([by_z, one.jump[k]]))
-    # A first state may be fixed, or a part of it.
-    moving = np.concatenate([one.begin[0][:, p:].any(0), np.ones((count - 1) * i, bool)])
-    A = np.concatenate([np.zeros((0, count * i)), *A_u])[:, moving]
-    right = np.concatenate([np.zeros((0, p + 1)), *A_z])
-    Q, R = np.linalg.qr(A.T, mode="complete")
-    rank = len(A)
-    du, free = np.zeros((count * i, p + 1)), np.zeros((count * i, len(Q) - rank))
-    du[moving] = -Q[:, :rank] @ np.linalg.solve(R[:rank].T, right)
-    free[moving] = Q[:, rank:]
-    return du[:, :p].reshape(count, i, p), free.reshape(count, i, -1), du[:, p].reshape(count, i)
 
 
 # Numbers of a matrix that one thread decomposes. OpenBLAS hands larger ones to several, which take
@@ -172,7 +156,8 @@ class Task:
 
     def params(self, at: "Point") -> Params:
         """The parameters at a point."""
-        return self.problem.layout.known(at.y[: at.numbers.size], self.data.leaves)
+        params = self.problem.layout.params(at.y[: at.numbers.size], self.data.leaves)
+        return jax.tree.map(jnp.asarray, params)
 
     @property
     def seen(self) -> np.ndarray:
@@ -191,7 +176,7 @@ class Point(NamedTuple):
     run: SegmentRun
     slopes: Slopes
     numbers: np.ndarray  # that are fitted, (p,)
-    by_z: np.ndarray  # their derivatives by the free numbers, (p, p)
+    by_z: np.ndarray  # their derivatives by the unknowns z, (p, p)
     condensed: Condensed | None = None
 
     def map_of(self, k: int, data: Data) -> np.ndarray:
@@ -306,17 +291,10 @@ def triangles(residual: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     rows = np.swapaxes(np.concatenate(parts, axis=1).astype(float), 1, 2)
     length = _BLOCK // rows.shape[2]
     if length >= 4 * rows.shape[2]:  # so that a triangle is a fraction of its block
-        while rows.shape[1] > length:
-            rows = _triangles_of_blocks(rows, length)
-    R: Any = np.linalg.qr(rows, mode="r")  # numbers that are not finite stay so
-    return np.asarray(R)
-
-
-def _triangles_of_blocks(rows: np.ndarray, length: int) -> np.ndarray:
-    """The triangles of all blocks of `length` rows, one below the other, (S, k, P + 1)."""
-    count, size, width = rows.shape
-    blocks = -(-size // length)
-    padded = np.zeros((count, blocks * length, width))
-    padded[:, :size] = rows
-    R: Any = np.linalg.qr(padded.reshape(count, blocks, length, width), mode="r")
-    return np.asarray(R).reshape(count, -1, width)
+        while rows.shape[1] > length:  # the triangles of blocks of rows, one below the other
+            blocks, width = -(-rows.shape[1] // length), rows.shape[2]
+            padded = np.zeros((count, blocks * length, width))
+            padded[:, : rows.shape[1]] = rows
+            R: Any = np.linalg.qr(padded.reshape(count, blocks, length, width), mode="r")
+            rows = np.asarray(R).reshape(count, -1, width)
+    return np.asarray(np.linalg.qr(rows, mode="r"))  # numbers that are not finite stay so

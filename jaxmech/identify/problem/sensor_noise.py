@@ -1,14 +1,10 @@
-"""The noise of each sensor, estimated where it is not stated, and the likelihood under it.
+"""The noise of each sensor, estimated where it is not stated.
 
 Of n_j residuals r of a sensor j the fit takes away the trace h_j of its block of the hat matrix
 J (J^T J)^-1 J^T, so that sigma_j^2 = sum r^2 / (n_j - h_j) has no bias; fits with weights
 1 / sigma_j and estimates follow each other until both agree (Foerstner 1979; Koch, "Parameter
 estimation and hypothesis testing in linear models", 1999, section 3.6). With a robust loss the
 median of |r| takes the place of the sum, and each sample gets its weight, in the same turns.
-
-For AIC and BIC: with the residuals r in units of the noise sigma, the likelihood is the product of
-exp(-rho(r)) / C / sigma, C the integral of exp(-rho). A sigma that is not stated is that of the
-greatest likelihood, or the robust one.
 """
 
 from dataclasses import replace
@@ -17,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxmech.identify.problem.least_squares import Conditions
-from jaxmech.identify.problem.noise import NORMAL, Huber
+from jaxmech.identify.problem.noise import NORMAL
 from jaxmech.identify.problem.rows import Point, Task, residual_rows, samples, unrobust
 
 _SAME = 3e-3  # relative change of a weight that makes no difference to an interval
@@ -53,47 +49,36 @@ def estimated(task: Task, at: Point, conditions: Conditions) -> SensorNoise:
     """The noise of the sensors at the minimum."""
     s = task.data.segments
     weights, observed = np.asarray(s.weights, float), np.asarray(s.observed, float)
-    degrees = task.seen.sum((0, 1)) - _traces(task, at, conditions)
-    values, _ = samples(at, replace(unrobust(conditions), sensor_weight=np.ones(degrees.size)))
-    sd = _sizes(task, values, degrees, motion(weights, observed))
-    weight = np.asarray(conditions.sensor_weight, float)
-    if not task.weighted and not (sd < EXACT * motion(weights, observed)).all():
-        sd = np.maximum(sd, EXACT * motion(weights, observed))
-        weight = 1 / sd  # of nothing but numerical errors there are no weights
-    roots = np.asarray(conditions.sample_weight, float)
-    if task.loss is not None:
-        roots = np.sqrt(task.loss.weight(weight * values))
-    return SensorNoise(weight, sd, roots)
-
-
-def _sizes(task: Task, values: np.ndarray, degrees: np.ndarray, moved: np.ndarray) -> np.ndarray:
-    """The standard deviations (d,) of residuals (S, T, d)."""
-    seen = task.seen
-    squares = (np.where(seen, values, 0.0) ** 2).sum((0, 1))
-    if task.loss is not None:
-        medians = [np.median(np.abs(values[..., j][seen[..., j]])) for j in range(moved.size)]
-        squares = seen.sum((0, 1)) * (NORMAL * np.array(medians)) ** 2
-    # a sensor with hardly a sample of its own has the noise of all in proportion to its motion
-    alone = degrees > _FEWEST
-    pooled = np.sqrt((squares / moved**2).sum() / max(degrees.sum(), 1.0))
-    return np.where(alone, np.sqrt(squares / np.where(alone, degrees, 1.0)), pooled * moved)
-
-
-def _traces(task: Task, at: Point, conditions: Conditions) -> np.ndarray:
-    """The trace of the block of each sensor in the hat matrix, (d,)."""
-    jacobian = residual_rows(task, at, conditions).jacobian
+    # The degrees of freedom, by the trace of the block of each sensor in the hat matrix.
+    jacobian, seen = residual_rows(task, at, conditions).jacobian, task.seen
     sizes = np.linalg.norm(jacobian, axis=0)
     sizes = np.where(sizes > 0, sizes, 1.0)
     scaled = jacobian / sizes
     inverse = np.linalg.pinv(scaled.T @ scaled, rcond=1e-12, hermitian=True)
     inverse = inverse / sizes / sizes[:, None]
-    _, slopes = samples(at, conditions)
-    traces = np.zeros(slopes.shape[3])
-    for k, one in enumerate(slopes):
+    degrees = seen.sum((0, 1)).astype(float)
+    for k, one in enumerate(samples(at, conditions)[1]):
         by_y = at.map_of(k, task.data)
         block = by_y @ inverse @ by_y.T
-        traces += np.einsum("atj,ab,btj->j", one, block, one, optimize=True)
-    return traces
+        degrees -= np.einsum("atj,ab,btj->j", one, block, one, optimize=True)
+    values, _ = samples(at, replace(unrobust(conditions), sensor_weight=np.ones(degrees.size)))
+    moved = motion(weights, observed)
+    squares = (np.where(seen, values, 0.0) ** 2).sum((0, 1))
+    if task.loss is not None:
+        medians = [np.median(np.abs(values[..., j][seen[..., j]])) for j in range(moved.size)]
+        squares = seen.sum((0, 1)) * (NORMAL * np.array(medians)) ** 2
+    # A sensor with hardly a sample of its own has the noise of all in proportion to its motion.
+    alone = degrees > _FEWEST
+    pooled = np.sqrt((squares / moved**2).sum() / max(degrees.sum(), 1.0))
+    sd = np.where(alone, np.sqrt(squares / np.where(alone, degrees, 1.0)), pooled * moved)
+    weight = np.asarray(conditions.sensor_weight, float)
+    if not task.weighted and not (sd < EXACT * moved).all():
+        sd = np.maximum(sd, EXACT * moved)
+        weight = 1 / sd  # of nothing but numerical errors there are no weights
+    roots = np.asarray(conditions.sample_weight, float)
+    if task.loss is not None:
+        roots = np.sqrt(task.loss.weight(weight * values))
+    return SensorNoise(weight, sd, roots)
 
 
 def reweighted(conditions: Conditions, noise: SensorNoise) -> tuple[Conditions, bool]:
@@ -107,28 +92,3 @@ def reweighted(conditions: Conditions, noise: SensorNoise) -> tuple[Conditions, 
         return conditions, True
     changed = replace(conditions, sensor_weight=noise.weight, sample_weight=noise.sample_weight)
     return changed, False
-
-
-def log_likelihood(task: Task, at: Point, conditions: Conditions) -> float:
-    """The logarithm of the likelihood of all measurements, in the units of the sensors."""
-    weights = np.asarray(task.data.segments.weights, float)
-    seen = weights > 0
-    r, _ = samples(at, unrobust(conditions))
-    units = np.asarray(conditions.sensor_weight, float)
-    counts = seen.sum((0, 1))
-    if not task.weighted and task.loss is None:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            sizes = np.sqrt((np.where(seen, r, 0.0) ** 2).sum((0, 1)) / counts)
-            r, units = np.where(seen, r / sizes, 0.0), units / sizes
-    with np.errstate(divide="ignore"):
-        scales = np.log(weights[seen]).sum() + counts @ np.log(units)
-    losses = _value(task.loss, r[seen]).sum() + counts.sum() * _log_scale(task.loss)
-    return float(scales - losses)
-
-
-def _value(loss: Huber | None, r: np.ndarray) -> np.ndarray:
-    return np.asarray(0.5 * r**2 if loss is None else loss.value(r))
-
-
-def _log_scale(loss: Huber | None) -> float:
-    return 0.5 * float(np.log(2 * np.pi)) if loss is None else loss.log_scale

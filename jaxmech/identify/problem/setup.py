@@ -10,13 +10,14 @@ import numpy as np
 
 from jaxmech.identify.data.inputs import (
     numbers_besides_signals,
+    with_inputs,
     without_inputs,
 )
 from jaxmech.identify.data.recording import (
     named,
     require_same_sensors,
 )
-from jaxmech.identify.data.segments import SegmentOrigin, Segments, Shooting, segments
+from jaxmech.identify.data.segments import SegmentOrigin, segments
 from jaxmech.identify.identifiable import Identifiable, Settings
 from jaxmech.identify.problem.body_inertia import bodies_of
 from jaxmech.identify.problem.contact_bounds import contact_bounds
@@ -33,7 +34,7 @@ from jaxmech.identify.problem.starts import (
     InitialState,
     consistent_start,
     free_directions,
-    initial_states,
+    initial_state,
     require_inputs_are_read,
     require_units,
     with_guesses,
@@ -83,7 +84,13 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple
         given = tuple(with_guesses(problem, params, *pair) for pair in pairs)
     stack, origin = segments(given, horizon=horizon)
     if horizon is not None:
-        states = initial_states(problem, stack, params)
+        begins = zip(
+            np.asarray(stack.q0), np.asarray(stack.v0), np.asarray(stack.ts)[:, 0], strict=True
+        )
+        states = [
+            initial_state(problem, *begin, with_inputs(params, stack.inputs_of(k)))
+            for k, begin in enumerate(begins)
+        ]
     along = jnp.asarray(np.zeros((len(stack.q0), stack.start_size, 0)))
     if free or horizon is not None:
         directions = free_directions(problem, stack, states, origin.first)
@@ -108,7 +115,8 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple
         loss=settings.loss,
     )  # fmt: skip
     _require_enough(task, settings, subject)
-    at = evaluated(task, np.zeros(found.layout.size + len(origin.recording) * data.free_starts))
+    unmoved = np.zeros(len(origin.recording) * data.free_starts)
+    at = evaluated(task, np.concatenate([found.layout.first(found.leaves), unmoved]))
     _require_runs(task, at)
     return task, at
 
@@ -188,28 +196,20 @@ def _conditions(
         sd = origin.recordings[origin.recording[k]].start_sd
         if sd is not None:
             start_weight[k] = 1 / np.concatenate(sd)
+    s, jump_weight = data.segments, np.zeros(states[0].q.size + states[0].v.size)
+    if settings.horizon is not None:
+        # Jumps must vanish; the unit in which they are weighed on the way: a jump of the size of
+        # the motion counts as much as all measurements of a segment.
+        scale = state_sizes(np.stack([np.concatenate([one.q, one.v]) for one in states]))
+        observed = np.asarray(s.observed, float)
+        centred = observed - observed.mean(axis=1, keepdims=True)
+        weights = sensor_weight * np.asarray(s.weights, float)
+        jump_weight = np.sqrt(((weights * centred) ** 2).sum(axis=(1, 2)).mean()) / scale
     return Conditions(
         prior_mean=found.prior_mean,
         prior_weight=1 / found.prior_sd,
         start_weight=start_weight,
-        jump_weight=_jump_weight(data.segments, states, settings.horizon, sensor_weight),
+        jump_weight=jump_weight,
         sensor_weight=sensor_weight,
         sample_weight=np.ones((1, 1, 1) if settings.loss is None else data.segments.weights.shape),
     )
-
-
-def _jump_weight(
-    s: Segments, states: Sequence[InitialState], horizon: Shooting | None, sensor_weight: np.ndarray
-) -> np.ndarray:
-    """The weight of a jump in each coordinate and velocity, (n + k,)."""
-    size = states[0].q.size + states[0].v.size
-    if horizon is None:
-        return np.zeros(size)
-    # Jumps must vanish; the unit in which they are weighed on the way: a jump of the size of
-    # the motion counts as much as all measurements of a segment.
-    scale = state_sizes(np.stack([np.concatenate([one.q, one.v]) for one in states]))
-    observed = np.asarray(s.observed, float)
-    centred = observed - observed.mean(axis=1, keepdims=True)
-    weights = sensor_weight * np.asarray(s.weights, float)
-    signal = np.sqrt(((weights * centred) ** 2).sum(axis=(1, 2)).mean())
-    return np.asarray(signal / scale)

@@ -14,8 +14,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.identify.data.inputs import with_inputs
-from jaxmech.identify.data.recording import Recording, states_of_samples
+from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import Segments
+from jaxmech.identify.data.velocity_estimates import rates
 from jaxmech.identify.identifiable import Identifiable
 from jaxmech.identify.problem.least_squares import FitProblem
 from jaxmech.run import simulate
@@ -39,6 +40,7 @@ from jaxmech.utils.units import RATE, dimension, shown_coordinates, si_unit, uni
 FARTHEST = 2e-2  # relative to the extents of the mechanism, without further knowledge
 A_GUESS = 1.0  # the same for coordinates that are only a guess to begin with
 DEVIATIONS = 5  # in standard deviations, where these are known
+_FEWEST = 3  # samples of a coordinate from which it has a rate
 _REMEDY = "check q0 and v0, and that the parameters at the start of the fit belong to them."
 
 
@@ -180,15 +182,6 @@ def consistent_start(
     return state
 
 
-def initial_states(problem: FitProblem, s: Segments, params: Params) -> list[InitialState]:
-    """The initial states of all segments."""
-    starts = zip(np.asarray(s.q0), np.asarray(s.v0), np.asarray(s.ts)[:, 0], strict=True)
-    return [
-        initial_state(problem, *start, with_inputs(params, s.inputs_of(k)))
-        for k, start in enumerate(starts)
-    ]
-
-
 def free_directions(
     problem: FitProblem, s: Segments, states: Sequence[InitialState], first: np.ndarray
 ) -> np.ndarray:
@@ -256,9 +249,11 @@ def with_guesses(
         )
     plain = not problem.system.velocities and not problem.system.states
     if isinstance(problem.observe, DefaultSensors) and plain:
-        sampled = states_of_samples(one)
-        if sampled is not None:
-            return replace(one, q0=sampled[0], v0=sampled[1])
+        samples = np.where(one.measured, one.observed, np.nan)
+        if (np.isfinite(samples).sum(axis=0) >= _FEWEST).all():
+            v = rates(samples, one.ts)
+            samples[0], v[0] = one.q0, one.v0
+            return replace(one, q0=samples, v0=v)
     params = with_inputs(params, one.inputs)
     sol = simulate(problem.system, state.q, state.v, one.ts, params, **problem.scheme.policies)
     return replace(one, q0=np.asarray(sol.q), v0=np.asarray(sol.v))

@@ -60,14 +60,6 @@ def with_chosen_steps(
     return problem, longest if np.isfinite(longest) else None
 
 
-def with_steps(task: Task, per_save: int) -> Task:
-    """The same fit with another number of fixed steps."""
-    scheme = task.problem.scheme
-    steps: Any = scheme.steps
-    scheme = replace(scheme, steps=replace(steps, per_save=per_save))
-    return replace(task, problem=replace(task.problem, scheme=scheme))
-
-
 def needed_steps(task: Task, at: Point) -> int:
     """The number of steps that the motion needs."""
     return _needed(task.problem, task.params(at), task.data.segments, np.asarray(at.run.begin))
@@ -134,16 +126,9 @@ def _member(
     """A segment as a batch of one: its start, its ends, its parameters and its corners."""
     ts = np.asarray(s.ts)[k, [0, int(s.last[k])]]
     q, v = np.split(starts[k].astype(ts.dtype), [problem.system.n])
-    corners = _corners(s, k)
+    # The corners and jumps of the inputs; those at the ends count, since the last step is on the
+    # side before a jump there.
+    near = _ROUND_OFF * np.finfo(ts.dtype).eps * np.abs(np.asarray(s.ts)[k]).max()
+    corners = ends_of_steps(s.inputs_of(k), ts[0] - near, ts[1] + near)[None].astype(ts.dtype)
     own = jax.tree.map(lambda x: np.asarray(x)[None], with_inputs(params, s.inputs_of(k)))
     return q[None], v[None], ts[None], own, corners
-
-
-def _corners(s: Segments, k: Any) -> np.ndarray:
-    """The corners and jumps of the inputs in a segment and at its ends, of one member, (1, K)."""
-    ts = np.asarray(s.ts)[k]
-    first, last = ts[0], ts[int(s.last[k])]
-    # Those at the ends count, since the last step is on the side before a jump there.
-    near = _ROUND_OFF * np.finfo(ts.dtype).eps * np.abs(ts).max()
-    times = ends_of_steps(s.inputs_of(k), first - near, last + near)
-    return times[None].astype(ts.dtype)

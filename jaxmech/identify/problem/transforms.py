@@ -1,16 +1,14 @@
-"""Smooth transforms from free numbers to parameters within their bounds.
+"""How the unknowns of a fit become parameters within their bounds.
 
-A free number z becomes a parameter x within its bounds:
+The unknowns x of a parameter are its numbers in units of their size at the start, which the trust
+region keeps within bounds. All numbers of a body together are in `body_inertia`.
 
-    no bounds           x = x0 + s z                        any number
-    low                 x = low + (x0 - low) exp(z)         masses, inertias, friction
-    high                x = high - (high - x0) exp(-z)
-    low and high        x = low + (high - low) / (1 + exp(-y)),  y = y0 + z
+Random starting points, and the posterior density, need numbers z without bounds, by which x moves:
 
-All begin at z = 0. All numbers of a body together are in `body_inertia`.
-
-The trust region moves the parameters themselves, in units of their start and up to their bounds:
-these are the `straight` numbers.
+    no bounds           x + z
+    low                 low + (x - low) exp(z)         masses, inertias, friction
+    high                high - (high - x) exp(-z)
+    low and high        low + (high - low) / (1 + exp(-y)),  y = log((x - low) / (high - x)) + z
 """
 
 import abc
@@ -19,7 +17,6 @@ from dataclasses import dataclass
 from math import inf, isinf
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
@@ -29,48 +26,47 @@ _NEAREST = 1e-100  # smallest distance from a bound, in units of the start
 
 @dataclass(frozen=True)
 class AbstractTransform(abc.ABC):
-    """A map from z, zero at the start of the fit, to a leaf of the parameters."""
+    """A map from unknowns to a leaf of the parameters."""
 
+    @abc.abstractmethod
     def entries(self, shape: tuple[int, ...]) -> tuple[Entry, ...]:
-        """The fitted entries of the leaf, one for each number z."""
-        return tuple(np.ndindex(*shape))
+        """The fitted entries of the leaf, one for each unknown."""
 
     @abc.abstractmethod
     def excludes(self, start: np.ndarray) -> str:
         """The reason why a fit cannot start here, or an empty text."""
 
     @abc.abstractmethod
-    def value(self, z: Array, start: Array) -> Array:
-        """The leaf for z, of the shape of its start."""
+    def first(self, start: np.ndarray) -> np.ndarray:
+        """The unknowns at the start; the first trust region has their size."""
 
-    def known(self, z: np.ndarray, start: Array) -> Array:
-        """The same for known numbers."""
-        return self.value(jnp.asarray(z), start)
+    @abc.abstractmethod
+    def value(self, x: Any, start: Any) -> Array:
+        """The leaf for x, of the shape of its start."""
 
     def limits(self, start: np.ndarray) -> np.ndarray:
-        """The bounds of the `straight` numbers, shape (2, size of z); infinite if there is none."""
-        count = len(self.entries(start.shape))
-        return np.array([-inf, inf])[:, None] * np.ones(count)
+        """The bounds of the unknowns, shape (2, size of x); infinite if there is none."""
+        return np.array([-inf, inf])[:, None] * np.ones(self.first(start).size)
 
     def units(self, start: np.ndarray) -> np.ndarray:
-        """The change of the parameters for a change of their `straight` numbers by one."""
-        return np.ones(len(self.entries(start.shape)))
+        """The change of the parameters for a change of their unknowns by one."""
+        return np.ones(self.first(start).size)
 
-    def straight(self, z: np.ndarray, start: np.ndarray) -> np.ndarray:
-        """Numbers for z with bounds of their own, of size 1 at the start of the fit."""
-        return 1.0 + z
-
-    def bent(self, x: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers z for `straight` ones, and their derivatives by these."""
-        return x - 1.0, np.ones(x.shape)
+    def moved(self, x: Any, z: Any, start: np.ndarray) -> Any:
+        """The unknowns moved by numbers z without bounds."""
+        return x + z
 
 
 @dataclass(frozen=True)
 class Bounds(AbstractTransform):
-    """A transform to an interval, possibly infinite; without bounds, a scaling by the start."""
+    """Parameters in an interval, possibly infinite."""
 
     low: float = -inf
     high: float = inf
+
+    def entries(self, shape: tuple[int, ...]) -> tuple[Entry, ...]:
+        """All of them."""
+        return tuple(np.ndindex(*shape))
 
     def excludes(self, start: np.ndarray) -> str:
         """Report a start at or outside a bound."""
@@ -82,53 +78,36 @@ class Bounds(AbstractTransform):
             return f"must be less than {self.high:g}"
         return f"must lie between {self.low:g} and {self.high:g}"
 
-    def value(self, z: Any, start: Any) -> Any:
-        """A straight line, the distance from the only bound as an exponential, or logistic.
+    def first(self, start: np.ndarray) -> np.ndarray:
+        """1 or -1, and 0 for a parameter that is zero."""
+        return start.ravel() / self.units(start)
 
-        Of JAX or NumPy, as z is.
-        """
-        xp = z.__array_namespace__()
-        low, high, z = self.low, self.high, z.reshape(start.shape)
-        if isinf(low) and isinf(high):
-            return start + xp.where(start == 0, 1.0, xp.abs(start)) * z
-        if isinf(high):
-            return low + (start - low) * xp.exp(z)
-        if isinf(low):
-            return high - (high - start) * xp.exp(-z)
-        y = xp.log((start - low) / (high - start)) + z
-        return low + (high - low) / (1 + xp.exp(-y))
+    def value(self, x: Any, start: Any) -> Any:
+        """The parameters, of JAX or NumPy as x is: the latter compiles nothing."""
+        xp = x.__array_namespace__()
+        start = xp.asarray(start)
+        return x.reshape(start.shape) * xp.where(start == 0, 1.0, xp.abs(start))
 
     def limits(self, start: np.ndarray) -> np.ndarray:
-        """Bounds of the parameters in units of their start."""
+        """The bounds in units of the start."""
         return np.array([self.low, self.high])[:, None] / self.units(start)
-
-    def known(self, z: np.ndarray, start: Array) -> Array:
-        """The same in NumPy, which compiles nothing."""
-        values = self.value(np.asarray(z), np.asarray(start, float))
-        return jnp.asarray(values.astype(start.dtype))
 
     def units(self, start: np.ndarray) -> np.ndarray:
         """The sizes of the parameters at the start of the fit."""
         return np.where(start == 0, 1.0, np.abs(start)).ravel()
 
-    def straight(self, z: np.ndarray, start: np.ndarray) -> np.ndarray:
-        """The parameters in units of their start."""
-        return self.value(z, start).ravel() / self.units(start)
-
-    def bent(self, x: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The inverse of `straight`."""
-        low, high, x0 = self.low, self.high, start.ravel()
-        size = self.units(start)
-        if isinf(low) and isinf(high):
-            return x - x0 / size, np.ones(x.shape)
-        # a distance of zero from a bound has no logarithm
-        above, below = (np.maximum(d, _NEAREST * size) for d in (size * x - low, high - size * x))
-        if isinf(high):
-            return np.log(above / (x0 - low)), size / above
-        if isinf(low):
-            return -np.log(below / (high - x0)), size / below
-        z = np.log(above / below) - np.log((x0 - low) / (high - x0))
-        return z, size / above + size / below
+    def moved(self, x: Any, z: Any, start: np.ndarray) -> Any:
+        """A straight line, the distance from the only bound as an exponential, or logistic."""
+        xp = z.__array_namespace__()
+        low, high = self.limits(start)
+        if isinf(self.low) and isinf(self.high):
+            return x + z
+        above, below = (xp.maximum(distance, _NEAREST) for distance in (x - low, high - x))
+        if isinf(self.high):
+            return low + above * xp.exp(z)
+        if isinf(self.low):
+            return high - below * xp.exp(-z)
+        return low + (high - low) / (1 + below / above * xp.exp(-z))
 
 
 def transform(name: str, bounds: Mapping[str, Any]) -> AbstractTransform:
