@@ -15,8 +15,7 @@ from experiments.measured_pendulum import double, single, triple
 from experiments.measured_pendulum.__main__ import main
 from experiments.measured_pendulum.convergence import ends
 from experiments.measured_pendulum.study import LAWS, PENDULUMS, of_authors
-from jaxmech.cli.fit.build import model
-from jaxmech.cli.fit.study import FitStudy
+from jaxmech.cli.fit import FitStudy, model
 from jaxmech.config.toml import read
 from jaxmech.identify.data.table import read_table
 

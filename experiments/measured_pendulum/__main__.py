@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from experiments.measured_pendulum.study import Comparison, laws, run, table
-from jaxmech.cli.fit.run import FitError, as_text
+from jaxmech.cli.fit import FitError
 from jaxmech.config.errors import StudyError
 from jaxmech.config.frames import TableError
 from jaxmech.config.run_folder import FolderError
@@ -26,7 +26,7 @@ def main(config: Path, out: Path | None = None, **options: Any) -> None:
         found = run(config, out, progress=sys.stderr.isatty(), **options)
     except StudyError as error:
         raise located(error, config) from error
-    print(laws(found), as_text(found.outcomes["angles"]), table(found), sep="\n\n")
+    print(laws(found), found.outcomes["angles"], table(found), sep="\n\n")
     print(f"\nWritten to {out}/: angles/, bodies/, {', '.join(write(found, out))}")
 
 

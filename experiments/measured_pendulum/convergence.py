@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from experiments.measured_pendulum.study import LAWS, MRAD, PENDULUMS
-from jaxmech.cli.fit.study import FitStudy
+from jaxmech.cli.fit import FitStudy
 from jaxmech.config.frames import TableError
 from jaxmech.config.toml import ConfigError, read
 from jaxmech.identify import Fit, Identifiable, Recording, fit, read_table

@@ -25,9 +25,7 @@ import numpy as np
 import jaxmech as jm
 from experiments.measured_pendulum import double, single, triple
 from experiments.measured_pendulum.rig import COORDINATES, Coordinates
-from jaxmech.cli.fit.build import settings
-from jaxmech.cli.fit.run import Outcome, run_fit
-from jaxmech.cli.fit.study import FitStudy
+from jaxmech.cli.fit import FitStudy, Outcome, run_fit
 from jaxmech.config.toml import read
 from jaxmech.identify import Recording
 from jaxmech.identify.data.table import Recordings, read_table
@@ -109,7 +107,7 @@ def cross_validated(
             subject,
             [one for one, k in zip(recordings, fold_of, strict=True) if k != fold],
             validation=[one for one, k in zip(recordings, fold_of, strict=True) if k == fold],
-            **vars(settings(study)),
+            **vars(study.settings()),
         )
         errors.append(rms(found.validation_errors))
     return np.array(errors)

@@ -4,7 +4,6 @@ Each command imports what it needs, so that `--help` does not wait for all of it
 """
 
 import gc
-import json
 import os
 import shlex
 import signal
@@ -27,8 +26,7 @@ from jaxmech.cli.jax_versions import check_jax
 from jaxmech.config.errors import InputError, StoppedError
 
 if TYPE_CHECKING:
-    from jaxmech.cli.resolve import SystemInState
-    from jaxmech.ensemble import Cluster, Study
+    from jaxmech.ensemble import Study
 
 DONE, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 2, 130, 143
 UNSATISFACTORY = 1  # too many failures, not converged, or serious findings
@@ -67,7 +65,6 @@ Indices = Annotated[
     list[int] | None, Parameter(consume_multiple=True, negative="", validator=Number(gte=0))
 ]
 System = Annotated[str, Parameter(help="model, MJCF or URDF file, or path/file.py:attribute")]
-Pairs = list[str] | None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -83,8 +80,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else [*argv]
     try:
         code = app(words, exit_on_error=False, print_error=False)
-        if {"-h", "--help"} & {*words}:
-            _print_keys(words[0])
+        if {"-h", "--help"} & {*words} and words[0] in ("ensemble", "fit"):
+            from jaxmech.cli.fit import FitStudy
+            from jaxmech.config import key_descriptions
+            from jaxmech.ensemble import Study
+
+            kind = Study if words[0] == "ensemble" else FitStudy
+            print(f"keys of a configuration\n{key_descriptions(kind)}")
         sys.stdout.flush()
         return code or DONE
     except CycloptsError as error:
@@ -126,19 +128,6 @@ def _silence() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _print_keys(command: str) -> None:
-    """Print the keys of the configuration that a command reads."""
-    if command == "ensemble":
-        from jaxmech.ensemble import Study as Described
-    elif command == "fit":
-        from jaxmech.cli.fit.study import FitStudy as Described  # type: ignore[assignment]
-    else:
-        return
-    from jaxmech.config import key_descriptions
-
-    print(f"keys of a configuration\n{key_descriptions(Described)}")
 
 
 @app.command
@@ -201,10 +190,16 @@ def ensemble(
     Args:
         progress: what to show of it.
     """
-    from jaxmech.ensemble import as_table, failed, run_study
+    from jaxmech.config.errors import StudyError
+    from jaxmech.ensemble import Cluster, as_table, failed, run_study
 
     study, _ = _computed_study(config)
-    study = replace(study, cluster=_cluster_of(study.cluster, cluster))
+    if cluster is not None:
+        try:
+            study = replace(study, cluster=Cluster(scheduler=cluster))
+        except StudyError as error:
+            problems = (f"--cluster {cluster}: cluster.{problem}" for problem in error.problems)
+            raise InputError("; ".join(problems)) from error
     out, start = out or Path("runs") / config.stem, time.perf_counter()
     with _located(config), graceful() as stop:
         summary = run_study(
@@ -216,15 +211,12 @@ def ensemble(
 
 
 @app.command
-def failure(
-    config: Config, /, *, out: Out = None,
-    as_json: Annotated[bool, Parameter("--json", negative="", help="print JSON")] = False,
-) -> int:  # fmt: skip
+def failure(config: Config, /, *, out: Out = None) -> int:
     """Compute the probability of a rare failure, down to 1e-9.
 
     The failure is that of the table [failure] of a study, whose keys are listed by `jaxmech
-    ensemble --help`. The run folder, by default runs/CONFIG_failure, holds `failure.txt`,
-    `failure.json`, and `report.html`.
+    ensemble --help`. The run folder, by default runs/CONFIG_failure, holds `failure.txt` and
+    `failure.json`.
 
         [failure]
         of = "swing"             # an observed quantity, a coordinate, or an event
@@ -232,19 +224,13 @@ def failure(
 
     exit code: 0 done; 1 with warnings; 2 bad input
     """
-    from jaxmech.cli.report.failure_page import write_failure_report
     from jaxmech.ensemble import failure_probability
 
     study, folder = _computed_study(config)
     out, start = out or Path("runs") / f"{config.stem}_failure", time.perf_counter()
     with _located(config), graceful() as stop:
         result = failure_probability(study, out, folder=folder, stop=stop)
-    page = write_failure_report(result, out / "report.html", study, config.stem)
-    if as_json:
-        print(json.dumps(result.as_dict(), indent=2))
-    else:
-        print(f"{result}\n{time.perf_counter() - start:.1f} s; results in {out}")
-        print(f"a page about it is {page}")
+    print(f"{result}\n{time.perf_counter() - start:.1f} s; results in {out}")
     return UNSATISFACTORY if result.doubts else DONE
 
 
@@ -276,8 +262,7 @@ def fit(config: Config, /, *, out: Out = None, data: Path | None = None) -> int:
     Args:
         data: FILE in place of the `data.file` of CONFIG.
     """
-    from jaxmech.cli.fit.run import FitError, as_text, run_fit
-    from jaxmech.cli.fit.study import FitStudy
+    from jaxmech.cli.fit import FitError, FitStudy, run_fit
     from jaxmech.config import named_files, read, require_no_run_code
 
     _use_float64()
@@ -291,7 +276,7 @@ def fit(config: Config, /, *, out: Out = None, data: Path | None = None) -> int:
             outcome = run_fit(study, out, folder=config.parent, progress=sys.stderr.isatty())
     except FitError as error:
         raise InputError(f"{config}: {error}") from error
-    print(as_text(outcome))
+    print(outcome)
     print(f"{time.perf_counter() - start:.1f} s; report in {out}")
     return DONE if outcome.succeeded else UNSATISFACTORY
 
@@ -340,7 +325,7 @@ def report(
     _use_float64()
     out = out or run / "report.html"
     if command_of(run) == "fit":
-        from jaxmech.cli.fit.run import stored
+        from jaxmech.cli.fit import stored
         from jaxmech.cli.report.fit_page import write_fit_report
 
         fitted, title = stored(run)
@@ -364,10 +349,7 @@ def models(name: str | None = None, /) -> None:
 
 
 @app.command
-def check(
-    system: System, /, *, start: Pairs = None, param: Pairs = None, option: Pairs = None,
-    fast: Annotated[bool, Parameter(negative="")] = False,
-) -> int:  # fmt: skip
+def check(system: System, /, *, fast: Annotated[bool, Parameter(negative="")] = False) -> int:
     """Check a system before trusting it.
 
     Print degrees of freedom, redundant and contradictory constraints by name, singular poses and
@@ -383,17 +365,16 @@ def check(
     exit code: 0 nothing serious; 1 something makes results wrong; 2 bad input
 
     Args:
-        start: KEY=VALUE, a start variable of a model or a coordinate of a system.
-        param: KEY=VALUE, a parameter.
-        option: KEY=VALUE, an argument of the function that makes the model.
         fast: without gradients, which take longest.
     """
     import numpy as np
 
     from jaxmech.analysis import check_gradients, structure
+    from jaxmech.cli.resolve import load_state
     from jaxmech.integrate import FixedSteps
 
-    loaded = _loaded_state(system, start, param, option)
+    _use_float64()
+    loaded = load_state(system)
     found = structure(loaded.system, loaded.q, loaded.v, loaded.t, loaded.params)
     print(found)
     if found.serious:
@@ -532,25 +513,6 @@ def _located(config: Path) -> Iterator[None]:
         yield
     except StudyError as error:
         raise located(error, config) from error
-
-
-def _cluster_of(table: "Cluster | None", scheduler: str | None) -> "Cluster | None":
-    """The table `cluster` with the scheduler of the option in place of its own."""
-    from jaxmech.config.errors import StudyError
-    from jaxmech.ensemble import Cluster
-
-    try:
-        return table if scheduler is None else Cluster(scheduler=scheduler)
-    except StudyError as error:
-        problems = (f"--cluster {scheduler}: cluster.{problem}" for problem in error.problems)
-        raise InputError("; ".join(problems)) from error
-
-
-def _loaded_state(system: str, start: Pairs, param: Pairs, option: Pairs) -> "SystemInState":
-    from jaxmech.cli.resolve import load_state
-
-    _use_float64()
-    return load_state(system, options=option or (), start=start or (), params=param or ())
 
 
 def _use_float64() -> None:

@@ -1,11 +1,8 @@
 """The systems that commands name: their states, and the catalogue of ready models as text."""
 
 import inspect
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,15 +16,9 @@ from jaxmech.utils.checks import require_finite
 from jaxmech.utils.text import not_one_of
 
 
-class StateError(InputError):
-    """A name or a value on the command line that leads to no system in a state."""
-
-
-@dataclass(frozen=True, eq=False)
-class SystemInState:
+class SystemInState(NamedTuple):
     """A system in a state."""
 
-    name: str  # the argument that names it
     system: System  # the system
     q: Any  # coordinates, shape (n,)
     v: Any  # velocities, shape (n,)
@@ -35,101 +26,61 @@ class SystemInState:
     params: Any  # parameters
 
 
-def load_state(
-    name: str,
-    *,
-    options: Sequence[str] = (),
-    start: Sequence[str] = (),
-    params: Sequence[str] = (),
-    folder: Path = Path(),
-) -> SystemInState:
-    """The system of that name in its default state, or in the requested one.
+def load_state(name: str, folder: Path = Path()) -> SystemInState:
+    """The system of that name in its default state.
 
-    A model has a default state. Beside a bare `System` its file may hold `q0`, `v0` (at rest by
-    default), `t0` (0) and `params` (None). The pairs "key=value" of `options` are arguments of the
-    function that makes the model, those of `start` start variables or coordinates.
+    A model has one. Beside a bare `System` its file holds `q0`, and may hold `v0` (at rest by
+    default), `t0` (0) and `params` (None).
     """
-    starts = dict(_value("--start", pair) for pair in start)
-    changed = dict(_value("--param", pair) for pair in params)
-    numbers = dict(_value("--option", pair) for pair in options)
-    for key, x in numbers.items():  # options of models are sizes
-        numbers[key] = int(x) if isinstance(x, float) and x.is_integer() else x
     try:
-        subject = load(name, numbers, folder, changed)
+        subject = load(name, {}, folder)
     except StudyError as error:
-        told = (str(p).replace("model_options.", "--option ") for p in error.problems)
+        told = [str(problem) for problem in error.problems]
         words = (f"{name}{x.removeprefix('model')}" if x.startswith("model ") else x for x in told)
-        raise StateError("; ".join(words)) from error
+        raise InputError("; ".join(words)) from error
     system, model, beside = subject.system, subject.model, subject.beside
-    values = beside.get("params") if model is None else model.params
-    known = model.start if model else system.coordinates
-    _require_known("--start", starts, known, f"a start of {name}")
-    if values is not None:
-        named = values if isinstance(values, Mapping) else ()
-        _require_known("--param", changed, named, f"a parameter of {name}")
-    values = {**values, **changed} if changed and values else changed or values
-
-    found, q0, v0 = None, beside.get("q0"), beside.get("v0")
-    try:
-        if model is not None and (starts or not subject.state_beside):
-            found = SystemInState(name, system, *model.initial(starts, changed), 0.0, values)
-        elif q0 is not None:
-            # As it is written: a model moves it onto the constraints, but here it is in question.
-            q = jnp.asarray(q0, float)
-            for coordinate, value in starts.items():
-                q = q.at[system.coordinates.index(coordinate)].set(value)
-            v = jnp.zeros(system.n_velocities) if v0 is None else jnp.asarray(v0, float)
-            found = SystemInState(name, system, q, v, beside.get("t0", 0.0), values)
-    except ValueError as error:
-        raise StateError(f"{name}: {error}") from error
-    if found is None:
-        raise StateError(
+    params = beside.get("params") if model is None else model.params
+    if (model is None or subject.state_beside) and "q0" not in beside:
+        raise InputError(
             f"{name} is a System without a state; write q0 = [...] beside it in its file, and v0, "
             "t0 and params where they are not zero and None; `jm.assemble` finds consistent ones"
         )
     try:  # traced once, so that what is wrong with a function or the state is said so
-        state = found.system.arguments(found.q, found.v, found.t, found.params)
+        if model is not None and not subject.state_beside:
+            found = SystemInState(system, *model.initial(), 0.0, params)
+        else:  # as it is written: a model moves it onto the constraints, but here it is in question
+            v0 = beside.get("v0")
+            v = jnp.zeros(system.n_velocities) if v0 is None else jnp.asarray(v0, float)
+            q, t = jnp.asarray(beside["q0"], float), beside.get("t0", 0.0)
+            found = SystemInState(system, q, v, t, params)
+        state = system.arguments(*found[1:])
         require_finite(q0=state[0], v0=state[1], t0=state[2], params=state[3])
-        jax.eval_shape(found.system.equations, *state)
-        require_entries(found.system, *state)
+        jax.eval_shape(system.equations, *state)
+        require_entries(system, *state)
     except Exception as error:
         description = f"{type(error).__name__}: {error}".rstrip(".")
-        raise StateError(
+        raise InputError(
             f"{name} cannot be evaluated at its state: {description}; check q0, v0 and params, "
-            "which its file may hold, or --param KEY=VALUE"
+            "which its file may hold"
         ) from error
     return found
 
 
-def _require_known(
-    option: str, values: Mapping[str, Any], valid: Collection[str], category: str
-) -> None:
-    for key in values:
-        if key not in valid:
-            raise StateError(f"{option} {key} {not_one_of(key, valid, category)}")
-
-
-def _value(option: str, pair: str) -> tuple[str, Any]:
-    """The key and value of a pair such as l=2.0 or J=1.0,2.0,3.0."""
-    key, equals, numeral = pair.partition("=")
-    try:
-        numbers = [float(x) for x in numeral.split(",")]
-    except ValueError:
-        numbers = []
-    if not equals or not key or not numbers:
-        raise StateError(
-            f"{option} {pair!r} must be of the form key=number, or key=number,number,..."
-        )
-    if not all(map(isfinite, numbers)):
-        raise StateError(f"{option} {pair!r} must hold finite numbers")
-    return key, numbers[0] if len(numbers) == 1 else jnp.asarray(numbers)
-
-
 def table() -> str:
     """Format a table of all models: coordinates, constraint equations, DOF, summary."""
-    rows = [(name, *map(str, _counts(make())), make().summary) for name, make in CATALOGUE.items()]
-    rows.insert(0, ("model", "coordinates", "constraints", "DOF", "summary"))
-    return "\n".join(f"{a:<24}{b:>11}{c:>13}{d:>5}   {e}" for a, b, c, d, e in rows)
+    lines = [f"{'model':<24}{'coordinates':>11}{'constraints':>13}{'DOF':>5}   summary"]
+    for name, make in CATALOGUE.items():
+        model = make()
+
+        @jax.jit  # one compilation is faster than many small ones
+        def rows(model: Model = model) -> jax.Array:
+            q, v = model.initial()
+            return model.system.equations(q, v, 0.0, model.params).A
+
+        n, A = model.system.n, np.asarray(rows())
+        freedom = n - int(np.linalg.matrix_rank(A))  # at the default initial state
+        lines.append(f"{name:<24}{n:>11}{len(A):>13}{freedom:>5}   {model.summary}")
+    return "\n".join(lines)
 
 
 def page(name: str) -> str:
@@ -147,15 +98,3 @@ def page(name: str) -> str:
         rows += [(title, ", ".join(numbers))] if values else []
     lines = (f"  {title:<16}{text}" for title, text in rows)
     return "\n".join([inspect.getdoc(module) or model.summary, "", *lines])
-
-
-def _counts(model: Model) -> tuple[int, int, int]:
-    """Coordinates, constraint equations, degrees of freedom at the default initial state."""
-
-    @jax.jit  # one compilation is faster than many small ones
-    def rows() -> jax.Array:
-        q, v = model.initial()
-        return model.system.equations(q, v, 0.0, model.params).A
-
-    A = np.asarray(rows())
-    return model.system.n, A.shape[0], model.system.n - int(np.linalg.matrix_rank(A))

@@ -29,7 +29,6 @@ from jaxmech.ensemble.finished.replay import replay as replay
 from jaxmech.ensemble.finished.replay import replays as replays
 from jaxmech.ensemble.finished.summary import as_table as as_table
 from jaxmech.ensemble.finished.summary import failed as failed
-from jaxmech.ensemble.finished.summary import rows_of_coordinates as rows_of_coordinates
 from jaxmech.ensemble.finished.summary import summarize as summarize
 from jaxmech.ensemble.members.observed import SERIES as SERIES
 from jaxmech.ensemble.members.observed import Observed as Observed

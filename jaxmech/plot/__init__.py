@@ -26,7 +26,6 @@ from jaxmech.plot.panels import new_figure as new_figure
 from jaxmech.plot.panels import styled as styled
 from jaxmech.plot.statistics import HIGH as HIGH
 from jaxmech.plot.statistics import LOW as LOW
-from jaxmech.plot.statistics import ShownStatistic as ShownStatistic
 from jaxmech.plot.statistics import distribution as distribution
 from jaxmech.plot.statistics import is_series as is_series
 from jaxmech.plot.statistics import statistic_drawings as statistic_drawings

@@ -1,6 +1,5 @@
-"""How each statistic of a study is shown: the columns of its table, and its picture.
+"""How the statistics of a study are drawn, each kind in its way.
 
-`SHOWN` says both for each kind, and which of its results have a value at each saved time.
 `distribution` and `influences` draw a quantity over the members, and what it depends on.
 """
 
@@ -81,32 +80,18 @@ def influences(
     return labelled(bare(ax), measure, "")
 
 
-class Column(NamedTuple):
-    """A column of the table of a statistic: one number, or one for each of its rows."""
-
-    title: str
-    value: Any
-    ends: Sequence[Any] = ()  # of its interval
-
-
-class Shown(NamedTuple):
-    """How a kind of statistic is shown.
+class _Picture(NamedTuple):
+    """How a kind of statistic is drawn.
 
     Attributes:
-        columns: the results that are listed, with the ends of their intervals.
-        over_time: the results that have a value at each saved time, of a quantity that has.
         draw: the picture, from axes, results, settings and times.
-        axes: the axes of the first listed result where it can be drawn; None for any.
+        axes: a result and its number of axes where it can be drawn; None for any.
         of_series: whether it is drawn of a quantity over time, or of one without; None for both.
-        caption: of the table.
     """
 
-    columns: Mapping[str, tuple[str, ...]]
-    over_time: tuple[str, ...] = ()
-    draw: Callable[[Axes, Values, Settings, np.ndarray], Axes] | None = None
+    draw: Callable[[Axes, Values, Settings, np.ndarray], Axes]
     axes: tuple[str, int] | None = None
     of_series: bool | None = None
-    caption: str = ""
 
 
 def is_series(results: Results, name: Any) -> bool:
@@ -117,55 +102,12 @@ def is_series(results: Results, name: Any) -> bool:
     return str(name) in results.coordinates or str(name) in SERIES
 
 
-class ShownStatistic:
-    """A statistic of a run, of one over time the results at the last time.
-
-    Attributes:
-        settings: its table in the configuration; empty for one that is none of the user's.
-        values: its results.
-        at: a remark on the time of the results.
-        caption: of its table.
-    """
-
-    def __init__(self, results: Results, name: str) -> None:
-        self.settings: Settings = results.config.get("statistics", {}).get(name, {})
-        self.kind, of = self.settings.get("statistic", ""), self.settings.get("of")
-        self.values, self.at = results.statistics[name], ""
-        self._units, shown = results.statistic_units(name), SHOWN.get(self.kind)
-        if shown is None:
-            numbers = (key for key, x in self.values.items() if np.asarray(x).dtype.kind in "fiu")
-            shown = Shown(dict.fromkeys(numbers, ()))
-        self._listed = shown.columns
-        if self.kind == "first-passage" or (shown.over_time and is_series(results, of)):
-            over_time = [*shown.over_time]
-            # Bins without ends of their own follow the values.
-            over_time += ["edges"] if self.settings.get("low") is None else []
-            self.values = {k: x[-1] if k in over_time else x for k, x in self.values.items()}
-            self.at = f" at t = {results.ts[-1]:g} s"
-        caption = shown.caption
-        self.caption = with_unit(caption, self._units.get(caption, "")) if caption else ""
-
-    def columns(self) -> Iterator[Column]:
-        """The columns of its table; of a user's own all its numbers."""
-        for key, ends in self._listed.items():
-            value, *limits = (np.asarray(self.values[x]) for x in (key, *ends))
-            if self.kind == "quantiles":
-                for k, p in enumerate(self.values["at"]):
-                    yield Column(f"{100 * p:g} %", value[..., k], [x[..., k] for x in limits])
-            elif key == "correlation":
-                for k, other in enumerate(self.values["names"]):
-                    yield Column(str(other), value[:, k], [x[:, k] for x in limits])
-            else:
-                title = with_unit(key.replace("_", " "), self._units.get(key, ""))
-                yield Column(title, value, limits)
-
-
 def statistic_drawings(results: Results) -> Iterator[tuple[str, Drawing]]:
     """The statistics that can be drawn, of a number at each time or of one number, and how."""
     for name, values in results.statistics.items():
         settings = results.config.get("statistics", {}).get(name, {})
-        shown, of = SHOWN.get(settings.get("statistic", "")), settings.get("of")
-        if shown is None or shown.draw is None:
+        shown, of = _PICTURES.get(settings.get("statistic", "")), settings.get("of")
+        if shown is None:
             continue
         if shown.axes is not None and np.ndim(values[shown.axes[0]]) != shown.axes[1]:
             continue
@@ -217,30 +159,10 @@ def _input_label(key: str) -> str:
     return f"{name}{_INPUTS[section]}" if section in _INPUTS else key
 
 
-_MEAN = ("mean", "mean_low", "mean_high")
-SHOWN: dict[str, Shown] = {
-    "moments": Shown(
-        {"mean": ("mean_low", "mean_high"), "sd": (), "min": (), "max": (), "count": ()},
-        (*_MEAN, "sd", "min", "max", "count", "min_index", "max_index"),
-        _moments, ("mean", 1), of_series=True,
-    ),
-    "probability": Shown(
-        {"probability": ("low", "high"), "hits": (), "count": (), "left_out": ()}
-    ),
-    "first-passage": Shown(
-        {"probability": ("low", "high"), "mean": (), "sd": (), "earliest": (), "latest": (),
-         "never": (), "count": ()},
-        ("probability", "low", "high"), _first_passage,
-    ),
-    "quantiles": Shown(
-        {"quantiles": ("low", "high")}, ("quantiles", "low", "high", "error", "count"),
-        _quantiles, ("quantiles", 2), of_series=True, caption="quantiles",
-    ),
-    "histogram": Shown(
-        {"below": (), "above": ()}, ("counts", "below", "above"), _histogram, ("counts", 1),
-        of_series=False,
-    ),
-    "covariance": Shown({"correlation": ("correlation_low", "correlation_high"), "count": ()},
-                        draw=_covariance, caption="correlation"),
-    "worst": Shown({"index": (), "value": ()}),
-}  # fmt: skip
+_PICTURES = {
+    "moments": _Picture(_moments, ("mean", 1), of_series=True),
+    "first-passage": _Picture(_first_passage),
+    "quantiles": _Picture(_quantiles, ("quantiles", 2), of_series=True),
+    "histogram": _Picture(_histogram, ("counts", 1), of_series=False),
+    "covariance": _Picture(_covariance),
+}

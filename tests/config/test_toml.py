@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from jaxmech import FixedSteps
-from jaxmech.cli.fit.build import model
-from jaxmech.cli.fit.study import FitStudy
+from jaxmech.cli.fit import FitStudy, model
 from jaxmech.config import plain
 from jaxmech.config.load import load
 from jaxmech.config.toml import ConfigError, key_descriptions, key_lines, read

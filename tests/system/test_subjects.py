@@ -10,8 +10,7 @@ import pytest
 import jaxmech as jm
 import jaxmech.ensemble as je
 from jaxmech import parts as jp
-from jaxmech.cli.fit.build import model
-from jaxmech.cli.fit.study import FitStudy
+from jaxmech.cli.fit import FitStudy, model
 from jaxmech.cli.resolve import load_state
 from jaxmech.config.toml import read
 from jaxmech.errors import StudyError
@@ -133,11 +132,9 @@ def test_a_mechanism_is_the_model_of_a_study(folder: Path) -> None:
 
 def test_a_mechanism_starts_from_the_state_beside_it(folder: Path) -> None:
     assert load_state(f"{folder}/m.py:mech").q == pytest.approx([0.0])
-    assert load_state(f"{folder}/m.py:mech", start=["hinge.angle=0.2"]).q == pytest.approx([0.2])
     (folder / "m.py").write_text(FILE + "q0 = [0.7]\nv0 = [0.1]\n")
-    beside = load_state(f"{folder}/m.py:mech", params=["m=3.0"])
+    beside = load_state(f"{folder}/m.py:mech")
     assert (beside.q, beside.v) == (pytest.approx([0.7]), pytest.approx([0.1]))
-    assert beside.params == {"m": 3.0}
 
 
 FILES = {"mechanism in a file": "m.py:mech", "system in a file": "m.py:system"}

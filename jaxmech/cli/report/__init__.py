@@ -1,1 +1,1 @@
-"""`jaxmech report`: one page about a study, a fit, or a probability of failure."""
+"""`jaxmech report`: one page about a study or a fit."""

@@ -1,4 +1,4 @@
-"""The answers of a study: tables of its statistics, and each quantity over its members."""
+"""The answers of a study: each quantity over its members."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,56 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.cli.report.layout import EstimateCell, PagePart, PageTable, Picture, drawn
+from jaxmech.cli.report.layout import EstimateCell, Picture, drawn
 from jaxmech.ensemble import Results, array_of
-from jaxmech.plot import HIGH, LOW, ShownStatistic, distribution, is_series
+from jaxmech.plot import HIGH, LOW, distribution, is_series
 from jaxmech.utils.units import with_unit
 
 _MOST_QUANTITIES = 6
 _NORMAL = 1.959963984540054  # of a two-sided interval of 95 %
 _LEAST, _MOST_BINS = 8, 60  # members from which a distribution is drawn, and its bins
-_MOST_ROWS, _MOST_COLUMNS = 24, 12  # of a table
-
-
-def answers(results: Results) -> list[PagePart]:
-    """The results of all statistics that have some to list, each with its kind and quantity."""
-    names = results.config.get("statistics", {})
-    cards = [_answer(results, name) for name in results.statistics if name in names]
-    return [card for card in cards if card.tables]
-
-
-def _answer(results: Results, name: str) -> PagePart:
-    shown = ShownStatistic(results, name)
-    of = shown.settings.get("of", "")
-    note = f"{shown.kind} of {', '.join(_names(of))}" if of else shown.kind
-    for side in ("above", "below"):
-        limit = shown.settings.get(side)
-        note += "" if limit is None else f" {side} {limit:g}"
-    columns = [x for x in shown.columns() if np.ndim(x.value) < 2]
-    cells = {x.title: _cells(x.value, *x.ends) for x in columns}
-    tables = []
-    if one := [(title, x[()]) for title, x in cells.items() if not x.ndim]:
-        tables.append(PageTable((), one))
-    lists = {title: x for title, x in cells.items() if x.ndim}
-    count = max((len(x) for x in lists.values()), default=0)
-    names = results.velocities if of in ("v", "qdd", "constraint_force") else ()
-    names = names or results.coordinates
-    components = names if len(names) == count else range(1, count + 1)
-    rows = [str(x) for x in shown.values.get("names", components)]
-    same = {title: x for title, x in lists.items() if len(x) == count == len(rows)}
-    if 0 < count <= _MOST_ROWS and 0 < len(same) <= _MOST_COLUMNS:
-        body = [*zip(rows, *same.values(), strict=True)]
-        tables.append(PageTable(("", *same), body, caption=shown.caption))
-    return PagePart(name, note=f"{note}{shown.at}", tables=tables)
-
-
-def _cells(value: Any, *ends: Any) -> np.ndarray:
-    """Numbers, with their intervals where these are known."""
-    cells = np.empty(np.shape(value), object)
-    for index in np.ndindex(cells.shape):
-        x, *interval = (np.asarray(part)[index].item() for part in (value, *ends))
-        cells[index] = EstimateCell(x, *interval) if ends and np.isfinite(interval).all() else x
-    return cells
 
 
 def _names(of: Any) -> list[str]:
@@ -82,11 +40,6 @@ class MemberQuantity:
     numbers: np.ndarray
     limits: tuple[float, ...] = ()
     is_worst_small: bool = False
-
-    @property
-    def label(self) -> str:
-        """Its name with its unit."""
-        return with_unit(self.name, self.unit)
 
     @property
     def members(self) -> dict[int, tuple[str, str]]:
@@ -117,7 +70,8 @@ class MemberQuantity:
         x = self.values
         count = len(np.histogram_bin_edges(x, "auto")) - 1 if np.ptp(x) > 0 else 1
         draw = partial(
-            distribution, *np.histogram(x, min(count, _MOST_BINS)), name=self.label,
+            distribution, *np.histogram(x, min(count, _MOST_BINS)),
+            name=with_unit(self.name, self.unit),
             quantiles=np.quantile(x, (LOW, 0.5, HIGH)).tolist(), limits=self.limits,
         )  # fmt: skip
         return drawn(draw, f"The distribution of {self.name} over the members.")

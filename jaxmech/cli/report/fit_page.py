@@ -6,11 +6,9 @@ can be trusted for.
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import compress
 from pathlib import Path
 
-import numpy as np
-
+from jaxmech.cli.fit import Outcome
 from jaxmech.cli.report.layout import (
     EstimateCell,
     PagePart,
@@ -31,7 +29,6 @@ from jaxmech.plot import (
 from jaxmech.utils.text import counted
 
 _RECORDINGS = 3  # of which the motion and the residuals are drawn
-_OUTLIERS = 20  # rows of the table
 _LEGEND = "The light bar is the prior, and the orange side is beyond a bound."
 
 
@@ -53,21 +50,7 @@ def write_fit_report(fit: Fit, out: Path, name: str = "Fit", sensors: Sequence[s
     )
     intervals = "Intervals of 95 % are below their values; the first column is the one to rely on."
     caption = f"The parameters with their intervals of 95 %, each on its own scale. {_LEGEND}"
-    recorded: list[tuple[object, ...]] = [
-        (one.name, one.count, float(a), float(b))
-        for one, a, b in zip(fit.train.recordings, fit.errors, fit.predicted_errors, strict=True)
-    ]
-    recorded += [
-        (f"{one.name}, validation", one.count, None, float(error))
-        for one, error in zip(fit.validation.recordings, fit.validation_errors, strict=True)
-    ]
-    head = ("", "samples", "RMS", "from recorded start")
-    trust = [
-        PagePart(tables=[PageTable(head, recorded, "Recordings"), _outliers(fit, sensors)]),
-        PagePart(
-            pictures=[drawn(partial(loss, fit), "The loss after each step of the optimizer.")]
-        ),
-    ]
+    after = drawn(partial(loss, fit), "The loss after each step of the optimizer.")
     uncertainty, rows = fit.uncertainty, list[tuple[object, ...]]()
     for k, parameter in enumerate(fit.names):
         ends = [one.interval()[k] for one in uncertainty.covariances]
@@ -78,52 +61,15 @@ def write_fit_report(fit: Fit, out: Path, name: str = "Fit", sensors: Sequence[s
         PagePart("Measured and fitted", pictures=[*_over_time(fit, sensors)]),
         PagePart(
             "Parameters",
-            sentences=[*_determined(fit)],
             pictures=[of_figure(parameter_intervals(fit), caption)],
             tables=[PageTable(("", *(one.kind for one in uncertainty.covariances)), rows)],
             note=intervals,
         ),
         PagePart("Residuals", pictures=[*_over_time(fit, sensors, is_misfit=True)]),
-        PagePart("Trust", parts=trust, is_closed=True),
-        PagePart("What the recordings determine", text=repr(fit.identifiability), is_closed=True),
-        PagePart("The fit as it prints itself", text=repr(fit), is_closed=True),
+        PagePart("Trust", pictures=[after], text=str(Outcome(name, fit)), is_closed=True),
     ]
     write_whole(out, page(name, lead, parts, title=name, warnings=fit.warnings))
     return out
-
-
-def _determined(fit: Fit) -> Iterator[str]:
-    """What the recordings determine, in sentences."""
-    known = fit.uncertainty.determined
-    result = fit.identifiability
-    if not known.all():
-        yield f"The recordings do not determine {', '.join(compress(fit.names, ~known))}."
-        yield from (f"{direction}." for direction in result.exact)
-        if result.to_fix:
-            yield f"All are determined once {', '.join(result.to_fix)} come from elsewhere."
-    else:
-        which = f"all {len(known)} parameters" if len(known) > 1 else fit.names[0]
-        yield f"The recordings determine {which}."
-    half = np.ptp(fit.uncertainty.reliable_interval(), axis=1) / 2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        relative = np.where(known & (fit.values != 0), half / np.abs(fit.values), -np.inf)
-    if len(known) > 1 and (worst := int(relative.argmax())) >= 0 and relative[worst] > 0:
-        percent = 100 * relative[worst]
-        digits = f"{percent:.0f}" if percent >= 10 else f"{percent:.2g}"
-        yield f"The least certain of those is {fit.names[worst]}, to ± {digits} %."
-    for name in fit.optimization.at_bound:
-        yield f"{name} is at its bound, where its interval means little."
-
-
-def _outliers(fit: Fit, sensors: Sequence[str]) -> PageTable:
-    rows = [
-        (one.recording, float(one.time), sensors[one.sensor] if sensors else str(one.sensor),
-         float(one.sigmas))
-        for one in fit.outliers.samples[:_OUTLIERS]
-    ]  # fmt: skip
-    head = repr(fit.outliers).splitlines()[0].removeprefix("Outliers: ")
-    titles = ("recording", "time [s]", "sensor", "sigmas") if rows else ()
-    return PageTable(titles, rows, "Outliers", caption=head)
 
 
 def _over_time(fit: Fit, sensors: Sequence[str], *, is_misfit: bool = False) -> Iterator[Picture]:

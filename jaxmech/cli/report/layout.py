@@ -14,16 +14,13 @@ import matplotlib as mpl
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
-from PIL import Image
 
 from jaxmech.plot import Animation, add_axes, animate, legend_below, new_figure, styled
 
-_NARROW = 4  # columns of a table that fits beside others
 _MOST_DECIMALS = 6  # smaller numbers have an exponent
-_TYPES = {"svg": "image/svg+xml", "png": "image/png", "gif": "image/gif"}
+_TYPES = {"svg": "image/svg+xml", "gif": "image/gif"}
 _WIDTH, _HEIGHT = 6.0, 3.3  # inches
 _SECONDS, _FPS = 5.0, 10.0  # of an animation
-_COLORS = 64  # of a still
 _CLIP_WIDTH, _CLIP_DPI = 3.0, 80.0  # inches, and pixels per inch
 
 
@@ -58,13 +55,7 @@ class PageTable:
 
     head: Sequence[str]
     rows: Sequence[Sequence[object]]
-    title: str = ""  # of the section that holds it
     caption: str = ""
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether its columns need the whole width of the page."""
-        return len(self.head or (self.rows or [()])[0]) > _NARROW
 
 
 @dataclass(frozen=True)
@@ -73,17 +64,15 @@ class Picture:
 
     address: str  # its data as a URL
     caption: str
-    on_paper: str = ""  # what is printed in place of a picture that moves
     is_wide: bool = False  # whether it takes the whole width
 
 
 @dataclass(frozen=True, kw_only=True)
 class PagePart:
-    """A part of the page; without a title its tables, which have titles, are beside each other."""
+    """A part of the page."""
 
-    title: str = field(default="", kw_only=False)
+    title: str = field(kw_only=False)
     sentences: Sequence[str] = ()
-    cards: "Sequence[PagePart]" = ()  # parts with a title, a note and tables, side by side
     text: str = ""
     tables: Sequence[PageTable] = ()
     pictures: Sequence[Picture] = ()
@@ -91,11 +80,6 @@ class PagePart:
     note: str = ""
     parts: "Sequence[PagePart]" = ()
     is_closed: bool = False  # to be opened by the reader
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether its tables take the whole width of the page."""
-        return any(table.is_wide for table in self.tables)
 
 
 def page(
@@ -168,7 +152,7 @@ def motion(model: Any, ts: np.ndarray, q: Any, params: Any) -> Animation | None:
 def clips(
     motions: Mapping[int, Animation | None], captions: Mapping[int, str]
 ) -> dict[int, Picture]:
-    """Small pictures that move, and what is printed in their place; all have the same scale."""
+    """Small pictures that move, all on the same scale."""
     moving = {k: x for k, x in motions.items() if x is not None}
     space: list[Any] = [x.ax for x in moving.values()]
     for letter in "xyz" if space and space[0].name == "3d" else "xy":
@@ -190,9 +174,5 @@ def clips(
         with tempfile.TemporaryDirectory() as folder:
             file = one.save(Path(folder) / "clip.gif", dpi=_CLIP_DPI, progress=False)
             gif = io.BytesIO(file.read_bytes())
-        still, small = io.BytesIO(), io.BytesIO()
-        one.strobe().savefig(still, format="png", dpi=1.5 * _CLIP_DPI)
-        with Image.open(still) as picture:
-            picture.convert("RGB").quantize(_COLORS).save(small, "png", optimize=True)
-        pictures[k] = Picture(_address(gif, "gif"), captions[k], _address(small, "png"))
+        pictures[k] = Picture(_address(gif, "gif"), captions[k])
     return pictures

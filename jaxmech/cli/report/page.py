@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.cli.report.answers import MemberQuantity, answers, quantities
+from jaxmech.cli.report.answers import MemberQuantity, quantities
 from jaxmech.cli.report.layout import (
     CommandCell,
     PagePart,
@@ -30,14 +30,15 @@ from jaxmech.ensemble import (
     Results,
     Study,
     array_of,
+    as_table,
     failed,
     open_results,
     replays,
-    rows_of_coordinates,
     summarize,
 )
 from jaxmech.plot import statistic_drawings, trajectory_figures
 from jaxmech.status import Status, succeeded
+from jaxmech.utils.units import with_unit
 
 _MOST_CLIPS = 8  # members that are animated by default
 _MOST_FAILURES = 100
@@ -150,29 +151,18 @@ def _parts(
         ]
         shown |= {*quantity.members}
         sentences, pictures = [*quantity.sentences()], [quantity.picture()]
-        yield PagePart(quantity.label, sentences=sentences, pictures=pictures, clips=some)
+        label = with_unit(quantity.name, quantity.unit)
+        yield PagePart(label, sentences=sentences, pictures=pictures, clips=some)
     if some := [_of_member(moving[k], k) for k in chosen if k in moving]:
         yield PagePart("Chosen members", clips=some)
     pictures_of = dict(_pictures(results))
     if motions := [picture for name, picture in pictures_of.items() if name not in _OF_TRUST]:
         yield PagePart("Motions", pictures=motions)
-    cards, tables = answers(results), list[PageTable]()
-    quantiles = summary["quantiles"]
-    if quantiles and summary["done"] > failed(summary):
-        head = ("coordinate", *(f"{100 * p:g} %" for p in quantiles["probabilities"]))
-        rows = [(name, *numbers) for name, numbers in rows_of_coordinates(quantiles)]
-        caption = f"Quantiles at t = {quantiles['times'][-1]:g} s"
-        tables = [PageTable(head, rows, caption=caption)]
-    if cards or tables:
-        asked_for = results.config.get("statistics", {}).values()
-        levels = sorted({x.get("confidence", 0.95) for x in asked_for})
-        percent = " or ".join(f"{100 * level:g} %" for level in levels)
-        note = f"Intervals of {percent} are below their values; arrays in full are in"
-        note = f"{note} statistics.npz." if cards else ""
-        yield PagePart("Numbers", cards=cards, tables=tables, note=note, is_closed=True)
+    yield PagePart("Numbers", text=as_table(summary), is_closed=True)
     trusted = [pictures_of[x] for x in _OF_TRUST if x in pictures_of]
-    failures = [_of_member(moving[k], k) for k in bad[:1].tolist() if k in moving]
-    yield _trust(results, summary, trusted, failures, bad)
+    parts = [_failures(results, failed(summary), moving, bad)] if failed(summary) else []
+    if trusted or parts:
+        yield PagePart("Trust", pictures=trusted, parts=parts, is_closed=True)
     for title, name in (("Configuration", "config.toml"), ("Environment", "environment.json")):
         text = (results.path / name).read_text(encoding="utf-8")
         yield PagePart(title, text=text, is_closed=True)
@@ -196,39 +186,21 @@ def _pictures(results: Results) -> Iterator[tuple[str, Picture]]:
         yield f"statistic {name}", drawn(draw, f"{kind} of {shown}.")
 
 
-def _trust(
-    results: Results, summary: dict[str, Any], pictures: list[Picture], failures: list[Picture],
-    bad: np.ndarray,
-) -> PagePart:  # fmt: skip
-    """How members ended, their residuals and errors, and the failed ones."""
-    ends = [(name, x["count"], x["message"]) for name, x in summary["status"].items()]
-    worst = [(name.replace("_", " "), value) for name, value in summary["worst"].items()]
-    worst.append(("smallest rank", summary["smallest_rank"]))
-    if summary["too_coarse"]:
-        worst.append(("trajectories with too large a step", summary["too_coarse"]))
-    if summary.get("with_missed_events"):
-        worst.append(("trajectories with missed events", summary["with_missed_events"]))
-    audit = [
-        PageTable(("status", "count", "meaning"), ends, "How trajectories ended"),
-        PageTable(("", "largest"), worst, "The worst of the successful trajectories"),
-    ]
-    parts = [PagePart(tables=audit)]
-    if pictures:
-        parts.append(PagePart(pictures=pictures))
-    if count := failed(summary):
-        # What was drawn for the failed trajectories, and the commands that replay them.
-        names = [x for x in results.group if x.startswith(_DRAWN)]
-        names = [x for x in names if array_of(results.group, x).shape == (results.size,)]
-        rows = [
-            (k, Status(int(results.rows("status", k))).name,
-             *(float(results.rows(name, k)) for name in ("t_failed", *names)))
-            for k in bad[:_MOST_FAILURES].tolist()
-        ]  # fmt: skip
-        config = " --config CONFIG" if python_files(results.config, results.path) else ""
-        command = f"jaxmech replay {quote(str(results.path))}"
-        lines = [(str(k), *rest, CommandCell(f"{command} {k}{config}")) for k, *rest in rows]
-        head = ("trajectory", "status", "t [s]", *names, "to see it alone")
-        note = f"{len(lines):,} of {count:,} are listed." if count > len(lines) else ""
-        table = PageTable(head, lines)
-        parts.append(PagePart("Failures", tables=[table], clips=failures, note=note))
-    return PagePart("Trust", parts=parts, is_closed=True)
+def _failures(
+    results: Results, count: int, moving: Mapping[int, Picture], bad: np.ndarray
+) -> PagePart:
+    """What was drawn for the failed trajectories, and the commands that replay them."""
+    names = [x for x in results.group if x.startswith(_DRAWN)]
+    names = [x for x in names if array_of(results.group, x).shape == (results.size,)]
+    config = " --config CONFIG" if python_files(results.config, results.path) else ""
+    command = f"jaxmech replay {quote(str(results.path))}"
+    rows = [
+        (str(k), Status(int(results.rows("status", k))).name,
+         *(float(results.rows(name, k)) for name in ("t_failed", *names)),
+         CommandCell(f"{command} {k}{config}"))
+        for k in bad[:_MOST_FAILURES].tolist()
+    ]  # fmt: skip
+    head = ("trajectory", "status", "t [s]", *names, "to see it alone")
+    note = f"{len(rows):,} of {count:,} are listed." if count > len(rows) else ""
+    seen = [_of_member(moving[k], k) for k in bad[:1].tolist() if k in moving]
+    return PagePart("Failures", tables=[PageTable(head, rows)], clips=seen, note=note)

@@ -1,5 +1,6 @@
-"""The page about a probability of failure."""
+"""The command `jaxmech failure`, from the outside."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -25,14 +26,15 @@ coefficient_of_variation = 0.2
 """
 
 
-def test_the_command_writes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_folder_of_a_probability_of_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config, run = tmp_path / "swing.toml", tmp_path / "run"
     config.write_text(CONFIG)
     assert main(["failure", str(config), "--out", str(run)]) == 0
     printed = capsys.readouterr().out
     assert (run / "failure.txt").read_text().strip() in printed
-    page = (run / "report.html").read_text()
-    assert "The design point with the reliability index" in page
+    assert 0.0 < json.loads((run / "failure.json").read_text())["probability"] < 0.1
     for command in (["report", str(run)], ["ensemble", str(config), "--out", str(run)]):
         assert main(command) == 2
         assert "holds a run of `jaxmech failure`" in capsys.readouterr().err

@@ -1,0 +1,323 @@
+"""`jaxmech fit`: a fit from its configuration, a tree of frozen dataclasses, in a run folder.
+
+config.toml        the resolved configuration; paths relative to this folder
+environment.json   versions, device, digests of the model file and of the data
+model.py           copy of the user's model file (model.xml, model.urdf); others of controllers
+fit.npz            the fit, for `jaxmech.identify.Fit.load`
+report.txt         parameters, errors, and what is determined
+"""
+
+import hashlib
+import os
+import shutil
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import jax
+import numpy as np
+import tomli_w
+
+from jaxmech.config import (
+    SUBJECTS,
+    FolderError,
+    InFile,
+    closed_loop,
+    copies_of,
+    copy_of,
+    environment,
+    environment_json,
+    find,
+    load,
+    model_name,
+    named_copy,
+    opened,
+    plain,
+    require_same_config,
+    require_same_environment,
+    subject_of,
+    write_whole,
+)
+from jaxmech.config.errors import InputError, Problem, StudyError, refuse, refuse_all, unknown
+from jaxmech.identify import (
+    Fit,
+    Huber,
+    Identifiable,
+    Settings,
+    Shooting,
+    Table,
+    bodies_of,
+    fit,
+    read_table,
+)
+from jaxmech.laws import UdwadiaKalaba
+from jaxmech.utils.text import doc, not_one_of, setting
+from jaxmech.utils.trees import is_within, leaf_names
+
+FIT = "fit.npz"
+_NAMED = ("start", "bounds", "prior")  # tables of `parameters` whose keys are parameters
+_SAME = ("model_sha256", "data_sha256")  # facts with which a finished fit is shown again
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreeParameters:
+    """The parameters to fit, their initial values, bounds and priors."""
+
+    free: tuple[str, ...] | None = setting(
+        None, "parameters to fit; those of the model, or all, by default"
+    )
+    start: Mapping[str, Any] = setting({}, "initial values, in place of the model's")
+    bounds: Mapping[str, Any] = setting({}, "[low, high], -inf or inf for an open side; by name")
+    prior: Mapping[str, Any] = setting({}, "[mean, standard deviation]; needs data.noise_sd")
+
+    def __post_init__(self) -> None:
+        for key in _NAMED:
+            object.__setattr__(self, key, _flat(getattr(self, key)))
+
+
+def _flat(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Flatten tables, so that `friction.c1 = ...` has the name "friction.c1"."""
+    flat: dict[str, Any] = {}
+    for name, value in entries.items():
+        inner = _flat(value) if isinstance(value, Mapping) and value else {"": value}
+        flat |= {f"{name}.{rest}".rstrip("."): entry for rest, entry in inner.items()}
+    return flat
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitStudy(Settings):
+    """A fit: a model, its unknown parameters, recordings, and the settings of `fit`."""
+
+    model: Annotated[str | Any, InFile(str)] = field(
+        metadata=doc(
+            'next to this file "path/file.py:attribute", an Identifiable, Model or Mechanism, or '
+            "the path of an MJCF or URDF file"
+        )
+    )
+    data: Table = field(metadata=doc("file and columns of the recordings"))
+    model_options: Mapping[str, Any] = setting({}, "options of the model, such as { links = 10 }")
+    parameters: FreeParameters = setting(
+        FreeParameters(), "parameters to fit, with initial values, bounds and priors"
+    )
+    initial_states: Literal["fixed", "free"] = setting(
+        "free", "whether the initial states of the recordings are fitted too"
+    )
+    horizon: Shooting | None = setting(None, "segments of the recordings, for chaotic motion")
+    formulation: UdwadiaKalaba = setting(UdwadiaKalaba(), "law of motion")
+    controllers: tuple[str, ...] = setting(
+        (), 'controllers of the system, each a `Controller` in a Python file, "file.py:name"'
+    )
+    loss: Huber | None = setting(None, "a robust loss, against outliers")
+
+    def settings(self) -> Settings:
+        """The policies with which it is fitted."""
+        policies = {one.name: getattr(self, one.name) for one in fields(Settings)}
+        if self.horizon is not None:
+            fixed = "fixed" in (self.initial_states, self.horizon.first)
+            policies["initial_states"] = replace(self.horizon, first="fixed" if fixed else "free")
+        return Settings(**policies)
+
+
+@dataclass(frozen=True, eq=False)
+class FitModel:
+    """The model of a fit, and where it comes from."""
+
+    subject: Identifiable
+    name: str
+    source: Path | None  # the file of the user, None for a model of the catalogue
+    sha256: str | None  # digest of that file
+    # by the files of the model and of controllers, the names of their copies in a run folder
+    copies: Mapping[Path, str]
+
+
+def model(study: FitStudy, folder: Path = Path()) -> FitModel:
+    """Load the model of a study, with the study's parameters and controllers."""
+    given = study.parameters
+    names = {name for key in _NAMED for name in getattr(given, key)} | {*(given.free or ())}
+    subject, source, sha256 = _loaded(study.model, study.model_options, folder, names)
+    files: list[Path] = []
+    if study.controllers:
+        loop = closed_loop(subject.system, study.controllers, folder)
+        subject = replace(subject, system=loop.system, params=loop.params(subject.params))
+        files = [file.path for file in loop.files]
+
+    # The starts, bounds, priors and free parameters of the study in place of the model's.
+    leaves, bodies = leaf_names(subject.params), bodies_of(subject.system)
+    problems = [
+        problem
+        for key in _NAMED
+        for problem in unknown(
+            ("parameters", key), getattr(given, key), leaves, "a parameter of the model"
+        )
+    ]
+    problems += [
+        Problem(
+            ("parameters", "free"), f"names {x!r}, which {not_one_of(x, leaves, 'a parameter')}"
+        )
+        for x in given.free or ()
+        if not any(is_within(leaf, [x]) for leaf in (*leaves, *bodies))
+    ]
+    refuse_all(problems)
+    starts = [
+        _start(name, given.start[name], leaf) if name in given.start else leaf
+        for name, leaf in zip(leaves, jax.tree.leaves(subject.params), strict=True)
+    ]
+    subject = replace(
+        subject,
+        params=jax.tree.unflatten(jax.tree.structure(subject.params), starts),
+        free=subject.free if given.free is None else given.free,
+        bounds={**subject.bounds, **given.bounds},
+        prior={**subject.prior, **given.prior},
+    )
+    name = str(plain(study)["model"])
+    return FitModel(subject, name, source, sha256, copies_of(name, source, files))
+
+
+def _loaded(
+    name: Any, options: Mapping[str, Any], folder: Path, parameters: set[str]
+) -> tuple[Identifiable, Path | None, str | None]:
+    """The model of a name or an object, with the file that it comes from and its digest."""
+    if isinstance(name, Identifiable) and not options:
+        return name, None, None
+    text = str(name) if isinstance(name, str | Path) else ""
+    if ".py" in (text[-3:], text.rpartition(":")[0][-3:]):
+        file = find(text, options, folder, (Identifiable, *SUBJECTS))
+        if isinstance(file.value, Identifiable):
+            return file.value, file.path, file.sha256
+        if not isinstance(file.value, SUBJECTS):
+            kind = type(file.value).__name__
+            kinds = "an Identifiable, a Model, a Mechanism or a Robot"
+            raise refuse("model", f"must name {kinds}, but {text} is of type {kind}")
+        subject = subject_of(text, file)
+    else:
+        subject = load(name, options, folder, parameters)
+    params = subject.beside.get("params") if subject.model is None else subject.model.params
+    if params is None:
+        message = (
+            f"must have parameters, but {subject.name} is a bare System: write `params` beside it "
+            "in its file, or Identifiable(system, params), to say what they are"
+        )
+        raise refuse("model", message)
+    return Identifiable(subject.system, params), subject.source, subject.sha256
+
+
+def _start(name: str, given: Any, leaf: Any) -> np.ndarray:
+    """The given numbers in the shape of the leaf that they replace."""
+    try:
+        if np.asarray(given).dtype == bool:
+            raise TypeError("a truth value is not a number")
+        return np.broadcast_to(np.asarray(given, float), np.shape(leaf))
+    except (TypeError, ValueError) as error:
+        what = f"numbers of shape {np.shape(leaf)}" if np.shape(leaf) else "a number"
+        raise refuse(("parameters", "start", name), f"must be {what}, but is {given}") from error
+
+
+class FitError(InputError):
+    """A fit that is impossible, in one sentence."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The result of `jaxmech fit`."""
+
+    title: str  # title of the study
+    fit: Fit
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the fit has converged and all recordings can be simulated."""
+        parts = (self.fit.train, self.fit.validation)
+        return self.fit.converged and all(np.isfinite(part.errors).all() for part in parts)
+
+    def __str__(self) -> str:
+        fit, rows = self.fit, list[tuple[str, float]]()
+        for part, note in ((fit.train, ""), (fit.validation, ", validation")):
+            names = [f"{one.name}{note}" for one in part.recordings]
+            rows += zip(names, part.errors, strict=True)
+        width = max(len(name) for name, _ in rows) + 2
+        errors = [f"  {name:<{width}}{error:>12.4g}" for name, error in rows]
+        table = "\n".join(["RMS errors of the recordings", *errors, ""])
+        return in_toml("\n\n".join([self.title, repr(fit), repr(fit.identifiability), table]))
+
+
+_KEYS = {  # of arguments of `fit`, where these are not keys of the same name
+    "params0": "parameters.start", "free": "parameters.free", "bounds": "parameters.bounds",
+    "prior": "parameters.prior", "recordings": "data", "weights": "data.noise_sd",
+    "start_sd": "data.start_sd", "Shooting": "horizon", "inputs": "data.inputs",
+}  # fmt: skip
+
+
+def in_toml(text: str) -> str:
+    """A message of `fit` with keys of a configuration in place of its arguments."""
+    for argument, key in _KEYS.items():
+        text = text.replace(f"Argument `{argument}`", f"`{key}`").replace(
+            f"`{argument}`", f"`{key}`"
+        )
+    return text
+
+
+def run_fit(
+    study: FitStudy, out: Path, *, folder: Path = Path(), progress: bool = False
+) -> Outcome:
+    """Run a fit, or show the one that its folder holds."""
+    loaded = model(study, folder)
+    try:
+        recordings = read_table(study.data, folder)
+    except StudyError as error:
+        raise error.within("data") from None
+    facts = environment()
+    if loaded.sha256:
+        facts |= {"model": loaded.name, "model_sha256": loaded.sha256}
+    path, code = (folder / study.data.file).resolve(), hashlib.sha256()
+    for file in sorted(path.parent.glob(path.name)) or [path]:
+        code.update(file.read_bytes())
+    facts["data_sha256"] = code.hexdigest()
+    # with the folder's own copy of the model, and the path from there to the data
+    data = replace(study.data, file=Path(os.path.relpath(path, out.resolve())).as_posix())
+    names = tuple(named_copy(name, loaded.copies, folder) for name in study.controllers)
+    resolved = replace(study, data=data, controllers=names)
+    if loaded.source:
+        resolved = replace(resolved, model=copy_of(loaded.name, loaded.source)[1])
+    with opened(out, "fit"):
+        if (out / FIT).is_file():
+            require_same_config(out, plain(resolved), {"data.file"})
+            require_same_environment(out, facts, _SAME)
+            found = _read(out)
+        else:
+            for source, name in loaded.copies.items():
+                shutil.copyfile(source, out / name)
+            write_whole(out / "environment.json", environment_json(facts))
+            write_whole(out / "config.toml", tomli_w.dumps(plain(resolved)))
+            try:
+                found = fit(
+                    loaded.subject, recordings.train, validation=recordings.validation,
+                    progress=progress, **vars(study.settings()),
+                )  # fmt: skip
+                found.save(out / FIT)
+            except (ValueError, FloatingPointError) as error:
+                raise FitError(in_toml(str(error))) from error
+            except Exception as error:
+                first = str(error).strip().partition("\n")[0]
+                text = f"the model cannot be fitted: {type(error).__name__}: {first}"
+                raise FitError(text) from error
+        outcome = Outcome(loaded.name, found)
+        write_whole(out / "report.txt", str(outcome))
+    return outcome
+
+
+def stored(out: Path) -> tuple[Fit, str]:
+    """The fit of a run folder, and its title."""
+    try:
+        config = tomllib.loads((out / "config.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FolderError(f"{out} cannot be read: {error}") from error
+    return _read(out), model_name(config, out)
+
+
+def _read(out: Path) -> Fit:
+    try:
+        return Fit.load(out / FIT)
+    except (OSError, ValueError) as error:
+        raise FolderError(f"{out} cannot be read: {error}; remove it, and fit again") from error
