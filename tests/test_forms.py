@@ -3,13 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.control import Servo
 from jaxmech.laws import Contravariant, CoordinatePartition, UdwadiaKalaba
 
 L = 1.3
@@ -103,22 +101,6 @@ def freedom(system: jm.System) -> Any:
     return found.ranks.position_freedom, found.ranks.velocity_freedom
 
 
-def keeping_speed(system: jm.System) -> Servo:
-    """The pendulum with a force along x that keeps its speed constant."""
-    keep = jm.Acceleration(lambda q, v, a, t, p: q[0] * a[1] - q[1] * a[0], name="keep")
-    return Servo(system, keep, actuators=["x"])
-
-
-def input_of_servo(system: jm.System) -> Any:
-    return keeping_speed(system).inputs(*state_of(system), 0.0, HEAVY)
-
-
-def accelerations_with_servo(system: jm.System) -> Any:
-    q, u = state_of(system)
-    rates = jm.acceleration(keeping_speed(system).system, q, u, 0.0, HEAVY).qdd
-    return system.dynamics.speed_rates(q, u, rates, jnp.asarray(0.0), HEAVY)[:2]
-
-
 VERBS: dict[str, tuple[Callable[[jm.System], Any], Any, float]] = {
     "UdwadiaKalaba": (accelerations(UdwadiaKalaba()), ACCELERATION, 1e-11),
     "Contravariant": (accelerations(Contravariant()), ACCELERATION, 1e-11),
@@ -127,9 +109,6 @@ VERBS: dict[str, tuple[Callable[[jm.System], Any], Any, float]] = {
     "equilibrium": (rest, [0.0, -L], 1e-7),
     "modes": (eigenvalues, [-1j * (9.81 / L) ** 0.5, 1j * (9.81 / L) ** 0.5], 1e-9),
     "structure": (freedom, [1, 1], 0.0),
-    # Along the tangent the force F balances the weight: 0.8 F = 0.6 m g.
-    "Servo": (input_of_servo, [0.75 * 2.0 * 9.81], 1e-9),
-    "with a Servo": (accelerations_with_servo, -(SPEED**2) / L**2 * Q, 1e-9),
 }
 
 
@@ -189,14 +168,6 @@ def test_velocities_that_are_kept_are_those_of_the_names() -> None:
         jm.analysis.equilibrium(system, [0.2, 0.0], MOTOR, v={"double": 1.0})
 
 
-def test_a_servo_drives_the_shaft_of_a_motor_beside_its_current() -> None:
-    hold = jm.Acceleration(lambda q, v, a, t, p: a[0] - 2.0, name="hold")
-    servo = Servo(motor(velocities=True), hold, actuators=["angle"])
-    torque = servo.inputs([0.0, 0.0], [2 * 3.0, 4.0], 0.0, MOTOR)
-    expected = MOTOR["J"] * 2.0 - MOTOR["k"] * 4.0 + MOTOR["c"] * 3.0
-    np.testing.assert_allclose(torque, [expected], rtol=1e-12)
-
-
 def test_the_metric_of_a_mass_that_burns_changes_with_it() -> None:
     def burning(q: Any, v: Any, t: Any, p: Any) -> Any:
         return (1 + v[1]) * (v[0] ** 2 * (1 + q[0] ** 2) / 2 - q[0]) + v[0] * q[0] * t
@@ -215,12 +186,3 @@ def test_the_metric_of_a_mass_that_burns_changes_with_it() -> None:
         [0.3], [0.7], 0.4,
     ).qdd  # fmt: skip
     assert abs(frozen[0] - expected[0]) > 0.1  # what burns carries momentum away
-
-
-def test_inputs_of_a_servo_are_differentiable_in_a_batch() -> None:
-    def force(g: Any) -> Any:
-        state = state_of(SYSTEMS["speed"])
-        return keeping_speed(SYSTEMS["speed"]).inputs(*state, 0.0, {"m": 2.0, "g": g})[0]
-
-    slopes = jax.vmap(jax.grad(force))(jnp.array([1.0, 9.81]))
-    np.testing.assert_allclose(slopes, 0.75 * 2.0, rtol=1e-9)

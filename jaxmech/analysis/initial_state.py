@@ -93,13 +93,13 @@ def nearby(system: System, state: State, tolerance: float) -> list[Pose]:
             _transverse_plane(x.A_velocity, np.asarray(state.v), np.asarray(away.v)),
         )
         poses.append(nearest_consistent(system, away, tolerance, slices))
-    return [other for other, reached in poses if reached and _is_near(other.state, state)]
-
-
-def _is_near(state: State, middle: State) -> bool:
-    """Whether a state is near another one, and not one of a different shape of the mechanism."""
-    q, center = np.asarray(state.q), np.asarray(middle.q)
-    return bool(np.all(np.abs(q - center) <= FAR * (1 + np.abs(center))))
+    # Others may be those of a different shape of the mechanism.
+    center = np.asarray(state.q)
+    return [
+        other
+        for other, reached in poses
+        if reached and np.all(np.abs(other.state.q - center) <= FAR * (1 + np.abs(center)))
+    ]
 
 
 def _transverse_plane(A: HostArray, x: HostArray, away: HostArray) -> _Slice | None:
@@ -120,8 +120,25 @@ def start_findings(
     if not broken:
         return []
     if not reached:
-        return [_cannot_be_met(violations(system, *settled) or broken)]
-    remedy = f"start from `assemble(system, q, v, t, params)`{_changes(system, state)}"
+        left = violations(system, *settled) or broken
+        names = list(dict.fromkeys(violation.name for violation in left))
+        how = "cannot be met" if len(names) == 1 else "contradict each other"
+        problem = (
+            f"constraints {listed(names)} {how} near this state; the smallest violation found is "
+            f"{max(violation.size for violation in left):.3g}"
+        )
+        remedy = "correct them or their parameters; if they agree at another state, start there"
+        return [serious(problem, remedy)]
+    # The changes that `assemble` makes, the largest first; under vmap, since it then returns
+    # instead of raising where it does not converge.
+    q, v, t, params = state
+    new_q, new_v = jax.vmap(lambda q, v: assemble(system, q, v, t, params))(q[None], v[None])
+    changes = [*(np.asarray(new_q[0]) - q), *(np.asarray(new_v[0]) - v)]
+    coordinates = [*system.coordinates, *(f"{c}'" for c in system.coordinates)]
+    pairs = sorted(zip(coordinates, changes, strict=True), key=lambda x: -round(abs(x[1]), 9))
+    phrases = [f"{name} by {change:+.3g}" for name, change in pairs[:4] if abs(change) > 1e-9]
+    remedy = "start from `assemble(system, q, v, t, params)`"
+    remedy += f", which changes {', '.join(phrases)}" if phrases else ""
     return [
         serious(
             f"the state violates constraint {violation.name!r} at the level of its "
@@ -130,29 +147,6 @@ def start_findings(
         )
         for violation in broken
     ]
-
-
-def _cannot_be_met(violations: Sequence[Violation]) -> Finding:
-    names = list(dict.fromkeys(violation.name for violation in violations))
-    how = "cannot be met" if len(names) == 1 else "contradict each other"
-    worst = max(violation.size for violation in violations)
-    return serious(
-        f"constraints {listed(names)} {how} near this state; the smallest violation found is "
-        f"{worst:.3g}",
-        "correct them or their parameters; if they agree at another state, start there",
-    )
-
-
-def _changes(system: System, state: State) -> str:
-    """The changes that `assemble` would make, the largest first."""
-    q, v, t, params = state
-    # Under vmap, since `assemble` then returns instead of raising where it does not converge.
-    new_q, new_v = jax.vmap(lambda q, v: assemble(system, q, v, t, params))(q[None], v[None])
-    changes = [*(np.asarray(new_q[0]) - q), *(np.asarray(new_v[0]) - v)]
-    names = [*system.coordinates, *(f"{c}'" for c in system.coordinates)]
-    pairs = sorted(zip(names, changes, strict=True), key=lambda pair: -round(abs(pair[1]), 9))
-    phrases = [f"{name} by {change:+.3g}" for name, change in pairs[:4] if abs(change) > 1e-9]
-    return f", which changes {', '.join(phrases)}" if phrases else ""
 
 
 def with_closed_gaps(system: System, state: State) -> tuple[System, list[Finding]]:

@@ -105,22 +105,6 @@ def dependences(
     )
 
 
-def removable(
-    C: Rows, names: Sequence[str], sizes: Sequence[int], tolerance: float
-) -> tuple[str, ...]:
-    """The constraints any single one of which can be left out without a loss of rank."""
-    owner, _ = owners(names, sizes)
-    full = independence(C, tolerance)
-    if not full.combinations:
-        return ()
-    belongs = np.array(owner)
-    return tuple(
-        name
-        for name, size in zip(names, sizes, strict=True)
-        if size and independence(C[belongs != name], tolerance).rank == full.rank
-    )
-
-
 def owners(names: Sequence[str], sizes: Sequence[int]) -> tuple[list[str], list[int]]:
     """The name of the constraint of every row, and the index of the row in it."""
     pairs = [(name, k) for name, size in zip(names, sizes, strict=True) for k in range(size)]
@@ -230,7 +214,6 @@ class Ranks:
         fragile: names of the constraints that are redundant only where the constraints hold.
         flat: constraints whose gradient vanishes wherever they hold.
         silent: constraints that do not depend on the coordinates at all.
-        removable: constraints any single one of which may be left out.
         condition: condition number of A M^-1 A^T with rows scaled, over the independent ones.
         nearly_singular: whether accelerations lose too many digits.
         rigid: coordinates that have a velocity at the state, but no motion.
@@ -247,7 +230,6 @@ class Ranks:
     fragile: tuple[str, ...]
     flat: tuple[str, ...]
     silent: tuple[str, ...]
-    removable: tuple[str, ...]
     condition: float
     nearly_singular: bool
     rigid: tuple[str, ...] = ()
@@ -287,8 +269,17 @@ def ranks(
     zero = [d.name for d in always if not d.others]
     zero_anywhere = {d.name for d in anywhere if not d.others}
     redundant = tuple(d for d in always if d.others)
-    position_freedom, velocity_freedom = _freedoms(system, sizes, rows[best], tolerance)
-    condition = _condition(rows[0], at_state.rank)
+    kinds = np.array(owners([type(c).__name__ for c in system.constraints], sizes)[0])
+    of_position = kinds == Holonomic.__name__
+    of_velocity = of_position | (kinds == Nonholonomic.__name__)
+    position_freedom, velocity_freedom = (
+        system.dynamics.mechanical - independence(rows[best][chosen], tolerance).rank
+        for chosen in (of_position, of_velocity)
+    )
+    # Of the Gram matrix of the rows, over the independent ones.
+    sizes_here = np.linalg.svd(rows[0], compute_uv=False)
+    least = sizes_here[at_state.rank - 1] if at_state.rank else np.inf
+    condition = float((sizes_here[0] / least) ** 2) if at_state.rank else 1.0
     return Ranks(
         here=at_state.rank,
         nearby=at_state.rank + bent.blocked if bent.blocked else on_constraints.rank,
@@ -302,7 +293,6 @@ def ranks(
         fragile=tuple(d.name for d in redundant if d.name not in {x.name for x in anywhere}),
         flat=tuple(name for name in zero if name not in zero_anywhere),
         silent=tuple(name for name in zero if name in zero_anywhere),
-        removable=removable(rows[best], names, sizes, tolerance),
         condition=condition,
         # From the second bound on, LDL is about to drop a row: its pivots are squared lengths.
         nearly_singular=condition > min(NEAR_SINGULAR**-2, tolerance ** (-4 / 3) / 4),
@@ -328,31 +318,17 @@ def _rows(
     ]
 
 
-def _freedoms(
-    system: System, sizes: Sequence[int], rows: HostArray, tolerance: float
-) -> tuple[int, int]:
-    kinds = np.array(owners([type(c).__name__ for c in system.constraints], sizes)[0])
-    of_position = kinds == Holonomic.__name__
-    of_velocity = of_position | (kinds == Nonholonomic.__name__)
-
-    def freedom(chosen: NDArray[np.bool_]) -> int:
-        return system.dynamics.mechanical - independence(rows[chosen], tolerance).rank
-
-    return freedom(of_position), freedom(of_velocity)
-
-
-def _condition(rows: HostArray, rank: int) -> float:
-    """The condition number of the Gram matrix of the rows, over the independent ones."""
-    if rank == 0:
-        return 1.0
-    values = np.linalg.svd(rows, compute_uv=False)
-    return float((values[0] / values[rank - 1]) ** 2)
-
-
 def rank_findings(counts: Ranks, contradictory: Collection[str]) -> list[Finding]:
     """Findings on the ranks; the redundancy of contradictory constraints is not reported."""
-    harmless = [d for d in counts.redundant if d.name not in contradictory]
-    findings = [_redundant(d, counts.removable) for d in harmless]
+    findings = [
+        note(
+            clause_of(d),
+            "harmless: accelerations and the sum of the constraint forces are unique; single "
+            "multipliers are not (those of minimum norm are returned); keep it",
+        )
+        for d in counts.redundant
+        if d.name not in contradictory
+    ]
     if counts.fragile:
         problem = (
             f"{listed(counts.fragile)} {'is' if len(counts.fragile) == 1 else 'are'} redundant for "
@@ -426,16 +402,6 @@ def clause_of(dependence: Dependence) -> str:
     if not dependence.others:
         return f"{subject} {'is' if len(numbers) == 1 else 'are'} zero in A"
     return f"{subject} {verb} from {listed(dependence.others)}"
-
-
-def _redundant(d: Dependence, may_go: tuple[str, ...]) -> Finding:
-    concerned = [name for name in dict.fromkeys((d.name, *d.others)) if name in may_go]
-    instead = f", or leave out one of {listed(concerned)}" if len(concerned) > 1 else ""
-    remedy = (
-        "harmless: accelerations and the sum of the constraint forces are unique; single "
-        f"multipliers are not (those of minimum norm are returned); keep it{instead}"
-    )
-    return note(clause_of(d), remedy)
 
 
 def contradictions(

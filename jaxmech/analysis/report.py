@@ -6,7 +6,7 @@ from jaxmech.analysis.findings import Finding, Severity
 from jaxmech.analysis.mass import MassMatrix
 from jaxmech.analysis.redundancy import Dependence, Ranks
 from jaxmech.system import Violation
-from jaxmech.utils.text import html_table, titled_lines
+from jaxmech.utils.text import titled_lines
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,6 @@ class Structure:
     def __repr__(self) -> str:
         card = ["Structure", *titled_lines(_facts(self), 14)]
         return "\n".join([*card, *(str(finding) for finding in self.findings)])
-
-    def _repr_html_(self) -> str:
-        findings = [(f.severity.name.lower(), f.what, f.remedy) for f in self.findings]
-        remedies = html_table(findings, ("finding", "", "remedy")) if findings else ""
-        return f"<b>Structure</b>{html_table(_facts(self))}{remedies}"
 
 
 def _facts(structure: Structure) -> list[tuple[str, str]]:

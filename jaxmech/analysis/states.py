@@ -95,7 +95,15 @@ class Pose:
 
     @cached_property
     def _scaled(self) -> tuple[HostArray, HostArray]:
-        return unit(_in_metric(self.A, self.M, self.metric))
+        for M in (self.M, self.metric):
+            scale = mass_scale(M)
+            # Shifted, since a singular matrix with round-off may pass for a definite one.
+            try:
+                L = np.linalg.cholesky(M / np.outer(scale, scale) - 1e-10 * np.eye(len(M)))
+            except np.linalg.LinAlgError:
+                continue
+            return unit(np.linalg.solve(L, (self.A / scale).T).T)
+        return unit(self.A)
 
 
 def pose(system: System, state: State) -> Pose:
@@ -119,19 +127,6 @@ def _equations(system: System, q: Array, v: Array, t: Array, params: Params) -> 
         "velocity": system.dynamics.velocity_level(q, v, t, params),
         "A_velocity": A_velocity,
     }
-
-
-def _in_metric(A: Any, *metrics: Any) -> HostArray:
-    """A L^-T for the first of the metrics that is positive definite; A itself if none is."""
-    for M in metrics:
-        scale = mass_scale(M)
-        # Shifted, since a singular matrix with round-off may pass for a definite one.
-        try:
-            L = np.linalg.cholesky(M / np.outer(scale, scale) - 1e-10 * np.eye(len(M)))
-        except np.linalg.LinAlgError:
-            continue
-        return np.linalg.solve(L, (A / scale).T).T
-    return np.asarray(A)
 
 
 def moved(state: State, seed: int) -> State:

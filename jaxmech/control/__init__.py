@@ -1,9 +1,8 @@
 """Prescribed motions, and the inputs of actuators that produce them.
 
-`given_motion` is a constraint that prescribes a motion, `servo` enforces a constraint by actuators
-during a simulation, and `inverse_dynamics` computes their inputs along a given path. `kinematics`
-is the motion along the range of a driver, and says where it cannot go on; `branch` follows its
-poses. `sampled/` has controllers with a sample time.
+`given_motion` is a constraint that prescribes a motion, and `inverse_dynamics` computes the inputs
+of actuators along a given path. `kinematics` is the motion along the range of a driver, and says
+where it cannot go on; `branch` follows its poses. `sampled/` has controllers with a sample time.
 """
 
 from jaxmech.control.given_motion import given_motion as given_motion
@@ -15,14 +14,12 @@ from jaxmech.control.kinematics import kinematics as kinematics
 from jaxmech.control.sampled import MEMORY as MEMORY
 from jaxmech.control.sampled import Controller as Controller
 from jaxmech.control.sampled import controlled as controlled
-from jaxmech.control.servo import Servo as Servo
 
 __all__ = [
     "Controller",
     "InverseDynamics",
     "KinematicStatus",
     "Kinematics",
-    "Servo",
     "controlled",
     "given_motion",
     "inverse_dynamics",

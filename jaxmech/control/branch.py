@@ -167,7 +167,11 @@ def _followed(
 
     def step(walk: _Walk) -> _Walk:
         rows = level.rows(walk.q, *at(walk.part), params, extents)
-        tangent = -rows.min_norm_solve(_slope(level, walk.q, at, walk.part, params))[0]
+        # The change of the level with the part of the way, for a fixed pose.
+        slope = jax.jvp(
+            lambda part: level(walk.q, *at(part), params), (walk.part,), (jnp.ones_like(walk.part),)
+        )[1]
+        tangent = -rows.min_norm_solve(slope)[0]
         fastest = max_abs(tangent / extents)
         size = jnp.minimum(walk.step, 1 - walk.part)
         size = jnp.minimum(size, MOVE / jnp.maximum(fastest, MOVE))
@@ -187,17 +191,6 @@ def _followed(
     first = _Walk(start.q, 0 * one, one, jnp.zeros((), jnp.int32))
     last = jax.lax.while_loop(goes_on, step, first)
     return DrivenPose(last.q, *at(last.part)), last.part >= 1
-
-
-def _slope(
-    level: DrivenLevel,
-    q: Array,
-    at: Callable[[Array], tuple[Array, Array]],
-    part: Array,
-    params: Params,
-) -> Array:
-    """The change of the level with the part of the way, for a fixed pose."""
-    return jax.jvp(lambda part: level(q, *at(part), params), (part,), (jnp.ones_like(part),))[1]
 
 
 def _stepped(

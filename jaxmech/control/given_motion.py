@@ -8,8 +8,8 @@ A program constraint e(q, t, p) = f(q, p) - target(t, p) = 0 can be enforced in 
 
 which any initial state may violate and which drives the error to zero (Udwadia and Kalaba,
 "Analytical Dynamics", 1996, on trajectory tracking; Baumgarte 1972). Both act along their own
-gradient, A^T lambda, with the smallest force in the metric of M^-1 (Gauss). For a motor, which acts
-in one direction only, use `Servo`.
+gradient, A^T lambda, with the smallest force in the metric of M^-1 (Gauss). The inputs of a motor,
+which acts in one direction only, are those of `inverse_dynamics`.
 """
 
 from collections.abc import Callable

@@ -10,7 +10,7 @@ P B u = P (M qdd - Q), and the constraints carry the rest. Forces are measured i
 M^-1, by the accelerations that they cause.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.control.servo import Actuators, checked_actuators, directions, require_ideal
 from jaxmech.linalg import QR, cholesky, matvec, min_norm_solve
 from jaxmech.state import metric_mass
 from jaxmech.system import (
@@ -37,12 +36,15 @@ from jaxmech.system import (
     with_params,
 )
 from jaxmech.utils.checks import (
+    coordinate_indices,
     is_known,
     naming_missing,
     require_finite,
     require_function,
 )
 from jaxmech.utils.jit_cache import jit_of
+
+Actuators = Sequence[str] | Callable[..., Any]
 
 
 class InverseDynamics(eqx.Module):
@@ -133,7 +135,14 @@ def inverse_dynamics(
     require_ideal("system", system)
     require_no_states(system.states, "Argument `system`", "their rates do not follow from a path")
     require_function("path", path)
-    actuators = checked_actuators(system, actuators)
+    if not callable(actuators):
+        if isinstance(actuators, str) or not isinstance(actuators, Sequence):
+            raise TypeError(
+                "Argument `actuators` must be a sequence of coordinates or a function "
+                f"B(q, t, params), but is {actuators!r}; write [name] for a single coordinate."
+            )
+        coordinate_indices("actuators", actuators, system.coordinates)
+        actuators = tuple(actuators)
     ts = jnp.asarray(ts, float)
     if ts.ndim != 1:
         raise ValueError(f"Argument `ts` must have shape (T,), but has shape {ts.shape}.")
@@ -165,7 +174,16 @@ def _at(
     v, qdd = jax.jvp(speed, (t,), (jnp.ones_like(t),))
     q, v, t, params = system.arguments(pose_at(t), v, t, params)
     eom = system.dynamics.at(q, v, t, params)
-    B = directions(system, actuators, q, t, params)
+    if not callable(actuators):
+        columns = coordinate_indices("actuators", actuators, system.coordinates)
+        B = jnp.asarray(np.eye(system.n)[:, columns], q.dtype)
+    else:
+        B = jnp.asarray(actuators(q, t, params), q.dtype)
+        if B.ndim != 2 or B.shape[0] != system.n:
+            raise ValueError(
+                f"The value of `actuators` must have shape ({system.n}, k), one column per "
+                f"actuator, but has shape {B.shape}."
+            )
     root = cholesky(metric_mass(with_mass_rank(system, q, v, t, params), q, v, t, params))
     need = matvec(eom.M, qdd) - eom.Q
     carried, pushed = root.lower(eom.A.T), root.lower(B)
@@ -222,4 +240,13 @@ def _require_followed(system: System, result: InverseDynamics) -> None:
             f"The actuators cannot produce the path at t = {float(result.ts[k]):g}: with "
             f"the best inputs, the acceleration of {system.coordinates[worst]!r} is missed by "
             f"{missed[worst]:.3g}; add an actuator, change the path, or pass throw=False."
+        )
+
+
+def require_ideal(argument: str, system: System) -> None:
+    """Raise a ValueError for a `nonideal` force."""
+    if system.nonideal is not None:
+        raise ValueError(
+            f"Argument `{argument}` must have ideal constraints, but has a `nonideal` force; write "
+            "what does not depend on the multipliers as `force`."
         )

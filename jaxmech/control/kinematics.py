@@ -30,7 +30,7 @@ from jaxmech.control.branch import (
     rates,
     settled,
 )
-from jaxmech.control.servo import require_ideal
+from jaxmech.control.inverse_dynamics import require_ideal
 from jaxmech.system import (
     Holonomic,
     Params,
@@ -65,11 +65,6 @@ class KinematicStatus(IntEnum):
     def message(self) -> str:
         """A phrase that describes the outcome."""
         return _MESSAGES[self]
-
-    @property
-    def is_of_start(self) -> bool:
-        """Whether it is the start that has to be another one."""
-        return self in (KinematicStatus.UNDETERMINED, KinematicStatus.INCONSISTENT)
 
 
 _MESSAGES = {
@@ -216,8 +211,18 @@ def kinematics(
     system = in_rates(system, params)
     require_ideal("system", system)
     require_no_states(system.states, "Argument `system`", "take the system without them")
-    _require_positions(system)
-    driven = _driven(system, driver)
+    for c in system.constraints:
+        if not isinstance(c, Holonomic):
+            raise ValueError(
+                f"Argument `system` must have constraints on positions alone, but {c.name!r} is a "
+                f"{type(c).__name__}: the pose depends on the way there; use `simulate`."
+            )
+    if callable(driver):
+        require_function("driver", driver, "q, params")
+        driven = Driven(driver)
+    else:
+        names = (driver,) if isinstance(driver, str) else tuple(driver)
+        driven = Driven(tuple(coordinate_indices("driver", names, system.coordinates)))
     at_rest = jnp.zeros_like(jnp.asarray(start))
     q, _, _, params = system.arguments(start, at_rest, 0.0, params, ("start", "start"))
     s = jnp.asarray(values, q.dtype)
@@ -226,10 +231,18 @@ def kinematics(
     ds, dds = (jnp.broadcast_to(jnp.asarray(x, q.dtype), s.shape) for x in (rate, acceleration))
     ts = jnp.broadcast_to(jnp.asarray(t, q.dtype), s.shape[:1])
     count = jax.eval_shape(driven, q, params).size
-    _require_shape(s.shape, count)
+    if s.shape[1:] != (count,) and (s.shape[1:] or count != 1):
+        needed = "(K,)" if count == 1 else f"(K, {count})"
+        raise ValueError(
+            f"Argument `values` must have shape {needed}, a row for each of K values of "
+            f"{'the driver' if count == 1 else f'{count} drivers'}, but has shape {s.shape}."
+        )
+    if callable(driver):  # the entries of what a function returns
+        name = getattr(driver, "__name__", "driver").replace("<lambda>", "driver")
+        names = (name,) if count == 1 else tuple(f"{name}[{k}]" for k in range(count))
     require_finite(values=(s, ds, dds), start=q, t=ts, params=params)
     columns = [x.reshape(-1, count) for x in (s, ds, dds)]
-    found = _kinematics(system, driven, _names(driver, count), q, *columns, ts, params)
+    found = _kinematics(system, driven, names, q, *columns, ts, params)
     found = eqx.tree_at(
         lambda x: (x.values, x.drive, x.end), found,
         (s, found.drive.reshape(s.shape), found.end.reshape(s.shape[1:])),
@@ -247,7 +260,8 @@ def _require_reached(found: Kinematics) -> None:
     k = int(failed[0])
     status = KinematicStatus(int(found.status[k]))
     value, end = (np.array2string(np.asarray(x), precision=6) for x in (found.values[k], found.end))
-    argument = "start" if status.is_of_start else "values"
+    of_start = status in (KinematicStatus.UNDETERMINED, KinematicStatus.INCONSISTENT)
+    argument = "start" if of_start else "values"
     raise ValueError(
         f"Argument `{argument}` must lead to values[{k}] = {value} of {', '.join(found.drivers)}, "
         f"but the way ends at {end}: {status.message}; or pass throw=False."
@@ -316,37 +330,3 @@ def _poses(
     status = jnp.where(branch.reached, KinematicStatus.REACHED, failure)
     status = jnp.where(is_consistent, status, KinematicStatus.INCONSISTENT)
     return branch.q, status.astype(jnp.int32), branch.s[-1], extents
-
-
-def _driven(system: System, driver: Driver) -> Driven:
-    if callable(driver):
-        require_function("driver", driver, "q, params")
-        return Driven(driver)
-    names = (driver,) if isinstance(driver, str) else driver
-    return Driven(tuple(coordinate_indices("driver", names, system.coordinates)))
-
-
-def _names(driver: Driver, count: int) -> tuple[str, ...]:
-    """The names of what is driven: coordinates, or the entries of what a function returns."""
-    if not callable(driver):
-        return (driver,) if isinstance(driver, str) else tuple(driver)
-    name = getattr(driver, "__name__", "driver").replace("<lambda>", "driver")
-    return (name,) if count == 1 else tuple(f"{name}[{k}]" for k in range(count))
-
-
-def _require_shape(shape: tuple[int, ...], count: int) -> None:
-    if shape[1:] != (count,) and (shape[1:] or count != 1):
-        needed = "(K,)" if count == 1 else f"(K, {count})"
-        raise ValueError(
-            f"Argument `values` must have shape {needed}, a row for each of K values of "
-            f"{'the driver' if count == 1 else f'{count} drivers'}, but has shape {shape}."
-        )
-
-
-def _require_positions(system: System) -> None:
-    for c in system.constraints:
-        if not isinstance(c, Holonomic):
-            raise ValueError(
-                f"Argument `system` must have constraints on positions alone, but {c.name!r} is a "
-                f"{type(c).__name__}: the pose depends on the way there; use `simulate`."
-            )

@@ -244,13 +244,6 @@ class Dynamics:
 
         return _matrix([rows_of(c) for c in self.constraints], v)
 
-    def rows_of(
-        self, constraint: AbstractConstraint, q: Array, v: Array, t: Array, params: Any
-    ) -> tuple[Array, Array]:
-        """A (k, n) and b (k,) of a constraint that need not be one of the system."""
-        A, b = constraint.with_kinematics(self.kinematics).rows(q, v, t, params)
-        return moved_rows(A, b, self.state_rates(q, v, t, params)) if self.states else (A, b)
-
     def sizes(self, q: Array, v: Array, t: Array, params: Any) -> tuple[int, ...]:
         """The number of equations of each constraint."""
         residuals = jax.eval_shape(

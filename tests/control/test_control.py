@@ -1,24 +1,17 @@
-"""Program constraints, servos, and constraints that are not linear in the velocity."""
+"""Program constraints, and constraints that are not linear in the velocity."""
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import FixedSteps, Holonomic, Nonholonomic, System, acceleration, observe, simulate
+from jaxmech import FixedSteps, Nonholonomic, System, observe, simulate
 from jaxmech.control.given_motion import given_motion
-from jaxmech.control.servo import Servo
 from jaxmech.state import Baumgarte
-from tests.control.test_inverse_dynamics import CART, CART_PARAMS
 from tests.small import PENDULUM, along
 
 G = 9.81
-
-
-def moved(system: System, q: Any, v: Any, t: float, p: Any = None) -> Any:
-    return jax.jit(lambda q, v, t: acceleration(system, q, v, t, p))(q, v, t)
 
 
 def position(q: Any, p: Any) -> Any:
@@ -55,64 +48,6 @@ def test_from_an_inconsistent_state_the_error_decays_at_the_given_rates() -> Non
     sol = simulate(system, q0, v0, ts, PENDULUM.params, steps=FixedSteps(50))
     error = np.asarray(sol.q) - np.asarray(figure(ts, None)).T
     np.testing.assert_allclose(error, off * ((1 + 4 * ts) * np.exp(-4 * ts))[:, None], atol=1e-8)
-
-
-def tip(q: Any, p: Any) -> Any:
-    return q[1]
-
-
-LEAN = 0.2
-
-
-def test_a_servo_pushes_along_its_actuators_and_an_ideal_constraint_along_its_gradient() -> None:
-    """A pole is held at an angle by a force on its cart, or by a torque between cart and pole.
-
-    The cart then accelerates at g tan(angle), or, since nothing pushes it from outside, not at all.
-    """
-
-    def held(t: Any, p: Any) -> Any:
-        return LEAN
-
-    servo = Servo(CART, given_motion(tip, held, approach=Baumgarte(9.0, 9.0)), ["x"])
-    ideal = System(
-        CART.lagrangian, [given_motion(tip, held, name="hinge")], coordinates=CART.coordinates
-    )
-    start = np.array([0.0, LEAN]), np.zeros(2)
-    run, pull = (CART_PARAMS["M"] + CART_PARAMS["m"]) * G * np.tan(LEAN), G * np.tan(LEAN)
-    np.testing.assert_allclose(servo.inputs(*start, 0.0, CART_PARAMS), [run], rtol=1e-12)
-    ts = np.linspace(0.0, 1.0, 5)
-    driven = simulate(servo.system, *start, ts, CART_PARAMS, steps=FixedSteps(20))
-    np.testing.assert_allclose(driven.q[:, 0], 0.5 * pull * ts**2, atol=1e-10)
-    np.testing.assert_allclose(driven.q[:, 1], LEAN, atol=1e-12)
-    np.testing.assert_allclose(driven.rank, 0)
-    still = simulate(ideal, *start, ts, CART_PARAMS, steps=FixedSteps(20))
-    np.testing.assert_allclose(still.q, np.tile(start[0], (5, 1)), atol=1e-12)
-
-
-@pytest.mark.slow
-def test_a_servo_with_a_constraint_and_a_force() -> None:
-    """A bead with drag on the wire x = y, driven along x."""
-    m, c = 1.5, 0.4
-    plant = System(
-        lambda q, v, t, p: 0.5 * m * v @ v - m * G * q[1],
-        [Holonomic(lambda q, t, p: q[0] - q[1], "wire")],
-        force=lambda q, v, t, p: -c * v,
-        coordinates=("x", "y"),
-    )
-    servo = Servo(plant, given_motion(lambda q, p: q[1], lambda t, p: t**2), ["x"])
-    v = np.array([0.6, 0.6])
-    # m x'' = u + lambda - c x', m y'' = -lambda - m g - c y', x'' = y'' = 2
-    u = 2 * (m * 2 + c * 0.6) + m * G
-    np.testing.assert_allclose(servo.inputs([0.09, 0.09], v, 0.3), [u], rtol=1e-12)
-    motion = moved(servo.system, np.array([0.09, 0.09]), v, 0.3)
-    np.testing.assert_allclose(motion.qdd, 2.0, rtol=1e-12)
-
-
-def test_a_servo_without_authority_raises() -> None:
-    across = given_motion(lambda q, p: q[1], lambda t, p: 0.0, name="height")
-    servo = Servo(System(along, coordinates=("x", "y")), across, ["x"])
-    with pytest.raises(ValueError, match=r"cannot enforce constraint 'height' at t = 0: .* 9\.81;"):
-        servo.inputs([0.0, 0.0], [0.0, 0.0], 0.0, PENDULUM.params)
 
 
 def cone(q: Any, v: Any, t: Any, p: Any) -> Any:

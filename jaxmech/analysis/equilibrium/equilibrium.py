@@ -15,7 +15,6 @@ from jaxtyping import Array
 
 from jaxmech.analysis.equilibrium.problem import (
     Balanced,
-    Case,
     ScaledProblem,
     Setup,
     prepared,
@@ -86,12 +85,23 @@ def equilibrium(
         [1.167557 0.      ] 9.81
     """
     system, params = with_params(system, params)
-    case = prepared(system, q, params, t, fixed, v)
-    is_concrete, full_system = is_known(case[1:]), case.setup.system
-    balanced = _solve_known(*case) if is_concrete and not is_inside_a_program() else solve(*case)
-    if is_concrete:
-        _require_found(case, balanced, fixed)
-    held_params, _, t, _ = case.theta
+    setup, *case = prepared(system, q, params, t, fixed, v)
+    is_concrete, full_system = is_known(case), setup.system
+    search = _solve_known if is_concrete and not is_inside_a_program() else solve
+    balanced = search(setup, *case)
+    held_params, _, t, _ = case[-1]
+    status = EquilibriumStatus(int(balanced.status)) if is_concrete else EquilibriumStatus.FOUND
+    if status is not EquilibriumStatus.FOUND:
+        subject = "steady motion" if setup.moving else "equilibrium"
+        why, remedy = status.message, "give a closer guess, or check that there is one"
+        if status is EquilibriumStatus.UNMET:
+            for one in violations(full_system, balanced.q, balanced.v, t, held_params)[:1]:
+                why += f" ({one.name!r} is missed by {one.size:.2g})"
+            if fixed:
+                remedy = f"release {' or '.join(fixed)}, or {remedy}"
+        elif status is EquilibriumStatus.UNBALANCED:
+            why += f": {float(balanced.residual):.2g} of the forces at play is left"
+        raise ValueError(f"No {subject} was found: {why}; {remedy}.")
     state = State(balanced.q, balanced.v, t, held_params)
     freedom = freedom or freedom_at(full_system, state)
     if is_concrete:
@@ -187,20 +197,3 @@ def _linear(scaled: ScaledProblem, z: Array, theta: Any) -> tuple[Array, Array]:
 @jit_of("setup", is_frame=True, is_brief=True)
 def _balanced(setup: Setup, scales: Any, z: Array, theta: Any, A: Array, missed: Array) -> Balanced:
     return ScaledProblem(setup, scales).balanced(z, theta, A, missed)
-
-
-def _require_found(case: Case, balanced: Balanced, fixed: Sequence[str]) -> None:
-    status = EquilibriumStatus(int(balanced.status))
-    if status is EquilibriumStatus.FOUND:
-        return
-    subject = "steady motion" if case.setup.moving else "equilibrium"
-    why, remedy = status.message, "give a closer guess, or check that there is one"
-    if status is EquilibriumStatus.UNMET:
-        params, _, t, _ = case.theta
-        for violation in violations(case.setup.system, balanced.q, balanced.v, t, params)[:1]:
-            why += f" ({violation.name!r} is missed by {violation.size:.2g})"
-        if fixed:
-            remedy = f"release {' or '.join(fixed)}, or {remedy}"
-    elif status is EquilibriumStatus.UNBALANCED:
-        why += f": {float(balanced.residual):.2g} of the forces at play is left"
-    raise ValueError(f"No {subject} was found: {why}; {remedy}.")

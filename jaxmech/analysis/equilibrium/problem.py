@@ -70,19 +70,21 @@ class Kept:
         return velocities[np.array(self.entries, dtype=int)]
 
 
-class Case(NamedTuple):
-    """The arguments of `solve`."""
+def prepared(
+    system: System, q: Any, params: Params, t: Any, fixed: Sequence[str], v: Any
+) -> tuple[Setup, Any, Any, Any]:
+    """The checked arguments of `solve`.
 
-    setup: Setup
-    q: Any  # guess, shape (n,)
-    v: Any  # guess, shape (n,)
-    theta: Any  # params, the rates, t and the directions of a steady motion, (k, n)
-
-
-def prepared(system: System, q: Any, params: Params, t: Any, fixed: Sequence[str], v: Any) -> Case:
-    """The checked arguments of `equilibrium`."""
+    They are the setup, guesses of q and v (n,), and theta: params, the given rates, t and the
+    directions of a steady motion, (k, n).
+    """
     require_kind("system", system, System, "System(...)")
-    velocities, guess = _rates(system, v)
+    velocities, guess = dict[str, Any](), np.zeros(system.n_velocities) if v is None else v
+    if isinstance(v, Mapping):
+        names = system.velocity_names
+        coordinate_indices("v", v, names)
+        velocities = {name: rate for name, rate in v.items() if name not in system.states}
+        guess = jnp.stack([1.0 * jnp.asarray(v.get(name, 0.0)) for name in names])
     q, guess, t, params = system.arguments(q, guess, t, params)
     indices = coordinate_indices("fixed", fixed, system.coordinates)
     require_finite(q=q, v=(guess, velocities), t=t, params=params)
@@ -105,7 +107,7 @@ def prepared(system: System, q: Any, params: Params, t: Any, fixed: Sequence[str
     )
     seeks = bool(system.states) and not reads_integrals(system, q, guess, t, params)
     setup = Setup(system, kept, seeks_motion, seeks)
-    return Case(setup, q, guess, (params, rates, t, jnp.asarray(directions, q.dtype)))
+    return setup, q, guess, (params, rates, t, jnp.asarray(directions, q.dtype))
 
 
 @cached_by_shapes
@@ -149,17 +151,6 @@ def _cyclic_directions(system: System, q: Array, v: Array, t: Array, params: Par
     _, sizes, V = np.linalg.svd(rows)
     free = V[int((sizes > np.finfo(rows.dtype).eps ** 0.5).sum()) :]
     return np.pad(free, ((0, 0), (0, system.n - mechanical)))
-
-
-def _rates(system: System, v: Any) -> tuple[dict[str, Any], Any]:
-    if v is None:
-        return {}, np.zeros(system.n_velocities)
-    if not isinstance(v, Mapping):
-        return {}, v
-    names = system.velocity_names
-    coordinate_indices("v", v, names)
-    rates = {name: rate for name, rate in v.items() if name not in system.states}
-    return rates, jnp.stack([1.0 * jnp.asarray(v.get(name, 0.0)) for name in names])
 
 
 class Balanced(NamedTuple):
@@ -242,13 +233,22 @@ class ScaledProblem:
         of_names = np.split(back, np.cumsum(sizes)[:-1])
         rows = dict(zip((c.name for c in system.constraints), of_names, strict=False))
         missed = jax.lax.stop_gradient(missed)
+        # The first n residuals are the balance of forces.
+        tolerance = 100 * jnp.finfo(missed.dtype).eps ** 0.75
+        status = jnp.where(
+            jnp.max(jnp.abs(missed[system.n :]), initial=0.0) > 1e3 * tolerance,
+            EquilibriumStatus.UNMET,
+            EquilibriumStatus.UNBALANCED,
+        )
+        status = jnp.where(jnp.max(jnp.abs(missed)) <= tolerance, EquilibriumStatus.FOUND, status)
+        is_finite = jnp.all(jnp.isfinite(missed))
         return Balanced(
             q=q,
             v=v,
             multipliers={name: multipliers[k] for name, k in rows.items()},
             reactions=ByName({name: A[k].T @ multipliers[k] for name, k in rows.items()}),
             residual=jnp.max(jnp.abs(missed)),
-            status=_status(missed, system.n),
+            status=jnp.where(is_finite, status, EquilibriumStatus.NONFINITE),
         )
 
 
@@ -280,18 +280,6 @@ def scaled_at(setup: Setup, q: Array, v: Array, theta: Any, otherwise: Any = 1.0
     row, row_p = (jnp.where(x > 0, x, 1.0) for x in (unit_rows(A)[1], unit_rows(A_p)[1]))
     size = jnp.where((largest > 0) & jnp.isfinite(largest), largest, otherwise)
     return ScaledProblem(setup, jax.lax.stop_gradient((size, row, row_p)))
-
-
-def _status(missed: Array, n: int) -> Array:
-    """The status by the residuals, the first n of which are the balance of forces."""
-    tolerance = 100 * jnp.finfo(missed.dtype).eps ** 0.75
-    status = jnp.where(
-        jnp.max(jnp.abs(missed[n:]), initial=0.0) > 1e3 * tolerance,
-        EquilibriumStatus.UNMET,
-        EquilibriumStatus.UNBALANCED,
-    )
-    status = jnp.where(jnp.max(jnp.abs(missed)) <= tolerance, EquilibriumStatus.FOUND, status)
-    return jnp.where(jnp.all(jnp.isfinite(missed)), status, EquilibriumStatus.NONFINITE)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.analysis.stability.linearization import Linearization, is_negligible
-from jaxmech.analysis.stability.spectrum import eigenvalues, null, on_host
+from jaxmech.analysis.stability.spectrum import null, on_host, spectrum_of
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import is_known
 
@@ -68,7 +68,8 @@ def _assess(
 
     if not np.isfinite(A).all():
         return assessment(Stability.UNKNOWN, -1, 0, 0, growth=np.nan)
-    values, zero = eigenvalues(A, M, K, float(rate))
+    found = spectrum_of(A, M, K, float(rate))
+    values, zero = found.eigenvalues, found.zero
     nonzero = values[~zero]
     # Round-off of the largest eigenvalue moves a slow one less, even if this one is repeated.
     size = np.sqrt(np.abs(nonzero) * np.abs(values).max(initial=0.0))

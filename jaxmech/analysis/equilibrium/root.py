@@ -123,24 +123,19 @@ def root_known(
         for _ in range(ITERATIONS):
             if not size > 0:
                 break
-            trials = _trials(z, size, *linear(z))
+            F, J = linear(z)
+            trials = []  # parts of the steps for all dampings
+            for damping in np.array(DAMPING, z.dtype):
+                damped = np.sqrt(damping * size, dtype=z.dtype) * np.eye(len(F), dtype=z.dtype)
+                rows = rows_on_host(np.concatenate([J, damped], axis=1))
+                step = rows.min_norm_solve(F)[0][: z.size]
+                trials += [z - length * step for length in np.array(LENGTHS, z.dtype)]
             sizes = [_missed(values(trial)) for trial in trials]
             best = int(np.argmin(sizes))
             if not sizes[best] < size:
                 break
             z, size = trials[best], sizes[best]
         return z
-
-
-def _trials(z: HostArray, size: float, F: HostArray, J: HostArray) -> list[HostArray]:
-    """Parts of the steps for all dampings."""
-    trials = []
-    for damping in np.array(DAMPING, z.dtype):
-        damped = np.sqrt(damping * size, dtype=z.dtype) * np.eye(len(F), dtype=z.dtype)
-        rows = rows_on_host(np.concatenate([J, damped], axis=1))
-        step = rows.min_norm_solve(F)[0][: z.size]
-        trials += [z - length * step for length in np.array(LENGTHS, z.dtype)]
-    return trials
 
 
 def _missed(value: HostArray) -> float:

@@ -126,8 +126,12 @@ def linearize(
     if W.shape != (system.n, system.n):
         raise ValueError(f"Argument `W` must have shape {(system.n,) * 2}, but has {W.shape}.")
     lin = linearized(system, freedom, channels, state, W.astype(q.dtype))
-    if is_concrete:
-        _require_fixed_constraints(lin)
+    moving = zip(lin.inputs, lin.moved, strict=True) if is_concrete else ()
+    if names := [name for name, x in moving if not is_negligible(x)]:
+        raise ValueError(
+            f"Argument `inputs` must leave the constraints as they are, but {', '.join(names)} "
+            "moves one; take a force as input, or make the drive an `Acceleration` constraint."
+        )
     if is_concrete and steady and not v.any() and not is_negligible(lin.full.change):
         raise ValueError(
             "Argument `system` must have linear equations with constant coefficients at `q`, but "
@@ -216,13 +220,3 @@ def _assembled(
         inputs=tuple(name for name, _ in inputs),
         outputs=tuple(name for name, _ in outputs),
     )
-
-
-def _require_fixed_constraints(lin: Linearization) -> None:
-    pairs = zip(lin.inputs, lin.moved, strict=True)
-    names = [name for name, x in pairs if not is_negligible(x)]
-    if names:
-        raise ValueError(
-            f"Argument `inputs` must leave the constraints as they are, but {', '.join(names)} "
-            "moves one; take a force as input, or make the drive an `Acceleration` constraint."
-        )

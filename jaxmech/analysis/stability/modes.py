@@ -1,7 +1,6 @@
 """`modes`: eigenvalues and mode shapes of a linearization."""
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -152,15 +151,11 @@ def _card(modes: Modes) -> list[str]:
     for i, value in enumerate(values):
         if is_zero[i] or value.imag < 0:
             continue
-        columns = f"{_text(value):<20} {float(modes.frequencies[i]):>11.6g}"
+        real = 0.0 if abs(value.real) < 1e-12 * abs(value) else value.real
+        text = f"{real:.6g} + {value.imag:.6g}i" if value.imag else f"{real:.6g}"
+        columns = f"{text:<20} {float(modes.frequencies[i]):>11.6g}"
         lines.append(f"  {columns} {float(modes.damping[i]) + 0.0:>8.4g}     {largest[i]}")
     if is_zero.any():
         of_zeros = dict.fromkeys(name for name, zero in zip(largest, is_zero, strict=True) if zero)
         lines.append(f"  and {is_zero.sum()} zero: {', '.join(of_zeros)}")
     return lines
-
-
-def _text(value: Any) -> str:
-    size = abs(value)
-    real = 0.0 if abs(value.real) < 1e-12 * size else value.real
-    return f"{real:.6g} + {value.imag:.6g}i" if value.imag else f"{real:.6g}"

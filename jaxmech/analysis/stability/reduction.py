@@ -170,7 +170,9 @@ def forced(statics: AtRest, freedom: Freedom) -> Forced:
     N, _ = null_basis(A, freedom[2])
     rows = QR().factor(A)
     a = rows.min_norm_solve(-statics.rows)[0]
-    a = a - N @ _solved(N.T @ M @ N, N.T @ (statics.force + M @ a))
+    if N.shape[1]:
+        free = metric(N.T @ M @ N, jnp.zeros((0, N.shape[1]), M.dtype), QR())
+        a = a - N @ free.solve(N.T @ (statics.force + M @ a), a[:0])[1]
     force = statics.force + M @ a
     multipliers = matvec(column_space_projector(A), rows.min_norm_solve(matvec(A, force))[1])
     return Forced(a, force, multipliers)
@@ -194,7 +196,13 @@ def derivatives(system: System, state: State, a: Array, multipliers: Array) -> D
         values, rates = jax.jvp(matrices, (t,), (jnp.ones_like(t),))
         _, A_p, (by_q, by_v) = values
         drift = jax.jacfwd(lambda t: parts(q, v, t).force)(t)
-        change = _largest_rate(values, rates)
+
+        def relative(value: Array, rate: Array) -> Array:
+            """The largest rate of a number relative to the largest number of its matrix."""
+            size = jnp.max(jnp.abs(value), initial=0.0)
+            return jnp.max(jnp.abs(rate), initial=0.0) / jnp.where(size > 0, size, 1.0)
+
+        change = jnp.max(jnp.stack(jax.tree.leaves(jax.tree.map(relative, values, rates))))
     else:
         _, A_p, (by_q, by_v) = matrices(t)
         drift, change = jnp.zeros_like(q), jnp.zeros_like(t)
@@ -239,22 +247,6 @@ def full_equations(
     )
 
 
-def _largest_rate(matrices: Any, rates: Any) -> Array:
-    """The largest rate of a number relative to the largest number of its matrix."""
-
-    def relative(value: Array, rate: Array) -> Array:
-        size = jnp.max(jnp.abs(value), initial=0.0)
-        return jnp.max(jnp.abs(rate), initial=0.0) / jnp.where(size > 0, size, 1.0)
-
-    return jnp.max(jnp.stack(jax.tree.leaves(jax.tree.map(relative, matrices, rates))))
-
-
-def _solved(M: Array, force: Array) -> Array:
-    if not force.size:
-        return force
-    return metric(M, jnp.zeros((0, force.size), M.dtype), QR()).solve(force, force[:0])[1]
-
-
 def reduced_equations(
     full: FullEquations, W: Float[Array, " n n"], freedom: Freedom
 ) -> ReducedEquations:
@@ -263,7 +255,10 @@ def reduced_equations(
     Z, right_position = null_basis(full.A_p, freedom[0])
     is_holonomic = full.A_p.shape == full.A_v.shape  # then no constraint is nonholonomic
     Y, right_velocity = (Z, right_position) if is_holonomic else null_basis(full.A_v, freedom[1])
-    inverse = _pseudo_inverse(full.A_v)
+    inverse = full.A_v.T
+    if count:
+        solve = QR().factor(full.A_v).min_norm_solve
+        inverse = jax.vmap(lambda r: solve(r)[0], 1, 1)(jnp.eye(count, dtype=full.A_v.dtype))
     T = W @ Z - inverse @ (full.A_v @ (W @ Z) + full.B @ Z)
     R, P = Z.T @ (T - W @ Z), Z.T @ Y
     dq = jnp.concatenate([Z, jnp.zeros_like(Y)], 1)
@@ -287,13 +282,6 @@ def reduced_equations(
         slopes=servo @ (G + Y @ drift_rows) + shift[count:],
         regular=right_position & right_velocity,
     )
-
-
-def _pseudo_inverse(A: Array) -> Array:
-    if not A.shape[0]:
-        return A.T
-    rows = QR().factor(A)
-    return jax.vmap(lambda r: rows.min_norm_solve(r)[0], 1, 1)(jnp.eye(A.shape[0], dtype=A.dtype))
 
 
 def unsteadiness(

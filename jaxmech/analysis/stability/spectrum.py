@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from numpy.typing import NDArray
 
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import is_known
@@ -89,7 +88,7 @@ def _spectrum_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[
 
 def _many(kind: Any, A: HostArray, M: HostArray, K: HostArray, rate: HostArray) -> Spectrum:
     batch = A.shape[:-2]
-    members = [_one(A[i], M[i], K[i], float(rate[i])) for i in np.ndindex(batch)]
+    members = [spectrum_of(A[i], M[i], K[i], float(rate[i])) for i in np.ndindex(batch)]
 
     def stacked(dtype: Any, *parts: HostArray) -> HostArray:
         return np.stack(parts).astype(dtype).reshape(*batch, *parts[0].shape)
@@ -102,7 +101,8 @@ def null(dtype: Any) -> float:
     return float(np.finfo(dtype).eps) ** 0.7
 
 
-def _one(A: HostArray, M: HostArray, K: HostArray, rate: float) -> Spectrum:
+def spectrum_of(A: HostArray, M: HostArray, K: HostArray, rate: float) -> Spectrum:
+    """The spectrum of one matrix, on the host."""
     if not np.isfinite(A).all() or not A.size:
         nan = np.full(A.shape, np.nan, complex)
         return Spectrum(nan.diagonal(), nan, nan, *np.zeros((2, len(A)), bool))
@@ -124,14 +124,6 @@ def _one(A: HostArray, M: HostArray, K: HostArray, rate: float) -> Spectrum:
     return Spectrum(
         values[order], right_vectors[:, order], left_vectors[:, order], zero[order], simple[order]
     )
-
-
-def eigenvalues(
-    A: HostArray, M: HostArray, K: HostArray, rate: float
-) -> tuple[HostArray, NDArray[np.bool_]]:
-    """The eigenvalues of one matrix on the host, and which of them are zero."""
-    spectrum_at = _one(A, M, K, rate)
-    return spectrum_at.eigenvalues, spectrum_at.zero
 
 
 def _units(A: HostArray, k: int, rate: float) -> HostArray:

@@ -253,7 +253,12 @@ class ControllerSet:
                 pending = jnp.where(is_due, queue[: pending.size], pending)
                 delay = jax.lax.stop_gradient(_delay(c, params))
                 age = jnp.floor((t - late - delay - c.phase) / c.period)
-                output = _held(output, pending, number - jax.lax.stop_gradient(age))
+                age = number - jax.lax.stop_gradient(age)
+                rows = jnp.concatenate([pending, output]).reshape(-1, output.size)
+                held = jnp.where(jnp.arange(len(rows))[:, None] == age, rows, 0.0).sum(axis=0)
+                # The oldest one holds until the next one comes. A delay is longer than it may be
+                # after that.
+                output = jnp.where(age < len(rows), held, jnp.nan)
             else:
                 output = jnp.where(is_due, following, output)
             last = jnp.where(is_due, number, last)
@@ -277,15 +282,6 @@ def _delay(controller: Controller, params: Any) -> Any:
                 "`longest_delay`."
             )
     return params[name]
-
-
-def _held(output: Array, pending: Array, age: Array) -> Float[Array, " o"]:
-    """The output that holds, so many samples after it was computed; NaN if it is lost."""
-    rows = jnp.concatenate([pending, output]).reshape(-1, output.size)
-    is_row = jnp.arange(len(rows))[:, None] == age
-    held = jnp.where(is_row, rows, 0.0).sum(axis=0)
-    # The oldest one holds until the next one comes. A delay is longer than it may be after that.
-    return jnp.where(age < len(rows), held, jnp.nan)
 
 
 def _apart(ts: Any, dtype: Any) -> Any:

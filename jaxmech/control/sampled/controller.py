@@ -146,8 +146,21 @@ class Controller:
             raise ValueError("Argument `longest_delay` must be left out where `delay` is a number.")
         for argument in ("period", "phase", "delay", "longest_delay"):
             value = getattr(self, argument)
-            if value is not None and not (isinstance(value, str) and argument == "delay"):
-                object.__setattr__(self, argument, _number(argument, value))
+            if value is None or (isinstance(value, str) and argument == "delay"):
+                continue
+            try:
+                number = float(value)
+            except (TypeError, ValueError, jax.errors.ConcretizationTypeError) as error:
+                hint = "; a traced delay is given by the name of a parameter"
+                raise TypeError(
+                    f"Argument `{argument}` must be a known number, but is "
+                    f"{value!r}{hint * (argument == 'delay')}."
+                ) from error
+            is_allowed = {"phase": True, "delay": number >= 0}.get(argument, number > 0)
+            if not (math.isfinite(number) and is_allowed):
+                need = {"phase": "finite", "delay": "0 or more"}.get(argument, "positive")
+                raise ValueError(f"Argument `{argument}` must be {need}, but is {number:g}.")
+            object.__setattr__(self, argument, number)
         if isinstance(self.output, list | tuple):
             object.__setattr__(self, "output", np.asarray(self.output))
         _, outputs = self.memories, self.outputs  # which check what is stated
@@ -207,19 +220,3 @@ class Controller:
         output = self.outputs.vector(f"The output of {part}", result[0], memory.dtype)
         following = self.memories.vector(f"The memory of {part}", result[1], memory.dtype)
         return output, following
-
-
-def _number(argument: str, value: Any) -> float:
-    """A known and finite number: of any sign for a phase, not negative for a delay, positive."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, jax.errors.ConcretizationTypeError) as error:
-        hint = "; a traced delay is given by the name of a parameter" * (argument == "delay")
-        raise TypeError(
-            f"Argument `{argument}` must be a known number, but is {value!r}{hint}."
-        ) from error
-    is_allowed = {"phase": True, "delay": number >= 0}.get(argument, number > 0)
-    if not (math.isfinite(number) and is_allowed):
-        need = {"phase": "finite", "delay": "0 or more"}.get(argument, "positive")
-        raise ValueError(f"Argument `{argument}` must be {need}, but is {number:g}.")
-    return number

@@ -206,8 +206,10 @@ def test_known_numbers_give_the_result_of_a_program() -> None:
     """Known numbers take another way: functions that are compiled, with numpy around them."""
     model = jm.models.pendulum()
     known = equilibrium(model.system, [0.4, -0.8], model.params)
-    case = prepared(model.system, np.array([0.4, -0.8]), model.params, 0.0, (), None)
-    found = jax.jit(lambda q: solve(case.setup, q, case.v, case.theta))(case.q)
+    setup, guess, v, theta = prepared(
+        model.system, np.array([0.4, -0.8]), model.params, 0.0, (), None
+    )
+    found = jax.jit(lambda q: solve(setup, q, v, theta))(guess)
     np.testing.assert_allclose(known.q, found.q, rtol=0, atol=1e-12)
     np.testing.assert_allclose(known.multipliers["rod"], found.multipliers["rod"], rtol=1e-10)
     assert int(found.status) == EquilibriumStatus.FOUND
@@ -226,9 +228,9 @@ def test_the_code_of_an_arm_at_rest_is_that_of_its_weights() -> None:
         for k, link in enumerate(links)
     ]  # fmt: skip
     arm = jp.Mechanism(links, joints, [jp.gravity()]).system
-    case = prepared(arm, np.full(3, 0.1), {}, 0.0, (), None)
-    given, start = problem(case.setup, case.q, case.v, case.theta)
-    closed = jax.make_jaxpr(given.equations)(start, case.theta)
+    setup, q, v, theta = prepared(arm, np.full(3, 0.1), {}, 0.0, (), None)
+    given, start = problem(setup, q, v, theta)
+    closed = jax.make_jaxpr(given.equations)(start, theta)
     with finite_arguments(True):
         finite = function_kernel(closed)
     assert 5 * finite.operations < function_kernel(closed).operations
