@@ -33,8 +33,6 @@ from jaxmech.parts.forces import spring as spring
 from jaxmech.parts.forces import torque as torque
 from jaxmech.parts.forces import torsion_damper as torsion_damper
 from jaxmech.parts.forces import torsion_spring as torsion_spring
-from jaxmech.parts.forces.elements import AbstractTerm as AbstractTerm
-from jaxmech.parts.forces.elements import Coordinates as Coordinates
 from jaxmech.parts.forces.elements import CoordinateSprings as CoordinateSprings
 from jaxmech.parts.forces.elements import Gravity as Gravity
 from jaxmech.parts.forces.elements import Rotors as Rotors
@@ -58,7 +56,6 @@ from jaxmech.parts.joints import screw as screw
 from jaxmech.parts.joints import spherical as spherical
 from jaxmech.parts.joints import universal as universal
 from jaxmech.parts.joints import weld as weld
-from jaxmech.parts.kinematics.base import AbstractKinematics as AbstractKinematics
 from jaxmech.parts.kinematics.tree import spanning_tree as spanning_tree
 from jaxmech.parts.mechanism import Mechanism as Mechanism
 from jaxmech.parts.point_joints import distance as distance

@@ -123,13 +123,25 @@ class Walk:
 
     def _content(self, x: Any) -> tuple[Any, list[Any]]:
         """What is part of the key, and the values to go on with."""
-        for kinds, parts in _FIXED_PARTS:
-            if isinstance(x, kinds):
-                return type(x), list(parts(x))
-        for kinds, items in _ITEMS:
-            if isinstance(x, kinds):
-                return type(x), self._read(partial(items, x))
         match x:
+            case MethodType():
+                return type(x), [x.__func__, x.__self__]
+            case partial():
+                return type(x), [x.func, x.args, x.keywords]
+            case tuple():
+                return type(x), list(x)
+            case staticmethod() | classmethod():
+                return type(x), [x.__func__]
+            case property():
+                return type(x), [x.fget]
+            case cached_property():
+                return type(x), [x.func]
+            case list():
+                return type(x), self._read(lambda: tuple(x))
+            case dict():
+                return type(x), self._read(lambda: (*x.keys(), *x.values()))
+            case set() | frozenset():
+                return type(x), self._read(lambda: tuple(sorted(x, key=repr)))
             case FunctionType():
                 return _Same(x), self._variables(x)
             case np.ndarray() | np.generic() | jax.Array():
@@ -182,7 +194,10 @@ class Walk:
         return self._at(mapping, (n for n in mapping if is_open or n in self.followed or n in more))
 
     def _at(self, mapping: Mapping[str, Any], names: Iterable[str]) -> list[Any]:
-        chosen = [n for n in names if n != STORED and not _is_constant(mapping.get(n))]
+        def is_constant(value: Any) -> bool:
+            return isinstance(value, ModuleType) and is_library(value.__name__)
+
+        chosen = [n for n in names if n != STORED and not is_constant(mapping.get(n))]
         return self._read(partial(_values, mapping, chosen)) if chosen else []
 
     def _read(self, read: Read) -> list[Any]:
@@ -199,29 +214,6 @@ class Walk:
         if isinstance(x, np.ndarray) and x.flags.writeable:
             self._arrays.append((x, content))
         return type(x), x.dtype.str, x.shape, content
-
-
-def _items(x: dict[Any, Any]) -> tuple[Any, ...]:
-    return (*x.keys(), *x.values())
-
-
-def _sorted(x: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple(sorted(x, key=repr))
-
-
-_FIXED_PARTS: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
-    (MethodType, lambda x: (x.__func__, x.__self__)),
-    (partial, lambda x: (x.func, x.args, x.keywords)),
-    (tuple, iter),
-    (staticmethod | classmethod, lambda x: (x.__func__,)),
-    (property, lambda x: (x.fget,)),
-    (cached_property, lambda x: (x.func,)),
-)
-_ITEMS: tuple[tuple[Any, Callable[[Any], tuple[Any, ...]]], ...] = (
-    (list, tuple),
-    (dict, _items),
-    (set | frozenset, _sorted),
-)
 
 
 class _Key:
@@ -288,10 +280,6 @@ def _names(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant)
-
-
-def _is_constant(value: Any) -> bool:
-    return isinstance(value, ModuleType) and is_library(value.__name__)
 
 
 class _Unchanging(threading.local):

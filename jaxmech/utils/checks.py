@@ -40,13 +40,10 @@ def require_function(argument: str, value: Any, takes: str = "") -> None:
             f"Argument `{argument}` must be hashable, but a {type(value).__name__} is not "
             f"({error}); write a function and keep its arrays in `params`."
         ) from error
-    if takes:
-        _require_arguments(argument, value, takes)
-
-
-def _require_arguments(argument: str, fn: Callable[..., Any], takes: str) -> None:
+    if not takes:
+        return
     try:
-        signature = inspect.signature(fn)
+        signature = inspect.signature(value)
     except (TypeError, ValueError):
         return  # of compiled functions
     try:

@@ -95,28 +95,22 @@ def equations_digest(
     return sha256(*map(writer.text, constants.values()), *lines)
 
 
+# By identity; kept, since programs of a system have functions in common.
 _DIGESTS = WeakKeyDictionary[Jaxpr, str]()
 
 
 class _Writer:
-    """Writes jaxprs as text, with inner ones replaced by a digest, or in full."""
-
-    def __init__(self, fold: Callable[..., str] = sha256) -> None:
-        self.fold = fold
-        # By identity. Digests are kept, since programs of a system have functions in common.
-        self.written = _DIGESTS if fold is sha256 else WeakKeyDictionary[Jaxpr, str]()
+    """Writes jaxprs as text, with inner ones replaced by a digest."""
 
     def closed(self, jaxpr: ClosedJaxpr | DelayedJaxpr) -> str:
         closed = jaxpr.closed if isinstance(jaxpr, DelayedJaxpr) else jaxpr
-        return self.fold(*map(self.text, closed.consts), self.jaxpr(closed.jaxpr))
+        return sha256(*map(self.text, closed.consts), self.jaxpr(closed.jaxpr))
 
     def jaxpr(self, jaxpr: Jaxpr) -> str:
-        if jaxpr not in self.written:
-            self.written[jaxpr] = self.fold(*self._whole(jaxpr))
-        return self.written[jaxpr]
-
-    def _whole(self, jaxpr: Jaxpr) -> Iterator[str]:
-        return self.lines([*jaxpr.constvars, *jaxpr.invars], jaxpr.eqns, jaxpr.outvars)
+        if jaxpr not in _DIGESTS:
+            inputs = [*jaxpr.constvars, *jaxpr.invars]
+            _DIGESTS[jaxpr] = sha256(*self.lines(inputs, jaxpr.eqns, jaxpr.outvars))
+        return _DIGESTS[jaxpr]
 
     def lines(
         self, inputs: Sequence[Var], eqns: Sequence[JaxprEqn], outputs: Sequence[Any]

@@ -78,17 +78,12 @@ def _reads(jaxpr: Jaxpr, consts: Sequence[Any], known: Sequence[Any]) -> Iterato
         name = eqn.primitive.name
         if name == "dynamic_slice":
             operand: Any = eqn.invars[0]
-            yield from _outside(operand.aval.shape, eqn.params["slice_sizes"], inputs[1:])
+            sizes = eqn.params["slice_sizes"]
+            for axis, size, start in zip(operand.aval.shape, sizes, inputs[1:], strict=True):
+                if start is not None and not 0 <= int(start) <= axis - size:
+                    yield int(start), axis
         elif name in _FOLDED and all(x is not None and np.ndim(x) == 0 for x in inputs):
             values[eqn.outvars[0]] = _FOLDED[name](*inputs)
         elif isinstance(inner := eqn.params.get("jaxpr"), ClosedJaxpr):
             same = len(inner.jaxpr.invars) == len(inputs) and name == "jit"
             yield from _reads(inner.jaxpr, inner.consts, inputs if same else ())
-
-
-def _outside(
-    shape: Sequence[int], sizes: Sequence[int], starts: Sequence[Any]
-) -> Iterator[tuple[int, int]]:
-    for axis, size, start in zip(shape, sizes, starts, strict=True):
-        if start is not None and not 0 <= int(start) <= axis - size:
-            yield int(start), axis

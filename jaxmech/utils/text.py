@@ -1,10 +1,9 @@
 """Texts of messages, and of results that show themselves in terminals and notebooks."""
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import field
 from difflib import get_close_matches
-from html import escape
 from typing import Any, TypeVar
 
 Default = TypeVar("Default")
@@ -61,17 +60,6 @@ def titled_lines(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
         lines += textwrap.wrap(line, 100, initial_indent=first, subsequent_indent=" " * (width + 2))
         previous = title
     return lines
-
-
-def html_table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
-    """An HTML table of texts."""
-
-    def line(cells: Sequence[str], tag: str) -> str:
-        return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
-
-    lines = [line(head, "th")] if head else []
-    lines += [line(row, "td") for row in rows]
-    return f"<table>{''.join(lines)}</table>"
 
 
 def close_name(name: str, names: Iterable[str]) -> str | None:

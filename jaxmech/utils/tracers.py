@@ -20,21 +20,23 @@ def actual(tree: Any, limit: int) -> Any:
     where values are unknown.
     """
     leaves, structure = jax.tree.flatten(tree)
-    values = _actual([_one(leaf) for leaf in leaves], limit)
+    singles = [
+        jax.lax.stop_gradient(x)[None]
+        if isinstance(x, Tracer)
+        else (x if is_key(x) else np.asarray(x))[None]
+        for x in leaves
+    ]
+    values = _actual(singles, limit)
     return None if values is None else jax.tree.unflatten(structure, values)
-
-
-def _one(leaf: Any) -> Any:
-    if isinstance(leaf, Tracer):
-        return jax.lax.stop_gradient(leaf)[None]
-    return leaf[None] if is_key(leaf) else np.asarray(leaf)[None]
 
 
 def _actual(leaves: list[Any], limit: int) -> list[Any] | None:
     if is_known(leaves):
         rows = max((len(leaf) for leaf in leaves), default=1)
         sample = evenly_spaced(rows, limit)
-        return [_spread(x, rows)[sample] for x in leaves]
+        spread = [jnp.broadcast_to if is_key(x) else np.broadcast_to for x in leaves]
+        shapes = [(rows, *np.shape(x)[1:]) for x in leaves]
+        return [to(x, s)[sample] for to, x, s in zip(spread, leaves, shapes, strict=True)]
     columns: list[list[Any] | None] = []
 
     # The batching rule of a function that computes nothing has access to the batch of the tracers.
@@ -60,11 +62,6 @@ def _actual(leaves: list[Any], limit: int) -> list[Any] | None:
     rows = max(len(leaf) for leaf in leaves)
     look(*(jnp.broadcast_to(leaf, (rows, *leaf.shape[1:])) for leaf in leaves))
     return columns[0] if columns else None
-
-
-def _spread(x: Any, rows: int) -> Any:
-    spread = jnp.broadcast_to if is_key(x) else np.broadcast_to
-    return spread(x, (rows, *np.shape(x)[1:]))
 
 
 def evenly_spaced(count: int, limit: int) -> np.ndarray:

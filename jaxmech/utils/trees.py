@@ -17,21 +17,19 @@ Value = TypeVar("Value")
 
 def named_leaves(tree: Any) -> list[tuple[str, Any]]:
     """The leaves of a pytree with readable names."""
-    return [(_name(path), leaf) for path, leaf in jax.tree.leaves_with_path(tree)]
+    named = []
+    for path, leaf in jax.tree.leaves_with_path(tree):
+        name = ""
+        for key in path:
+            part = jax.tree_util.keystr((key,), simple=True)
+            name += f"[{part}]" if isinstance(key, jax.tree_util.SequenceKey) else f".{part}"
+        named.append((name.removeprefix(".") or "params", leaf))
+    return named
 
 
 def leaf_names(tree: Any) -> list[str]:
     """The names of the leaves of a pytree, in the order of `jax.tree.leaves`."""
     return [name for name, _ in named_leaves(tree)]
-
-
-def _name(path: Any) -> str:
-    name = ""
-    for key in path:
-        inside = isinstance(key, jax.tree_util.SequenceKey)
-        part = jax.tree_util.keystr((key,), simple=True)
-        name += f"[{part}]" if inside else f".{part}"
-    return name.removeprefix(".") or "params"
 
 
 def is_within(name: str, branches: Iterable[str]) -> bool:

@@ -100,7 +100,8 @@ def units_of(units: Units, names: Iterable[str]) -> dict[str, str]:
 def si_unit(unit: str) -> tuple[float, str] | None:
     """The size of a unit in SI units, and their name; None for a unit that is not known."""
     unit = _SYNONYMS.get(unit.strip(), unit.strip())
-    unit = re.sub("[\u207b\u2070\u00b9\u00b2\u00b3\u2074]+", _power, unit)
+    powers = "[\u207b\u2070\u00b9\u00b2\u00b3\u2074]+"
+    unit = re.sub(powers, lambda match: "^" + match[0].translate(_SUPERSCRIPTS), unit)
     size, over, under = 1.0, "", ""
     for k, part in enumerate(unit.split("/")):
         for word in re.split(r"[ \u00b7\u22c5.]|(?<!\*)\*(?!\*)", part.strip()):
@@ -134,10 +135,6 @@ def unit_problem(unit: Any) -> str:
     if not unit or (isinstance(unit, str) and si_unit(unit)):
         return ""
     return f"must be a unit such as deg, ms, mm or N m, but is {unit!r}"
-
-
-def _power(match: re.Match[str]) -> str:
-    return "^" + match[0].translate(_SUPERSCRIPTS)
 
 
 def _factor(word: str) -> tuple[float, str] | None:

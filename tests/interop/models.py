@@ -45,7 +45,7 @@ LEG = """
 <mujoco>
   <worldbody>
     <body name="thigh" pos="0 0 0">
-      <joint name="hip" type="ball" damping="0.3" frictionloss="0.1" armature="0.02"/>
+      <joint name="hip" type="ball" damping="0.3" frictionloss="0.1"/>
       <inertial pos="0 0 0.2" mass="1.2" diaginertia="0.02 0.021 0.003"/>
       <body name="shank" pos="0 0 0.4" euler="0 30 0">
         <joint name="lift" type="slide" axis="0 0 1" ref="0.1" stiffness="20" springref="0.05"/>

@@ -50,7 +50,7 @@ VALUES: dict[str, dict[str, str]] = {
     "body": {"gravcomp": "0.7"},
     "joint": {
         "actuatorfrclimited": "true actuatorfrcrange=-0.1,0.1", "actuatorfrcrange": "-0.1 0.1",
-        "actuatorgravcomp": "true", "armature": "0.3", "axis": "1 2 3", "damping": "0.5 0.4 0.3",
+        "armature": "0.3", "axis": "1 2 3", "damping": "0.5 0.4 0.3",
         "frictionloss": "0.5", "limited": "true range=-9,9", "pos": "0.3 0.2 0.1",
         "range": "-9 9", "ref": "30", "springdamper": "1 0.5", "springref": "50",
         "stiffness": "7 3 2", "type": "slide",
@@ -171,12 +171,7 @@ PAIR = f"""<mujoco>%s<worldbody><body name="b" gravcomp="1">
 <body pos="0.3 0 0" gravcomp="0.5"><joint name="c" axis="1 2 0"/>{INERTIA}</body></body></worldbody>
 %s</mujoco>"""
 COUPLED = '<equality><joint joint1="a" joint2="c" polycoef="0 0.5"/></equality>'
-BY_ACTUATORS = 'actuatorgravcomp="true"'
-CLAMPED = f'{BY_ACTUATORS} actuatorfrcrange="-0.05 0.05"'
 MOTOR = '<actuator><motor name="m" joint="{}" group="1"/></actuator>'
-IN_SPACE = f"""<mujoco><worldbody><body name="b" gravcomp="1">
-<joint name="a" type="{{}}" {BY_ACTUATORS}/>{INERTIA}</body></worldbody></mujoco>"""
-NO_ACTUATION = '<option><flag actuation="disable"/></option>'
 NO_EQUALITY = '<option><flag equality="disable"/></option>'
 NO_CONSTRAINT = '<option><flag constraint="disable"/></option>'
 NO_GROUP = '<option actuatorgroupdisable="1"/>'
@@ -186,16 +181,12 @@ NOTHING_PASSIVE = '<option><flag spring="disable" damper="disable"/></option>'
 @pytest.mark.parametrize(
     "xml",
     [
-        pytest.param(xml, marks=[] if name in ("flag", "group", "clamped") else pytest.mark.slow)
+        pytest.param(xml, marks=[] if name in ("flag", "group") else pytest.mark.slow)
         for name, xml in {
             "flag": PAIR % (NO_EQUALITY, "", COUPLED),
             "all constraints": PAIR % (NO_CONSTRAINT, 'range="50 60" frictionloss="1"', COUPLED),
             "group": PAIR % (NO_GROUP, "", MOTOR.format("a")),
-            "clamped": PAIR % ("", CLAMPED, MOTOR.format("a")),
-            "no actuation": PAIR % (NO_ACTUATION, CLAMPED, MOTOR.format("a")),
             "nothing passive": PAIR % (NOTHING_PASSIVE, "", ""),
-            "ball": IN_SPACE.format("ball"),
-            "free": IN_SPACE.format("free"),
         }.items()
     ],
 )
@@ -205,6 +196,11 @@ def test_flags_groups_and_compensation_are_those_of_mujoco(xml: str) -> None:
     data = mujoco_state(xml)
     qacc, _ = accelerations(xml, data, strict=True)
     np.testing.assert_allclose(qacc, data.qacc, rtol=0, atol=1e-8)
+
+
+def test_weights_that_actuators_carry_are_listed() -> None:
+    with pytest.warns(IgnoredElementsWarning, match="weight carried by actuators: a"):
+        from_mjcf(PAIR % ("", 'actuatorgravcomp="true"', ""))
 
 
 def test_a_parameter_carries_its_own_weight() -> None:

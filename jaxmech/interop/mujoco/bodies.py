@@ -161,7 +161,8 @@ class Tree:
         at_a, axis_a = tidy(pose.position + axes @ point), tidy(axes @ axis)
         match kinds(int(model.jnt_type[j])):
             case kinds.mjJNT_HINGE:
-                turn = tidy(vectors.product(pose.attitude, _about(axis, -start)))
+                back = np.array([np.cos(start / 2), *(-np.sin(start / 2) * axis)])
+                turn = tidy(vectors.product(pose.attitude, back))
                 at_a = self.values.value("anchor", name, tuple(at_a))
                 self.joints.append(
                     revolute(name, a, at_a, b, point, axis=axis_a, axis_b=axis, turn=turn)
@@ -182,7 +183,3 @@ class Tree:
                 letters = enumerate("xyz")
                 self.entries += [Scalar(f"{b.name}.{x}", address + k, dof + k) for k, x in letters]
                 self.entries.append(Quaternion(f"{b.name}.e0", address + 3, dof + 3))
-
-
-def _about(axis: Any, angle: float) -> Any:
-    return np.array([np.cos(angle / 2), *(np.sin(angle / 2) * np.asarray(axis))])

@@ -109,11 +109,6 @@ def couplings(model: Any, names: tuple[str, ...], conversion: Conversion) -> lis
     return constraints
 
 
-def _kind(number: Any) -> str:
-    kinds = mujoco().mjtEq.__members__.items()
-    return next(name for name, kind in kinds if is_any(number, kind)).removeprefix("mjEQ_").lower()
-
-
 def _active(model: Any, names: tuple[str, ...], left_out: LeftOut) -> list[int]:
     """The equalities that are on; those of kinds without a counterpart are listed."""
     kinds = mujoco().mjtEq
@@ -123,7 +118,9 @@ def _active(model: Any, names: tuple[str, ...], left_out: LeftOut) -> list[int]:
         if not model.eq_active0[k]:
             left_out.add("equality that is switched off", names[k])
         elif not is_any(model.eq_type[k], *kinds_read):
-            left_out.add(f"{_kind(model.eq_type[k])} equality", names[k])
+            members = kinds.__members__.items()
+            kind = next(name for name, kind in members if is_any(model.eq_type[k], kind))
+            left_out.add(f"{kind.removeprefix('mjEQ_').lower()} equality", names[k])
         else:
             active.append(k)
     return active

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -18,10 +17,7 @@ from jaxmech.interop.mujoco.robot import Conversion
 from jaxmech.interop.mujoco.source import is_any, is_on, mujoco
 from jaxmech.parts import (
     AbstractBody,
-    AbstractKinematics,
     AbstractRigidBody,
-    AbstractTerm,
-    Coordinates,
     CoordinateSprings,
     Gravity,
     Reader,
@@ -29,20 +25,7 @@ from jaxmech.parts import (
     Support,
     Value,
     gravity,
-    vectors,
 )
-
-
-@dataclass(frozen=True)
-class SpinningRotors(AbstractTerm):
-    """The kinetic energies a w . w / 2 of rotors about the axes of a body with a quaternion."""
-
-    inertia: Value
-
-    def lagrangian(self, coordinates: Coordinates, read: Reader) -> Array:
-        """The sum of the kinetic energies."""
-        spin = vectors.spin_in_body(*coordinates.entries(self.part, self.coordinates))
-        return 0.5 * read.number(self.inertia) * (spin @ spin)
 
 
 def terms(model: Any, joints: tuple[str, ...], conversion: Conversion, values: Values) -> list[Any]:
@@ -57,8 +40,7 @@ def terms(model: Any, joints: tuple[str, ...], conversion: Conversion, values: V
         armature = float(model.dof_armature[dof])
         stiffness = float(np.ravel(model.jnt_stiffness[j])[0])
         if entry is None or is_any(model.jnt_type[j], mujoco().mjtJoint.mjJNT_FREE):
-            energies += _of_quaternion(model, j, name, armature, conversion, values)
-            continue
+            continue  # what turns about more than one axis has neither
         if armature or "armature" in values.kinds:
             turning.append((entry.coordinate, values.value("armature", name, armature)))
         if spring and (stiffness or "stiffness" in values.kinds):
@@ -72,22 +54,6 @@ def terms(model: Any, joints: tuple[str, ...], conversion: Conversion, values: V
         columns = map(tuple, zip(*sprung, strict=True))
         energies.append(CoordinateSprings("springs of the joints", *columns))
     return energies
-
-
-def _of_quaternion(
-    model: Any, j: int, name: str, armature: float, conversion: Conversion, values: Values
-) -> list[AbstractTerm]:
-    if not armature:
-        return []
-    value = values.value("armature", name, armature)
-    dof, terms = int(model.jnt_dofadr[j]), list[AbstractTerm]()
-    if is_any(model.jnt_type[j], mujoco().mjtJoint.mjJNT_FREE):
-        along = tuple(s.coordinate for s in conversion.scalars if dof <= s.dof < dof + 3)
-        terms.append(Rotors(f"rotors along {name!r}", along, (value,) * 3))
-        dof += 3
-    first = next(e.coordinate for e in conversion.quaternions if e.dof == dof)
-    letters = tuple(f"{first[:-1]}{k}" for k in range(4))
-    return [*terms, SpinningRotors(f"rotors of {name!r}", letters, value)]
 
 
 def weights(model: Any) -> list[Gravity]:
@@ -156,32 +122,14 @@ def _each(
     return tuple(values.value(kind, name, x) for name, x in zip(joints, of_joints, strict=True))
 
 
-@dataclass(frozen=True)
-class Compensation:
-    """The generalized force (n,) of all supports, as a function of (q, t, params)."""
-
-    kinematics: AbstractKinematics
-    supports: tuple[Support, ...]
-
-    def __call__(self, q: Array, t: Array, params: Any) -> Array:
-        """The negative gradient of the potentials."""
-
-        def energy(q: Array) -> Any:
-            return sum(
-                support.energy(
-                    self.kinematics.frames(support.bodies, q, t, params),
-                    Reader(support.part, t, params),
-                )
-                for support in self.supports
-            )
-
-        return -jax.grad(energy)(q)
-
-
 def supports(
-    model: Any, mounts: list[Mount], bodies: dict[int, AbstractBody], names: tuple[str, ...]
-) -> tuple[Support, ...]:
-    """The forces that carry a part of the weight of the moving bodies."""
+    model: Any, mounts: list[Mount], bodies: dict[int, AbstractBody], names: tuple[str, ...],
+    joints: tuple[str, ...], left_out: LeftOut,
+) -> tuple[Support, ...]:  # fmt: skip
+    """The forces that carry a part of the weight of the moving bodies.
+
+    That they count as forces of actuators, with limits, is left out.
+    """
     g = np.asarray(model.opt.gravity)
     is_passive = is_on("spring", model) or is_on("damper", model)  # else there are none in MuJoCo
     if not g.any() or not is_on("gravity", model) or not is_passive:
@@ -190,10 +138,20 @@ def supports(
     for index, moving in bodies.items():
         members = [k for k, mount in enumerate(mounts) if mount.index == index and k]
         factors = {float(model.body_gravcomp[k]) for k in members if model.body_mass[k]}
-        if len(factors) == 1:
-            forces += _of_body(names[index], moving, factors.pop() * g)
+        assert isinstance(moving, AbstractRigidBody)
+        own, name = moving.properties, names[index]
+        if len(factors) == 1:  # of a whole body, whose mass and centre may be parameters
+            carried = tuple(tidy(factors.pop() * g))
+            if any(carried):
+                part = f"support of {name!r}"
+                forces.append(Support(part, (moving,), own.mass, own.center, carried))
             continue
-        _require_constant(names[index], moving)
+        if isinstance(own.mass, str) or isinstance(own.center, str):
+            raise ValueError(
+                f"The body {name!r}, which consists of bodies with different `gravcomp`, cannot "
+                'have a mass or a centre that is a parameter; leave "mass" and "center" out of '
+                "`params`, or give its bodies the same `gravcomp`."
+            )
         for k in members:
             factor = float(model.body_gravcomp[k])
             center = mounts[k].pose.then(Offset(model.body_ipos[k], model.body_iquat[k])).position
@@ -201,33 +159,13 @@ def supports(
             if factor:
                 carried = tuple(tidy(factor * g))
                 forces.append(Support(part, (moving,), mass, tuple(tidy(center)), carried))
+    for j in np.flatnonzero(model.jnt_actgravcomp) if forces else ():
+        left_out.add("weight carried by actuators", joints[j])
     return tuple(forces)
-
-
-def _of_body(name: str, body: AbstractBody, carried: Any) -> list[Support]:
-    """The support of a whole body, whose mass and centre may be parameters."""
-    if not carried.any():
-        return []
-    assert isinstance(body, AbstractRigidBody)
-    own = body.properties
-    part = f"support of {name!r}"
-    return [Support(part, (body,), own.mass, own.center, tuple(tidy(carried)))]
-
-
-def _require_constant(name: str, body: AbstractBody) -> None:
-    """Raise for a mass that is a parameter, of a body with parts that are carried differently."""
-    assert isinstance(body, AbstractRigidBody)
-    if isinstance(body.properties.mass, str) or isinstance(body.properties.center, str):
-        raise ValueError(
-            f"The body {name!r}, which consists of bodies with different `gravcomp`, cannot have a "
-            'mass or a centre that is a parameter; leave "mass" and "center" out of `params`, or '
-            "give its bodies the same `gravcomp`."
-        )
 
 
 Range = tuple[float, float]
 _FREE = (-np.inf, np.inf)
-_OFF = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -270,17 +208,13 @@ class Actuators:
     Attributes:
         actuators: the actuators.
         limits: those of the total force on some coordinates, by their indices.
-        compensation: the forces that carry weights, as part of the energy of the mechanism.
-        compensated: indices of coordinates on which it counts as a force of actuators.
     """
 
     actuators: tuple[Actuator, ...]
     limits: tuple[tuple[int, Range], ...]
-    compensation: Compensation
-    compensated: tuple[int, ...] = ()
 
     def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
-        """The generalized force (n,), without the compensation itself."""
+        """The generalized force (n,)."""
         q, v, t = jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)
         read = Reader("the actuators", t, params)
         totals: dict[int, Array] = {}
@@ -288,11 +222,6 @@ class Actuators:
             force = a.force(q, v, read.number(f"ctrl.{a.name}"))
             totals[a.index] = totals.get(a.index, 0.0) + force
         limits = dict(self.limits)
-        if self.compensated:
-            carried = self.compensation(q, t, params)
-        for k in self.compensated:
-            total = totals.get(k, 0.0) + carried[k]
-            totals[k] = _within(total, limits.pop(k, _FREE)) - carried[k]
         forces = {k: _within(force, limits.get(k, _FREE)) for k, force in totals.items()}
         zero = jnp.zeros((), q.dtype)
         return jnp.stack([forces.get(k, zero) for k in range(q.shape[0])])
@@ -303,19 +232,15 @@ def _within(x: Array, limits: Range) -> Array:
 
 
 def actuators(
-    model: Any,
-    names: tuple[str, ...],
-    conversion: Conversion,
-    compensation: Compensation,
-    left_out: LeftOut,
+    model: Any, names: tuple[str, ...], conversion: Conversion, left_out: LeftOut
 ) -> list[Actuators]:
     """The actuators of a model; those that have no counterpart are listed."""
-    acts = is_on("actuation", model)
     index = {s.dof: conversion.names.index(s.coordinate) for s in conversion.scalars}
     driving = []
-    for k, name in enumerate(names if acts else ()):
-        if _is_disabled(model, k):
-            continue
+    for k, name in enumerate(names if is_on("actuation", model) else ()):
+        group = int(model.actuator_group[k])
+        if 0 <= group < 31 and int(model.opt.disableactuator) >> group & 1:
+            continue  # the model switches its group off
         joint = _joint(model, k)
         if joint is None:
             left_out.add("actuator", name)
@@ -326,23 +251,7 @@ def actuators(
         for j in range(model.njnt)
         if model.jnt_actfrclimited[j] and _is_scalar(model, j)
     }
-    compensated: list[int] = []
-    if compensation.supports:
-        for j in np.flatnonzero(model.jnt_actgravcomp):
-            entries = conversion.entries(np.flatnonzero(model.dof_jntid == j))
-            if not acts or not names:  # without actuators nothing carries these weights in MuJoCo
-                limits |= dict.fromkeys(entries, _OFF)
-            compensated += [k for k in entries if k in limits]
-    if not driving and not compensated:
-        return []
-    pairs = tuple(limits.items())
-    return [Actuators(tuple(driving), pairs, compensation, tuple(compensated))]
-
-
-def _is_disabled(model: Any, k: int) -> bool:
-    """Whether an actuator is in a group that the model switches off."""
-    group = int(model.actuator_group[k])
-    return 0 <= group < 31 and bool(int(model.opt.disableactuator) >> group & 1)
+    return [Actuators(tuple(driving), tuple(limits.items()))] if driving else []
 
 
 def _actuator(model: Any, k: int, name: str, index: int) -> Actuator:
@@ -370,7 +279,7 @@ def _joint(model: Any, k: int) -> int | None:
         and is_any(model.actuator_trntype[k], p.mjtTrn.mjTRN_JOINT, p.mjtTrn.mjTRN_JOINTINPARENT)
         and _is_scalar(model, joint)
         and int(model.actuator_plugin[k]) < 0
-        and not any(_is_set(model, field, k) for field in FIELDS["actuator"])
+        and not any(np.any(getattr(model, x)[k]) for x in FIELDS["actuator"] if hasattr(model, x))
     )
     return joint if is_plain else None
 
@@ -378,11 +287,6 @@ def _joint(model: Any, k: int) -> int | None:
 def _is_scalar(model: Any, joint: int) -> bool:
     kinds = mujoco().mjtJoint
     return is_any(model.jnt_type[joint], kinds.mjJNT_HINGE, kinds.mjJNT_SLIDE)
-
-
-def _is_set(model: Any, field: str, k: int) -> bool:
-    """Whether a field, which not every version of MuJoCo has, is not zero."""
-    return hasattr(model, field) and bool(np.any(getattr(model, field)[k]))
 
 
 def _gain(parameters: Floats, count: int) -> tuple[float, ...]:

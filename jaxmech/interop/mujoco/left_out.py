@@ -39,7 +39,7 @@ USED = {
     "worldbody": "",
     "body": f"{_POSE} childclass fuse gravcomp name simple",
     "inertial": f"{_POSE} diaginertia fullinertia mass",
-    "joint": "actuatorfrclimited actuatorfrcrange actuatorgravcomp armature axis class damping "
+    "joint": "actuatorfrclimited actuatorfrcrange armature axis class damping "
     "frictionloss limited name pos range ref springdamper springref stiffness type",
     "freejoint": "align name",
     "geom": f"{_POSE} class density fitscale fromto group material mass mesh name rgba "
@@ -174,12 +174,15 @@ def _names(model: Any, field: str, names: dict[str, Any]) -> list[str]:
 
 
 def _add_springs(left_out: LeftOut, model: Any, joints: Any) -> None:
-    """List springs of balls and free joints."""
+    """List springs and armatures of balls and free joints."""
     kinds = mujoco().mjtJoint
-    for j, name in enumerate(joints if is_on("spring", model) else ()):
-        is_turning = is_any(model.jnt_type[j], kinds.mjJNT_BALL, kinds.mjJNT_FREE)
-        if is_turning and np.any(model.jnt_stiffness[j]):
+    for j, name in enumerate(joints):
+        if not is_any(model.jnt_type[j], kinds.mjJNT_BALL, kinds.mjJNT_FREE):
+            continue
+        if np.any(model.jnt_stiffness[j]) and is_on("spring", model):
             left_out.add("spring of a ball or free joint", name)
+        if model.dof_armature[model.jnt_dofadr[j]]:
+            left_out.add("armature of a ball or free joint", name)
 
 
 def _add_contacts(left_out: LeftOut, spec: Any, names: Any) -> None:

@@ -16,7 +16,6 @@ from jaxmech.interop.mujoco.bodies import (
 )
 from jaxmech.interop.mujoco.constraints import Limits, couplings, limits_of, loops, scalar_joints
 from jaxmech.interop.mujoco.forces import (
-    Compensation,
     actuators,
     resistance,
     supports,
@@ -133,7 +132,10 @@ class _Assembly:
         self.has_limits = limits
         self.left_out, self.scenery = LeftOut(), looks.get(0, ())
         self.names = names_of(model, "body", model.nbody, ("ground",))
-        self.joints = names_of(model, "joint", model.njnt, self._free_bodies())
+        free = mujoco().mjtJoint.mjJNT_FREE
+        bodies = zip(model.jnt_bodyid, model.jnt_type, strict=True)
+        floating = tuple(self.names[k] for k, kind in bodies if is_any(kind, free))
+        self.joints = names_of(model, "joint", model.njnt, floating)
         self.equalities = names_of(model, "equality", model.neq, (*self.joints, *self.names))
         self.mounts = mounts_of(model)
         self.moving: dict[int, AbstractBody] = {
@@ -141,13 +143,6 @@ class _Assembly:
             for k in range(1, model.nbody)
             if model.body_jntnum[k]
         }
-
-    def _free_bodies(self) -> tuple[str, ...]:
-        model, free = self.model, mujoco().mjtJoint.mjJNT_FREE
-        indices = [
-            model.jnt_bodyid[j] for j in range(model.njnt) if is_any(model.jnt_type[j], free)
-        ]
-        return tuple(self.names[k] for k in indices)
 
     def robot(self) -> Robot:
         """All parts of the robot."""
@@ -161,8 +156,7 @@ class _Assembly:
             tree.add(model, k, self.mounts)
         closing = loops(model, self.equalities, self.mounts, self.moving, self.left_out)
         cut = tuple(joint.name for joint in closing)
-        kinematics = spanning_tree(tree.bodies, [*tree.joints, *closing], cut)[0]
-        order = kinematics.coordinates
+        order = spanning_tree(tree.bodies, [*tree.joints, *closing], cut)[0].coordinates
         conversion = Conversion(
             order,
             tuple(e for e in tree.entries if isinstance(e, Scalar)),
@@ -170,7 +164,7 @@ class _Assembly:
         )
         inputs = inputs_of(model)
         by_name = {joint.name: joint for joint in tree.joints}
-        forces, frictions, controls = self._forces(by_name, kinematics, conversion, inputs)
+        forces, frictions, controls = self._forces(by_name, conversion, inputs)
         limits = Limits((), frozenset())
         if self.has_limits:
             known = by_name, self.joints, conversion, self.mounts, self.moving
@@ -199,14 +193,12 @@ class _Assembly:
         )
 
     def _forces(
-        self, by_name: dict[str, Any], kinematics: Any, conversion: Conversion,
-        inputs: dict[str, int],
+        self, by_name: dict[str, Any], conversion: Conversion, inputs: dict[str, int]
     ) -> tuple[list[Any], list[Any], dict[str, float]]:  # fmt: skip
         """The forces, the dry friction of joints, and the parameters of actuators."""
         model = self.model
-        carrying = supports(model, self.mounts, self.moving, self.names)
-        compensation = Compensation(kinematics, carrying)
-        driving = actuators(model, tuple(inputs), conversion, compensation, self.left_out)
+        carrying = supports(model, self.mounts, self.moving, self.names, self.joints, self.left_out)
+        driving = actuators(model, tuple(inputs), conversion, self.left_out)
         sticking = scalar_joints(model, self.joints) if self.has_limits else ()
         resisting, dry = resistance(
             model, self.joints, conversion, self.values, self.friction_speed, sticking

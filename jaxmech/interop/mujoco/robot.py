@@ -105,12 +105,6 @@ class Conversion:
         ]
         return self._joined(force[self._of("dof")], turning)
 
-    def entries(self, dofs: Any) -> list[int]:
-        """The indices in q of the coordinates with some entries of qvel."""
-        scalars = [int(k) for s, k in zip(self.scalars, self._in_q, strict=True) if s.dof in dofs]
-        firsts = zip(self.quaternions, self._firsts, strict=True)
-        return scalars + [k + i for e, k in firsts if e.dof in dofs for i in range(4)]
-
     @property
     def _in_q(self) -> np.ndarray:
         return np.array([self.names.index(s.coordinate) for s in self.scalars], int)

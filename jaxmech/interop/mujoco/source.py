@@ -209,8 +209,8 @@ def names_of(model: Any, kind: str, count: int, taken: Sequence[str] = ()) -> tu
     reserved = {*taken}
     names = []
     for k, name in enumerate(file_names):
-        name = name or _new(f"{kind}{k}", {*file_names, *reserved})
-        while name in reserved:
+        is_new, name = not name, name or f"{kind}{k}"
+        while name in reserved or (is_new and name in file_names):
             name += "_"
         reserved.add(name)
         names.append(name)
@@ -223,12 +223,6 @@ def inputs_of(model: Any) -> dict[str, int]:
     addresses = getattr(model, "actuator_ctrladr", range(model.nu))
     names = names_of(model, "actuator", len(addresses))
     return dict(zip(names, map(int, addresses), strict=True))
-
-
-def _new(name: str, reserved: set[str | None]) -> str:
-    while name in reserved:
-        name += "_"
-    return name
 
 
 def is_on(flag: str, model: Any) -> bool:
