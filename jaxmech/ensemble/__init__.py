@@ -43,7 +43,6 @@ from jaxmech.ensemble.statistics import Probability as Probability
 from jaxmech.ensemble.statistics import Quantiles as Quantiles
 from jaxmech.ensemble.statistics import Reduction as Reduction
 from jaxmech.ensemble.statistics import Sample as Sample
-from jaxmech.ensemble.statistics import Worst as Worst
 from jaxmech.ensemble.store.results import Results as Results
 from jaxmech.ensemble.store.results import array_of as array_of
 from jaxmech.ensemble.store.results import open_results as open_results
@@ -79,7 +78,6 @@ __all__ = [
     "Times",
     "Uniform",
     "WhiteNoise",
-    "Worst",
     "failure_probability",
     "open",
     "open_results",

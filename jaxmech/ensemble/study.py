@@ -24,7 +24,6 @@ from jaxmech.ensemble.statistics import (
     Moments,
     Probability,
     Quantiles,
-    Worst,
 )
 from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_and_steps
 from jaxmech.laws import UdwadiaKalaba
@@ -115,7 +114,6 @@ STATISTICS: dict[str, type[AbstractStatistic]] = {
     "quantiles": Quantiles,
     "histogram": Histogram,
     "covariance": Covariance,
-    "worst": Worst,
     "custom": Custom,
 }
 Statistic = Annotated[AbstractStatistic, OneOf(STATISTICS, tag="statistic")]

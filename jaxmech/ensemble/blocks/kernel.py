@@ -281,18 +281,14 @@ class Accumulator:
 
     def __init__(self, program: BlockProgram) -> None:
         self._program = program
-        self._leaves, self._tree = jax.tree.flatten(program.states)
+        leaves, self._tree = jax.tree.flatten(program.states)
+        self._row = np.dtype([(f"{k}", x.dtype, x.shape) for k, x in enumerate(leaves)])
         self._total: States | None = None
 
     def unpacked(self, data: np.ndarray) -> States:
         """The states of a block from their bytes."""
-        ends = np.cumsum([leaf.size * leaf.dtype.itemsize for leaf in self._leaves])
-        pairs = zip(self._leaves, np.split(data, ends[:-1]), strict=True)
-        leaves = [
-            np.frombuffer(content.tobytes(), leaf.dtype).reshape(leaf.shape)
-            for leaf, content in pairs
-        ]
-        states: States = jax.tree.unflatten(self._tree, leaves)
+        (row,) = np.frombuffer(data.tobytes(), self._row)
+        states: States = jax.tree.unflatten(self._tree, list(row))
         return states
 
     def add(self, states: States) -> None:

@@ -167,14 +167,6 @@ def _compared(
             if results.has(name):
                 stored = results.rows(name, index)
                 yield name, _as_stored(name, value, study).tobytes() == stored.tobytes()
-    for name, result in results.statistics.items():
-        numbers = result.get("index")
-        if numbers is None or "q" not in result or np.ndim(numbers) != 1:
-            continue
-        for entry in np.flatnonzero(np.asarray(numbers) == index):
-            stored = np.asarray(result["q"][entry])
-            recomputed = values["q"].astype(stored.dtype)
-            yield f"q of {name}", recomputed.tobytes() == stored.tobytes()
 
 
 def _as_stored(name: str, value: np.ndarray, study: Study) -> np.ndarray:

@@ -2,8 +2,8 @@
 
 Read `protocol` first: the state of a sample, `merge` of two states, and the `result` of one.
 The user's own statistics are there, too. `moments` also holds covariances, probabilities, first
-passages and the confidence intervals, `histogram` the bins, by which quantiles are computed as
-well, and `worst` the largest values.
+passages and the confidence intervals, and `histogram` the bins, by which quantiles are computed as
+well.
 """
 
 from jaxmech.ensemble.statistics.histogram import Histogram as Histogram
@@ -16,4 +16,3 @@ from jaxmech.ensemble.statistics.protocol import AbstractStatistic as AbstractSt
 from jaxmech.ensemble.statistics.protocol import Custom as Custom
 from jaxmech.ensemble.statistics.protocol import Reduction as Reduction
 from jaxmech.ensemble.statistics.protocol import Sample as Sample
-from jaxmech.ensemble.statistics.worst import Worst as Worst

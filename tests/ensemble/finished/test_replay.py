@@ -19,10 +19,6 @@ from tests.ensemble.studies import (
 )
 
 BAD = STUDY.replace("limit = 2.0", "limit = 0.7")
-WORST = """
-[statistics]
-worst = { statistic = "worst", of = "integration_error", keep = 3 }
-"""
 
 
 @pytest.fixture(scope="module")
@@ -86,19 +82,6 @@ def test_the_configuration_that_is_named_must_be_that_of_the_run(bad, tmp_path, 
     assert "`seed` is 3 there and 4 here" in capsys.readouterr().err
     assert main(["replay", str(bad), "3", "--config", str(bad / "config.toml")]) == 2
     assert "whose Python files are copies and are not executed" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_worst_trajectories_of_statistics_alone_are_compared(tmp_path) -> None:
-    text = STUDY.replace("block = 4", 'block = 4\nstore = "statistics"') + WORST
-    out = computed(tmp_path, text)
-    with np.load(out / "statistics.npz") as found:
-        index = int(found["worst/index"][1])
-        q = found["worst/q"][1]
-    again = replayed(out, index)
-    assert {"status", "q of worst"} < again.compared.keys()
-    assert all(again.compared.values())
-    assert again.values["q"].tobytes() == q.tobytes()
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from jaxmech.ensemble.statistics import (
     Probability,
     Quantiles,
     Reduction,
-    Worst,
 )
 from tests.ensemble.statistics.helpers import result, sample
 
@@ -134,22 +133,6 @@ def test_covariance_is_that_of_numpy() -> None:
     exact = stats.pearsonr(SCALAR, y).confidence_interval()
     assert found["correlation_low"][0, 1] == pytest.approx(exact.low)
     assert found["correlation_high"][1, 0] == pytest.approx(exact.high)
-
-
-def test_the_worst_are_kept_whole_in_order() -> None:
-    q = RNG.normal(size=(100, 4, 2))
-    score = RNG.integers(0, 20, 100).astype(float)  # many are equal
-    values = {"x": score, "q": q, "v": -q}
-    found = result(Worst(of="x", keep=5), sample(values), 10, 97)
-    best = np.argsort(-score, kind="stable")[:5]
-    assert np.array_equal(found["index"], best)
-    assert np.array_equal(found["value"], score[best])
-    assert np.array_equal(found["q"], q[best])
-    assert np.array_equal(found["v"], -q[best])
-    least = result(Worst(of="x", keep=3, smallest=True), sample(values), 50)
-    assert np.array_equal(least["index"], np.argsort(score, kind="stable")[:3])
-    few = result(Worst(of="x", keep=9), sample({k: x[:2] for k, x in values.items()}))
-    assert len(few["index"]) == len(few["q"]) == 2
 
 
 def test_a_reduction_of_ones_own_is_updated_and_merged() -> None:
