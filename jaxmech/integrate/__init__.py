@@ -4,26 +4,21 @@ In reading order: `scheme` bundles a system and the policies of its integration;
 functions of a system between the times at which a step ends, and `switches` turns constraints on
 and off. `step` makes a step, with the checks of `checks`; `trajectory` has what a run saves and
 returns; `rollout` makes a run of fixed steps, whose integration error `error_estimate` estimates.
-`dense_output` computes states between the saves. In folders: `methods/` compute a step, `steps/`
-determine its size, `adaptive/` has steps with error control, `events/` the events, and
-`derivatives/` the rules of a run.
+`motion` is a whole run, from which a `Solution` is made; `dense_output` computes states between
+its saves. In folders: `methods/` compute a step, `steps/` determine its size, `adaptive/` has steps
+with error control, `events/` the events, and `derivatives/` the rules of a run.
 """
 
-from jaxmech.integrate.dense_output import MOST_NUMBERS as MOST_NUMBERS
-from jaxmech.integrate.dense_output import Run as Run
 from jaxmech.integrate.dense_output import states_at as states_at
-from jaxmech.integrate.dense_output import with_samples as with_samples
 from jaxmech.integrate.derivatives.policy import AbstractDerivative as AbstractDerivative
 from jaxmech.integrate.derivatives.policy import ForwardMode as ForwardMode
 from jaxmech.integrate.derivatives.policy import ReverseMode as ReverseMode
-from jaxmech.integrate.derivatives.run_rule import RolloutInputs as RolloutInputs
 from jaxmech.integrate.events import Event as Event
 from jaxmech.integrate.events import EventRecord as EventRecord
 from jaxmech.integrate.events import Events as Events
 from jaxmech.integrate.events import EventSet as EventSet
 from jaxmech.integrate.events import Transition as Transition
 from jaxmech.integrate.events import event_set_of as event_set_of
-from jaxmech.integrate.events import events_of as events_of
 from jaxmech.integrate.events import with_gaps as with_gaps
 from jaxmech.integrate.events.gaps import Gaps as Gaps
 from jaxmech.integrate.methods.implicit import Rodas5P as Rodas5P
@@ -36,17 +31,14 @@ from jaxmech.integrate.methods.runge_kutta import DormandPrince5 as DormandPrinc
 from jaxmech.integrate.methods.runge_kutta import DormandPrince8 as DormandPrince8
 from jaxmech.integrate.methods.tableaus import StepControl as StepControl
 from jaxmech.integrate.methods.tableaus import Tableau as Tableau
+from jaxmech.integrate.motion import MOST_NUMBERS as MOST_NUMBERS
+from jaxmech.integrate.motion import Motion as Motion
+from jaxmech.integrate.motion import Run as Run
+from jaxmech.integrate.motion import motion as motion
 from jaxmech.integrate.scheme import Scheme as Scheme
-from jaxmech.integrate.spans import NO_GRID as NO_GRID
-from jaxmech.integrate.spans import AnyInterval as AnyInterval
-from jaxmech.integrate.spans import StepGrid as StepGrid
-from jaxmech.integrate.spans import interval_at as interval_at
-from jaxmech.integrate.spans import with_spans as with_spans
-from jaxmech.integrate.spans import within as within
 from jaxmech.integrate.steps import AbstractSteps as AbstractSteps
 from jaxmech.integrate.steps import Adaptive as Adaptive
 from jaxmech.integrate.steps import FixedSteps as FixedSteps
-from jaxmech.integrate.steps import Tolerance as Tolerance
 from jaxmech.integrate.steps import method_and_steps as method_and_steps
 from jaxmech.integrate.steps.default_steps import StepWarning as StepWarning
 from jaxmech.integrate.steps.default_steps import as_times as as_times
@@ -54,17 +46,11 @@ from jaxmech.integrate.steps.default_steps import choose_steps as choose_steps
 from jaxmech.integrate.steps.default_steps import members_error as members_error
 from jaxmech.integrate.steps.default_steps import members_need as members_need
 from jaxmech.integrate.steps.default_steps import members_per_save as members_per_save
-from jaxmech.integrate.steps.default_steps import refined as refined
 from jaxmech.integrate.steps.default_steps import resolved as resolved
-from jaxmech.integrate.steps.default_steps import with_number as with_number
 from jaxmech.integrate.steps.step_size import MEMBERS as MEMBERS
 from jaxmech.integrate.steps.step_size import target_error as target_error
 from jaxmech.integrate.steps.step_times import TimesWarning as TimesWarning
-from jaxmech.integrate.steps.step_times import constraints_move as constraints_move
 from jaxmech.integrate.steps.step_times import ending_at_jumps as ending_at_jumps
 from jaxmech.integrate.steps.step_times import step_times as step_times
 from jaxmech.integrate.switches import Switched as Switched
-from jaxmech.integrate.switches import with_outputs as with_outputs
 from jaxmech.integrate.switches import with_switches as with_switches
-from jaxmech.integrate.trajectory import StepCounts as StepCounts
-from jaxmech.integrate.trajectory import Trajectory as Trajectory

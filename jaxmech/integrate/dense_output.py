@@ -17,56 +17,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.compiler import batched_closure
 from jaxmech.integrate.derivatives.policy import AbstractDerivative
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs
-from jaxmech.integrate.events import Events, EventSet
+from jaxmech.integrate.events import NO_EVENTS, Events, EventSet
+from jaxmech.integrate.motion import Run, trajectory_of, with_samples
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.spans import (
-    ALL_TIME,
-    AnyInterval,
-    StepGrid,
-    interval_at,
-    with_spans,
-    within,
-)
-from jaxmech.integrate.steps import FixedSteps, Tolerance
-from jaxmech.integrate.switches import after_samples, with_outputs
+from jaxmech.integrate.steps import Tolerance
 from jaxmech.integrate.trajectory import Trajectory
-from jaxmech.system import Params, System
-from jaxmech.utils.arrays import AnyArray
+from jaxmech.system import Params
 from jaxmech.utils.checks import as_numbers
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.tracers import actual
-
-MOST_NUMBERS = 1000  # of parameters that a solution keeps where `vmap` copies them
-
-
-class Run(eqx.Module):
-    """What the motion of a solution was computed from, besides its states.
-
-    Attributes:
-        params: the parameters.
-        tolerance: the tolerances of adaptive steps.
-        times: the times at which a step ends, shape (K,).
-        scheme: the system and the policies, with their number of steps.
-        derivative: the modes of differentiation.
-        event_set: the events.
-        inserted: how many of the times, at their end, are no save times.
-    """
-
-    params: Params
-    tolerance: Tolerance | None
-    times: Float[AnyArray, " K"]
-    scheme: Scheme = eqx.field(static=True)
-    derivative: AbstractDerivative = eqx.field(static=True)
-    event_set: EventSet = eqx.field(static=True)
-    inserted: int = eqx.field(static=True)
-
-    @property
-    def is_small(self) -> bool:
-        """Whether a batch can have a copy for each trajectory."""
-        return sum(map(np.size, jax.tree.leaves((self.params, self.times)))) <= MOST_NUMBERS
 
 
 class _Knots(eqx.Module):
@@ -195,19 +156,10 @@ def _moved(
     knot: _Knots, ts: Array, params: Params, tolerance: Tolerance | None, times: Array,
 ) -> Trajectory:  # fmt: skip
     """The motion from a knot over a part of a run in which no event changes it."""
-    q, v, memory = knot.q, knot.v, knot.memory
     scheme = replace(scheme, system=event_set.system(scheme.system))
     params = event_set.params(params, knot.active)
-    scheme = replace(scheme, system=with_spans(scheme.system, times))
-    at_start = interval_at(times, ts[0], ts[0], ts[-1])
-    start_params = with_outputs(scheme.system, within(at_start, params), memory)
-    scheme = scheme.at(q, v, ts[0], start_params)
-    inputs = RolloutInputs(q, v, ts, params, tolerance, times, memory)
-    if isinstance(scheme.steps, FixedSteps):
-        inputs = replace(inputs, times=jax.lax.stop_gradient(times))
-        if inserted:
-            inputs = replace(inputs, ts=StepGrid.of(ts, times[times.size - inserted :]).ts)
-    return derivative.trajectory(scheme, inputs)
+    inputs = RolloutInputs(knot.q, knot.v, ts, params, tolerance, times, knot.memory)
+    return trajectory_of(scheme, derivative, NO_EVENTS, inserted, inputs)[0]
 
 
 def _knots(
@@ -260,34 +212,3 @@ def _known_until(event_set: EventSet, events: Events, first: Array, sign: Array)
             last = sign * (record.t[-1] - first)
             known.append(jnp.where(record.count > len(record.t), last, jnp.inf))
     return jax.lax.stop_gradient(jnp.stack(known).min())
-
-
-_NEAR = 4.0  # units of round-off of the largest time
-
-
-def with_samples(
-    system: System, rows: tuple[Array, Array, Array, Float[Array, " T"]],
-    ends: tuple[Array, Array], params: Params, times: Float[AnyArray, " K"],
-    events: Events | None, intervals: AnyInterval = ALL_TIME,
-) -> Float[Array, " T c"]:  # fmt: skip
-    """The memory of the rows q, v, memory and t of a run between its `ends`, after controllers.
-
-    Nothing is computed at the last time, or after a terminal event. `intervals` are those that
-    follow the rows, where they are known.
-    """
-    q, v, memory, t = rows
-    if system.sampling is None or not times.size:
-        return memory
-    # Times that are computed in two ways differ by round-off.
-    near = _NEAR * jnp.finfo(t.dtype).eps * jnp.maximum(jnp.abs(ends[0]), jnp.abs(ends[1]))
-    intervals = intervals or interval_at(times, t + near, *ends)
-
-    def sampled(
-        memory: Array, q: Array, v: Array, t: Array, interval: AnyInterval, params: Params
-    ) -> Array:
-        return after_samples(system, memory, q, v, t, within(interval, params))
-
-    each = memory, q, v, t, intervals
-    at_time = batched_closure(sampled, *jax.tree.map(lambda x: x[0], each), params)
-    after: Array = jax.vmap(at_time, (0, 0, 0, 0, 0, None))(*each, params)
-    return after if events is None else jnp.where((t <= events.t_end)[:, None], after, memory)

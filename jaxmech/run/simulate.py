@@ -1,7 +1,6 @@
 """`simulate`: one trajectory, or a batch under `jax.vmap`."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,46 +9,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.compiler import batched_closure
 from jaxmech.integrate import (
     MEMBERS,
-    NO_GRID,
     AbstractDerivative,
     AbstractMethod,
     AbstractSteps,
-    Adaptive,
-    AnyInterval,
     Event,
-    Events,
     EventSet,
-    FixedSteps,
+    Motion,
     ReverseMode,
-    RolloutInputs,
     Run,
     Scheme,
-    StepCounts,
-    StepGrid,
-    Tolerance,
-    Trajectory,
     as_times,
-    constraints_move,
-    ending_at_jumps,
     event_set_of,
-    events_of,
-    interval_at,
-    refined,
-    step_times,
+    motion,
     with_gaps,
-    with_number,
-    with_outputs,
-    with_samples,
-    with_spans,
-    within,
 )
 from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
 from jaxmech.run.solution import (
     Solution,
-    energy_drift,
     warn_of_coarse_steps,
     warn_of_missed_events,
 )
@@ -59,7 +37,6 @@ from jaxmech.system import (
     Params,
     Subject,
     System,
-    conserves_energy,
     function_values,
     independent_equations,
     violations,
@@ -67,8 +44,7 @@ from jaxmech.system import (
     without_mass,
 )
 from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
-from jaxmech.utils.jit_cache import jit_of
-from jaxmech.utils.parameters import digests_of, warn_of_unread
+from jaxmech.utils.parameters import Digests, digests_of, warn_of_unread
 from jaxmech.utils.precision import USE_FLOAT64
 from jaxmech.utils.tracers import actual
 
@@ -182,64 +158,18 @@ def simulate(
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
     if event_set:
         _require_forwards(event_set, ts)
-    steps = ending_at_jumps(system, scheme.steps, q0, v0, ts, params)
-    times, inserted = _step_times(system, steps, q0, v0, ts, params, saves)
-    is_grid_known = inserted and isinstance(steps, FixedSteps) and is_known((saves, times))
-    grid = StepGrid.known(saves, times, inserted) if is_grid_known else NO_GRID
-    times = jnp.asarray(times)
-    memory = system.memory_at(ts, params, memory)
-    steps = steps.without_times()
-    switched, switched_params = _with_switches(system, event_set, params)
     if system.declared and not events:  # these may read parameters of their own
         read = partial(function_values, system, q0, v0, ts[0])
         warn_of_unread(params, read, system.declared)
-    of_trials = replace(scheme, system=switched, steps=steps)
-    is_chosen = isinstance(steps, FixedSteps) and steps.per_save is None
-    steps, tolerance = _chosen(of_trials, q0, v0, ts, switched_params, times, event_set)
-
-    def run(scheme: Scheme) -> Solution:
-        return _simulate(
-            scheme, derivative, event_set, inserted, q0, v0, ts, params, tolerance, times, grid,
-            memory,
-        )  # fmt: skip
-
-    scheme = replace(scheme, steps=steps)
-    solution = run(scheme)
-    if is_chosen and (steps := refined(scheme, event_set, solution.integration_error)):
-        scheme = replace(scheme, steps=steps)  # impacts need more than their trial, without them
-        solution = run(scheme)
-    source = Run(params, tolerance, times, scheme, derivative, event_set, inserted)
-    is_kept = source.is_small or is_known((q0, v0, ts, params))
-    solution = replace(solution, digests=digests_of(params), run=source if is_kept else None)
-    return _checked(switched, solution, throw, switched_params, event_set)
-
-
-def _chosen(
-    scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, times: Array,
-    event_set: EventSet,
-) -> tuple[AbstractSteps, Tolerance | None]:  # fmt: skip
-    """The policy of steps without tolerances and with a number of steps, and the tolerances."""
-    steps = scheme.steps
-    if isinstance(steps, Adaptive):
-        return steps.without_tolerance(), steps.tolerance(q0.dtype)
-    return with_number(scheme, q0, v0, ts, params, times, event_set), None
-
-
-def _step_times(
-    system: System, steps: AbstractSteps, q0: Array, v0: Array, ts: Array, params: Params,
-    saves: Any,
-) -> tuple[Any, int]:  # fmt: skip
-    """The times at which a step ends, and how many of them, at their end, are no save times."""
-    if steps.end_at_saves and system.sampling is None:
-        return ts, 0
-    times = step_times(system, steps.step_times(q0.dtype), ts, params, saves)
-    if system.sampling is not None and not constraints_move(system, q0, v0, ts, params):
-        return _saves_first(times, saves)
-    # A corner of a constraint moves velocities, for which a save is repeated from its other side.
-    are_saves = is_known((times, ts)) and np.isin(np.asarray(times), np.asarray(ts)).all()
-    if are_saves and not constraints_move(system, q0, v0, ts, params):
-        return times, 0
-    return times, times.size
+    run, found = motion(scheme, derivative, event_set, q0, v0, ts, params, memory, saves)
+    is_kept = run.is_small or is_known((q0, v0, ts, params))
+    solution = _solution(system, ts, found, digests_of(params), run if is_kept else None)
+    if throw and is_known(solution) and not succeeded(int(solution.status)):
+        message = _explanation(system, solution, params, event_set)
+        raise SimulationError(message, solution)
+    warn_of_coarse_steps(solution)
+    warn_of_missed_events(solution)
+    return solution
 
 
 def _require_forwards(event_set: EventSet, ts: Array) -> None:
@@ -251,94 +181,24 @@ def _require_forwards(event_set: EventSet, ts: Array) -> None:
         )
 
 
-def _saves_first(times: Any, saves: Any) -> tuple[Any, int]:
-    """The times with those first that are known save times, and the number of the others."""
-    if not is_known((saves, times)):
-        return times, times.size
-    is_save = np.isin(np.asarray(times), np.asarray(saves, times.dtype))
-    return np.concatenate([times[is_save], times[~is_save]]), int((~is_save).sum())
-
-
-def _checked(
-    system: System, solution: Solution, throw: bool, params: Params, event_set: EventSet
-) -> Solution:
-    """The solution, or an error or a warning if it is not good."""
-    if throw and is_known(solution) and not succeeded(int(solution.status)):
-        raise SimulationError(_explanation(system, solution, params, event_set), solution)
-    warn_of_coarse_steps(solution)
-    warn_of_missed_events(solution)
-    return solution
-
-
-def _with_switches(system: System, event_set: EventSet, params: Params) -> tuple[System, Params]:
-    """Add switches to the system, and their initial positions to the parameters."""
-    return event_set.system(system), event_set.params(params, event_set.active())
-
-
-@jit_of("scheme", "derivative", "event_set", "inserted", is_frame=True)
-def _simulate(
-    scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet, inserted: int,
-    q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance | None,
-    times: Array, grid: StepGrid, memory: Array,
-) -> Solution:  # fmt: skip
-    system = scheme.system
-    first: AnyInterval = jax.tree.map(lambda x: x[0], grid.intervals)
-    first = first or interval_at(times, ts[0], ts[0], ts[-1])
-    switched, switched_params = _with_switches(
-        with_spans(system, times), event_set,
-        with_outputs(system, within(first, params), memory),
-    )  # fmt: skip
-    scheme = replace(scheme, system=switched).at(q0, v0, ts[0], switched_params)
-    inputs = RolloutInputs(q0, v0, ts, params, tolerance, times, memory)
-    if isinstance(scheme.steps, FixedSteps):
-        if inserted and not grid.rows.size:
-            grid = StepGrid.of(ts, times[times.size - inserted :])
-        held = grid.intervals or jax.lax.stop_gradient(times)
-        inputs = replace(inputs, ts=grid.ts if grid.rows.size else ts, times=held)
-    trajectory = derivative.trajectory(scheme, inputs, event_set)
-    saves = trajectory.saves.selected(grid.rows) if grid.rows.size else trajectory.saves
-    found = None
-    if event_set:
-        found = events_of(
-            event_set, system, trajectory.events, trajectory.occurrences, saves.active,
-            ts[-1], trajectory.t_failed,
-        )  # fmt: skip
-    rows = saves.q, saves.v, saves.memory, ts
-    after = with_samples(system, rows, (ts[0], ts[-1]), params, times, found, grid.at_saves)
-    saves = replace(saves, memory=after)
-    start = q0, v0, ts[0], with_outputs(system, params, memory)
-    # XLA would compile its operations one by one.
-    energy_at = batched_closure(partial(_energy, system), q0, v0, memory, ts[0], params)
-    rows = saves.q, saves.v, saves.memory, ts
-    energy = jax.vmap(energy_at, (0, 0, 0, 0, None))(*rows, params)
-    counts = trajectory.counts
-    if isinstance(scheme.steps, FixedSteps):
-        counts = StepCounts.of_fixed(scheme.method, scheme.per_save, inputs.ts, trajectory.t_failed)
-    is_conserved = conserves_energy(system, *start) and not event_set.has_transitions
-    trajectory = replace(trajectory, saves=saves, counts=counts)
-    return _solution(system, trajectory, ts, energy, is_conserved, found)
-
-
 def _solution(
-    system: System, trajectory: Trajectory, ts: Array, energy: Array, is_conserved: bool,
-    found: Events | None,
-) -> Solution:  # fmt: skip
-    counts, saves = trajectory.counts, trajectory.saves
-    drift = energy_drift(energy) if is_conserved else jnp.full((), jnp.nan, energy.dtype)
+    system: System, ts: Array, found: Motion, digests: Digests, run: Run | None
+) -> Solution:
+    saves, counts = found.saves, found.counts
     return Solution(
         ts=ts,
         q=saves.q,
         v=saves.v,
         memory=saves.memory,
-        status=trajectory.status,
-        t_failed=trajectory.t_failed,
-        energy=energy,
-        energy_drift=drift,
+        status=found.status,
+        t_failed=found.t_failed,
+        energy=found.energy,
+        energy_drift=found.energy_drift,
         position_residual=saves.position_residual,
         velocity_residual=saves.velocity_residual,
-        rank=trajectory.rank,
+        rank=found.rank,
         step=counts.longest,
-        integration_error=trajectory.error,
+        integration_error=found.error,
         accepted=counts.accepted,
         rejected=counts.rejected,
         evaluations=counts.evaluations,
@@ -346,16 +206,15 @@ def _solution(
         coordinates=tuple(system.coordinates),
         velocities=tuple(system.velocity_names),
         units=system.units,
-        events=found,
+        events=found.events,
+        digests=digests,
+        run=run,
         memory_names=() if system.sampling is None else system.sampling.names,
     )
 
 
-def _energy(system: System, q: Array, v: Array, memory: Array, t: Array, params: Params) -> Array:
-    return system.dynamics.energy(q, v, t, with_outputs(system, params, memory))
-
-
 def _explanation(system: System, solution: Solution, params: Params, event_set: EventSet) -> str:
+    system, params = event_set.system(system), event_set.params(params, event_set.active())
     status = Status(int(solution.status))
     message = f"{status.name} at t = {float(solution.t_failed):g} s: {status.message}."
     if status == Status.INCONSISTENT:

@@ -7,7 +7,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
@@ -80,8 +79,7 @@ class Solution(eqx.Module):
         memory_names: names of the entries of the memory.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
+        >>>         >>> import jaxmech as jm
         >>> model = jm.models.pendulum()
         >>> sol = jm.simulate(model.system, *model.initial(), jnp.linspace(0, 1, 101), model.params)
         >>> Status(int(sol.status)).name, sol.q.shape
@@ -344,10 +342,3 @@ def _steps(sol: Solution) -> str:
 def _largest(values: Array | np.ndarray, unit: str = "", absent: str = "none") -> str:
     finite = np.asarray(values)[np.isfinite(np.asarray(values))]
     return f"{finite.max():.2e}{unit}" if finite.size else absent
-
-
-def energy_drift(energy: Float[Array, " T"]) -> Float[Array, ""]:
-    """The largest |energy - energy[0]| over the times reached."""
-    drift = jnp.abs(energy - energy[0])
-    # The first is NaN only if all are. `jnp.nanmax` takes five operations of XLA more.
-    return jnp.where(jnp.isnan(energy[0]), jnp.nan, jnp.where(jnp.isnan(drift), 0.0, drift).max())

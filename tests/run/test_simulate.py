@@ -213,7 +213,7 @@ def test_a_first_call_compiles_no_conversions(caplog: pytest.LogCaptureFixture) 
         simulate(system, q, v, ts, {"m": 2.0})
     compiled = {*re.findall(r"Compiling jit\((\w+)\)", caplog.text)}
     assert compiled - {"stage"} == {
-        "_simulate",
+        "_motion",
         "_trial",
         "mass_and_rows",
     }  # jax 0.12 stages every array

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
@@ -24,7 +25,7 @@ from jaxmech.integrate.steps.step_size import (
     target_error,
     trial_errors,
 )
-from jaxmech.integrate.steps.step_times import ending_at_jumps, step_times
+from jaxmech.integrate.steps.step_times import ending_at_jumps, step_ends
 from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
 from jaxmech.state import AbstractStabilization, Projection
 from jaxmech.system import Params, Subject, has_signals, thinned, with_params
@@ -81,15 +82,10 @@ def choose_steps(
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = as_times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
-    policy = ending_at_jumps(system, policy, q0, v0, ts, params)
-    times = step_times(system, policy.step_times(q0.dtype), ts, params, ts)
     event_set = with_gaps(event_set_of(system, events, inactive), system, q0, ts, params)
-    scheme = replace(scheme, system=event_set.system(system))
-    params = event_set.params(params, event_set.active())
-    policy = replace(policy, per_save=None)
+    scheme = replace(scheme, steps=replace(policy, per_save=None))
     try:
-        scheme = replace(scheme, steps=policy)
-        return with_number(scheme, q0, v0, ts, params, times, event_set, throw=True)
+        return _resolved(scheme, q0, v0, ts, params, event_set, throw=True)
     except UnknownValuesError:
         raise ValueError(
             "Argument `q0` and the others must have known values, but under `jax.jit` they have "
@@ -144,15 +140,23 @@ def _intervals(ts: np.ndarray, times: np.ndarray) -> np.ndarray:
 
 def resolved(scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params) -> Scheme:
     """The scheme with the number of fixed steps that `simulate` would use."""
-    steps, system = scheme.steps, scheme.system
-    if not isinstance(steps, FixedSteps):
+    if not isinstance(scheme.steps, FixedSteps):
         return scheme
-    q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
+    q0, v0, _, params = scheme.system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = as_times(ts, q0.dtype)
-    steps = ending_at_jumps(system, steps, q0, v0, ts, params)
-    times = step_times(system, steps.step_times(q0.dtype), ts, params, ts)
-    scheme = replace(scheme, steps=steps)
-    return replace(scheme, steps=with_number(scheme, q0, v0, ts, params, times, NO_EVENTS))
+    return replace(scheme, steps=_resolved(scheme, q0, v0, ts, params, NO_EVENTS))
+
+
+def _resolved(
+    scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, event_set: EventSet,
+    *, throw: bool = False,
+) -> FixedSteps:  # fmt: skip
+    """The fixed steps, and the times at which they end, that `simulate` would use."""
+    steps = ending_at_jumps(scheme.system, scheme.steps, q0, v0, ts, params)
+    times, _ = step_ends(scheme.system, steps, q0, v0, ts, params, ts)
+    scheme = replace(scheme, system=event_set.system(scheme.system), steps=steps)
+    params = event_set.params(params, event_set.active())
+    return with_number(scheme, q0, v0, ts, params, jnp.asarray(times), event_set, throw=throw)
 
 
 def as_times(ts: Any, dtype: Any) -> Array:

@@ -131,6 +131,25 @@ def ending_at_jumps(
     return replace(steps, times=tuple(times.tolist())) if times.size else steps
 
 
+def step_ends(
+    system: System, steps: AbstractSteps, q: Array, v: Array, ts: Array, params: Params, saves: Any
+) -> tuple[Any, int]:
+    """The times at which a step ends, and how many of them, at their end, are no save times."""
+    if steps.end_at_saves and system.sampling is None:
+        return ts, 0
+    times = step_times(system, steps.step_times(q.dtype), ts, params, saves)
+    known = ts if system.sampling is None else saves  # saves are known under `jit`, too
+    # A corner of a constraint moves velocities, for which a save is repeated from its other side.
+    if not is_known((known, times)) or constraints_move(system, q, v, ts, params):
+        return times, times.size
+    is_save = np.isin(np.asarray(times), np.asarray(known, times.dtype))
+    if is_save.all():
+        return times, 0
+    if system.sampling is None:
+        return times, times.size
+    return np.concatenate([times[is_save], times[~is_save]]), int((~is_save).sum())
+
+
 def constraints_move(system: System, q: Any, v: Any, ts: Any, params: Params) -> bool:
     """Whether a constraint depends on time."""
     return bool(system.constraints) and _constraints_move(system, q, v, _time(ts), params)

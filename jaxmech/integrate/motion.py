@@ -1,0 +1,220 @@
+"""The motion of a run as a whole, from which a `Solution` is made, and what it is computed from."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jaxmech.compiler import batched_closure
+from jaxmech.integrate.derivatives.policy import AbstractDerivative
+from jaxmech.integrate.derivatives.run_rule import RolloutInputs
+from jaxmech.integrate.events import Events, EventSet, events_of
+from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.spans import (
+    ALL_TIME,
+    NO_GRID,
+    AnyInterval,
+    StepGrid,
+    interval_at,
+    with_spans,
+    within,
+)
+from jaxmech.integrate.steps import Adaptive, FixedSteps, Tolerance
+from jaxmech.integrate.steps.default_steps import refined, with_number
+from jaxmech.integrate.steps.step_times import ending_at_jumps, step_ends
+from jaxmech.integrate.switches import after_samples, with_outputs
+from jaxmech.integrate.trajectory import SavedStates, StepCounts, Trajectory
+from jaxmech.system import Params, System, conserves_energy
+from jaxmech.utils.arrays import AnyArray
+from jaxmech.utils.checks import is_known
+from jaxmech.utils.jit_cache import jit_of
+
+MOST_NUMBERS = 1000  # of parameters that a solution keeps where `vmap` copies them
+_NEAR = 4.0  # units of round-off of the largest time
+
+
+class Run(eqx.Module):
+    """What the motion of a solution was computed from, besides its states.
+
+    Attributes:
+        params: the parameters.
+        tolerance: the tolerances of adaptive steps.
+        times: the times at which a step ends, shape (K,).
+        scheme: the system and the policies, with their number of steps.
+        derivative: the modes of differentiation.
+        event_set: the events.
+        inserted: how many of the times, at their end, are no save times.
+    """
+
+    params: Params
+    tolerance: Tolerance | None
+    times: Float[AnyArray, " K"]
+    scheme: Scheme = eqx.field(static=True)
+    derivative: AbstractDerivative = eqx.field(static=True)
+    event_set: EventSet = eqx.field(static=True)
+    inserted: int = eqx.field(static=True)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a batch can have a copy for each trajectory."""
+        return sum(map(np.size, jax.tree.leaves((self.params, self.times)))) <= MOST_NUMBERS
+
+
+class Motion(eqx.Module):
+    """What a run computes, as the fields of a `Solution` of these names."""
+
+    saves: SavedStates
+    status: Int[Array, ""]
+    t_failed: Float[Array, ""]
+    energy: Float[Array, " T"]
+    energy_drift: Float[Array, ""]
+    rank: Int[Array, ""]
+    error: Float[Array, ""]
+    counts: StepCounts
+    events: Events | None
+
+
+def motion(
+    scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet, q0: Array, v0: Array,
+    ts: Array, params: Params, memory: Any, saves: Any,
+) -> tuple[Run, Motion]:  # fmt: skip
+    """A run and its motion; `saves` are the ts, as known numbers where they are known.
+
+    Where steps have no number yet, it is chosen from the motion.
+    """
+    system, is_fixed = scheme.system, isinstance(scheme.steps, FixedSteps)
+    steps = ending_at_jumps(system, scheme.steps, q0, v0, ts, params)
+    times, inserted = step_ends(system, steps, q0, v0, ts, params, saves)
+    is_grid_known = inserted and is_fixed and is_known((saves, times))
+    grid = StepGrid.known(saves, times, inserted) if is_grid_known else NO_GRID
+    times = jnp.asarray(times)
+    memory = system.memory_at(ts, params, memory)
+    steps, tolerance = steps.without_times(), None
+    is_chosen = isinstance(steps, FixedSteps) and steps.per_save is None
+    if isinstance(steps, Adaptive):
+        steps, tolerance = steps.without_tolerance(), steps.tolerance(q0.dtype)
+    else:
+        of_trials = replace(scheme, system=event_set.system(system), steps=steps)
+        switched = event_set.params(params, event_set.active())
+        steps = with_number(of_trials, q0, v0, ts, switched, times, event_set)
+
+    def moved(scheme: Scheme) -> Motion:
+        return _motion(
+            scheme, derivative, event_set, inserted, q0, v0, ts, params, tolerance, times, grid,
+            memory,
+        )  # fmt: skip
+
+    scheme = replace(scheme, steps=steps)
+    found = moved(scheme)
+    if is_chosen and (more_steps := refined(scheme, event_set, found.error)):
+        scheme = replace(scheme, steps=more_steps)  # impacts need more than their trial
+        found = moved(scheme)
+    return Run(params, tolerance, times, scheme, derivative, event_set, inserted), found
+
+
+@jit_of("scheme", "derivative", "event_set", "inserted", is_frame=True)
+def _motion(
+    scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet, inserted: int,
+    q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance | None,
+    times: Array, grid: StepGrid, memory: Array,
+) -> Motion:  # fmt: skip
+    system = scheme.system
+    inputs = RolloutInputs(q0, v0, ts, params, tolerance, times, memory)
+    trajectory, grid = trajectory_of(scheme, derivative, event_set, inserted, inputs, grid)
+    saves = trajectory.saves.selected(grid.rows) if grid.rows.size else trajectory.saves
+    found = None
+    if event_set:
+        found = events_of(
+            event_set, system, trajectory.events, trajectory.occurrences, saves.active,
+            ts[-1], trajectory.t_failed,
+        )  # fmt: skip
+    rows = saves.q, saves.v, saves.memory, ts
+    after = with_samples(system, rows, (ts[0], ts[-1]), params, times, found, grid.at_saves)
+    saves = replace(saves, memory=after)
+    # XLA would compile its operations one by one.
+    energy_at = batched_closure(partial(_energy, system), q0, v0, memory, ts[0], params)
+    rows = saves.q, saves.v, saves.memory, ts
+    energy = jax.vmap(energy_at, (0, 0, 0, 0, None))(*rows, params)
+    start = q0, v0, ts[0], with_outputs(system, params, memory)
+    is_conserved = conserves_energy(system, *start) and not event_set.has_transitions
+    return Motion(
+        saves=saves,
+        status=trajectory.status,
+        t_failed=trajectory.t_failed,
+        energy=energy,
+        energy_drift=_drift(energy) if is_conserved else jnp.full((), jnp.nan, energy.dtype),
+        rank=trajectory.rank,
+        error=trajectory.error,
+        counts=trajectory.counts,
+        events=found,
+    )
+
+
+def trajectory_of(
+    scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet, inserted: int,
+    x: RolloutInputs, grid: StepGrid = NO_GRID,
+) -> tuple[Trajectory, StepGrid]:  # fmt: skip
+    """The trajectory of a run with these inputs, and the grid of its fixed steps.
+
+    The saves of the trajectory are those of the grid, if it has any.
+    """
+    ts, times = x.ts, x.times
+    first: AnyInterval = jax.tree.map(lambda rows: rows[0], grid.intervals)
+    first = first or interval_at(times, ts[0], ts[0], ts[-1])
+    system = event_set.system(with_spans(scheme.system, times))
+    params = with_outputs(scheme.system, within(first, x.params), x.memory)
+    params = event_set.params(params, event_set.active())
+    scheme = replace(scheme, system=system).at(x.q0, x.v0, ts[0], params)
+    if not isinstance(scheme.steps, FixedSteps):
+        return derivative.trajectory(scheme, x, event_set), grid
+    if inserted and not grid.rows.size:
+        grid = StepGrid.of(ts, times[times.size - inserted :])
+    held = grid.intervals or jax.lax.stop_gradient(times)
+    x = replace(x, ts=grid.ts if grid.rows.size else ts, times=held)
+    trajectory = derivative.trajectory(scheme, x, event_set)
+    counts = StepCounts.of_fixed(scheme.method, scheme.per_save, x.ts, trajectory.t_failed)
+    return replace(trajectory, counts=counts), grid
+
+
+def _energy(system: System, q: Array, v: Array, memory: Array, t: Array, params: Params) -> Array:
+    return system.dynamics.energy(q, v, t, with_outputs(system, params, memory))
+
+
+def _drift(energy: Float[Array, " T"]) -> Float[Array, ""]:
+    """The largest |energy - energy[0]| over the times reached."""
+    drift = jnp.abs(energy - energy[0])
+    # The first is NaN only if all are. `jnp.nanmax` takes five operations of XLA more.
+    return jnp.where(jnp.isnan(energy[0]), jnp.nan, jnp.where(jnp.isnan(drift), 0.0, drift).max())
+
+
+def with_samples(
+    system: System, rows: tuple[Array, Array, Array, Float[Array, " T"]],
+    ends: tuple[Array, Array], params: Params, times: Float[AnyArray, " K"],
+    events: Events | None, intervals: AnyInterval = ALL_TIME,
+) -> Float[Array, " T c"]:  # fmt: skip
+    """The memory of the rows q, v, memory and t of a run between its `ends`, after controllers.
+
+    Nothing is computed at the last time, or after a terminal event. `intervals` are those that
+    follow the rows, where they are known.
+    """
+    q, v, memory, t = rows
+    if system.sampling is None or not times.size:
+        return memory
+    # Times that are computed in two ways differ by round-off.
+    near = _NEAR * jnp.finfo(t.dtype).eps * jnp.maximum(jnp.abs(ends[0]), jnp.abs(ends[1]))
+    intervals = intervals or interval_at(times, t + near, *ends)
+
+    def sampled(
+        memory: Array, q: Array, v: Array, t: Array, interval: AnyInterval, params: Params
+    ) -> Array:
+        return after_samples(system, memory, q, v, t, within(interval, params))
+
+    each = memory, q, v, t, intervals
+    at_time = batched_closure(sampled, *jax.tree.map(lambda x: x[0], each), params)
+    after: Array = jax.vmap(at_time, (0, 0, 0, 0, 0, None))(*each, params)
+    return after if events is None else jnp.where((t <= events.t_end)[:, None], after, memory)
