@@ -12,6 +12,7 @@ may lie several steps apart: with k steps between them, a difference is k^(p + 1
 An error that still cannot be told from round-off counts as round-off, not as zero.
 """
 
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from math import ceil
 from typing import Any
@@ -114,14 +115,73 @@ class Corrections(eqx.Module):
         return Corrections(self.in_q + moves + late, self.in_v + jump, smooth)
 
 
-class ErrorAccumulator(eqx.Module):
-    """Errors of the steps so far, and the extent of the motion."""
+class StepErrors(eqx.Module):
+    """The sums of the errors of the steps so far, and the extent of the motion."""
 
     q: Float[Array, " n"]  # sum of the errors of the coordinates
-    v: Float[Array, " n"]  # sum of the errors of the velocities
+    v: Float[Array, " n"]  # sum of the errors of their rates
     low: Float[Array, " n"]  # smallest coordinates
     high: Float[Array, " n"]  # largest coordinates
-    fastest: Float[Array, " n"]  # largest |v|
+    fastest: Float[Array, " n"]  # largest |rates|
+
+    @staticmethod
+    def none(q: Array, speeds: Array) -> "StepErrors":
+        """Initialize before the first step, from a state with the rates of its coordinates."""
+        zero = jnp.zeros_like(q)
+        return StepErrors(zero, zero, q, q, jnp.abs(speeds))
+
+    def after(self, q: Array, speeds: Array, in_q: Array, in_v: Array) -> "StepErrors":
+        """Add errors up to a state."""
+        return StepErrors(
+            self.q + in_q,
+            self.v + in_v,
+            jnp.minimum(self.low, q),
+            jnp.maximum(self.high, q),
+            jnp.maximum(self.fastest, jnp.abs(speeds)),
+        )
+
+    def relative(self, duration: Array, rest: Array, states: int) -> Float[Array, ""]:
+        """The largest error in q and v, relative to the range and the speed of each coordinate.
+
+        That of one of the `states` of first order is relative to its largest value; its integral
+        does not count. Nor does the error of a mechanism that is at `rest`, which is its whole
+        motion.
+        """
+        width, speed = self.sizes(duration, states)
+        mechanical = slice(self.q.size - states)
+        path = self.fastest[mechanical] * jnp.abs(duration)
+        farthest = jnp.maximum((self.high - self.low)[mechanical], path).max()
+        pairs = (self.q, width), (self.v, speed)
+        shares = [jnp.where(farthest > rest, _share(x[mechanical], size), 0.0) for x, size in pairs]
+        if states:
+            shares.append(_share(self.v[-states:], self.fastest[-states:]))
+        return jnp.max(jnp.concatenate(shares))
+
+    def resolution(self, rounding: Array, rest: Array, states: int) -> Float[Array, ""]:
+        """Rounding errors relative to the widest motion of a coordinate; 0 within round-off."""
+        low, high = self.low[: self.low.size - states], self.high[: self.high.size - states]
+        width, largest_value = (high - low).max(), jnp.maximum(jnp.abs(low), jnp.abs(high)).max()
+        moves = width > jnp.maximum(jnp.sqrt(jnp.finfo(low.dtype).eps) * largest_value, rest)
+        return jnp.where(moves, rounding / jnp.where(moves, width, 1.0), 0.0)
+
+    def sizes(self, duration: Array, states: int) -> tuple[Array, Array]:
+        """The range and the speed with which the errors of each coordinate are compared."""
+        mechanical = slice(self.q.size - states)
+        low, high, fastest = self.low[mechanical], self.high[mechanical], self.fastest[mechanical]
+        # A coordinate that hardly moves is compared with 1 % of the widest motion, because it may
+        # move by errors alone; and no motion is smaller than rounding.
+        largest_value = jnp.maximum(jnp.abs(low), jnp.abs(high)).max()
+        rounding = jnp.sqrt(jnp.finfo(low.dtype).eps) * largest_value
+        width, speed = high - low, fastest
+        width = jnp.maximum(jnp.maximum(width, _LEAST * width.max()), rounding)
+        speed = jnp.maximum(jnp.maximum(speed, _LEAST * speed.max()), rounding / jnp.abs(duration))
+        return width, speed
+
+
+class ErrorAccumulator(eqx.Module):
+    """The estimates of the errors of the steps so far."""
+
+    errors: StepErrors
     rounding: Float[Array, ""]  # sum of the errors of a coordinate that would go unnoticed
     seen: Array  # number of estimates so far
     rest: Float[Array, ""]  # motion of a mechanism that is at rest, by `rest_motion`
@@ -132,11 +192,8 @@ class ErrorAccumulator(eqx.Module):
     def none(q: Array, v: Array, rest: Array, states: int, coupled: bool) -> "ErrorAccumulator":
         """Initialize before the first step."""
         q, v, rest = jax.lax.stop_gradient((q, v, rest))
-        zero = jnp.zeros_like(q)
-        zero_count = jnp.zeros((), jnp.int32)
-        return ErrorAccumulator(
-            zero, zero, q, q, jnp.abs(v), zero.sum(), zero_count, rest, states, coupled
-        )
+        zero, zero_count = jnp.zeros_like(q).sum(), jnp.zeros((), jnp.int32)
+        return ErrorAccumulator(StepErrors.none(q, v), zero, zero_count, rest, states, coupled)
 
     def after(
         self, recent: Recent, q: Array, v: Array, h: Array, method: AbstractMethod, steps: float,
@@ -150,38 +207,18 @@ class ErrorAccumulator(eqx.Module):
         in_q, in_v, unnoticed = _step_errors(
             recent, q, v, h, method, apart, self.states, self.coupled
         )
-        return ErrorAccumulator(
-            self.q + steps * in_q,
-            self.v + steps * in_v,
-            jnp.minimum(self.low, q),
-            jnp.maximum(self.high, q),
-            jnp.maximum(self.fastest, jnp.abs(v)),
-            self.rounding + steps * unnoticed,
-            self.seen + 1,
-            self.rest,
-            self.states,
-            self.coupled,
+        return replace(
+            self,
+            errors=self.errors.after(q, v, steps * in_q, steps * in_v),
+            rounding=self.rounding + steps * unnoticed,
+            seen=self.seen + 1,
         )
 
     def relative(self, duration: Array) -> Float[Array, ""]:
         """The largest error of a coordinate or velocity, relative to its motion; NaN if unknown."""
-        return jnp.where(
-            self.seen > 0,
-            jnp.maximum(
-                relative(
-                    self.q,
-                    self.v,
-                    self.low,
-                    self.high,
-                    self.fastest,
-                    duration,
-                    self.rest,
-                    self.states,
-                ),
-                resolution(self.rounding, self.low, self.high, self.rest, self.states),
-            ),
-            jnp.nan,
-        )
+        error = self.errors.relative(duration, self.rest, self.states)
+        hidden = self.errors.resolution(self.rounding, self.rest, self.states)
+        return jnp.where(self.seen > 0, jnp.maximum(error, hidden), jnp.nan)
 
     def delay(
         self, corrections: Corrections, h: Array, duration: Array, keeps_q: bool
@@ -192,10 +229,8 @@ class ErrorAccumulator(eqx.Module):
         what they should have moved is missing.
         """
         # The projection does not move states.
-        mechanical = slice(self.low.size - self.states)
-        width, speed = _sizes(
-            self.low[mechanical], self.high[mechanical], self.fastest[mechanical], duration
-        )
+        mechanical = slice(self.errors.q.size - self.states)
+        width, speed = self.errors.sizes(duration, self.states)
         in_q = jnp.max(_share(corrections.in_q[mechanical], width))
         in_v = jnp.max(_share(corrections.in_v[mechanical], speed))
         # The part of its whole motion that a coordinate makes meanwhile.
@@ -207,47 +242,6 @@ def rest_motion(system: System, extents: Float[Array, " n"]) -> Float[Array, ""]
     """The motion below which a mechanism is at rest: what its constraints leave is round-off."""
     least = _AT_REST * jnp.finfo(extents.dtype).eps * extents.max()
     return least if system.constraints else jnp.zeros_like(least)
-
-
-def resolution(
-    rounding: Array, low: Array, high: Array, rest: Array, states: int
-) -> Float[Array, ""]:
-    """Rounding errors of coordinates relative to the widest motion; 0 for one within round-off."""
-    low, high = low[: low.size - states], high[: high.size - states]
-    width, largest_value = (high - low).max(), jnp.maximum(jnp.abs(low), jnp.abs(high)).max()
-    moves = width > jnp.maximum(jnp.sqrt(jnp.finfo(low.dtype).eps) * largest_value, rest)
-    return jnp.where(moves, rounding / jnp.where(moves, width, 1.0), 0.0)
-
-
-def relative(
-    q: Array, v: Array, low: Array, high: Array, fastest: Array, duration: Array, rest: Array,
-    states: int,
-) -> Float[Array, ""]:  # fmt: skip
-    """The largest error in q and v (n,), relative to the range and the speed of each coordinate.
-
-    That of a state of first order is relative to its largest value; its integral does not count.
-    Nor does the error of a mechanism that is at rest, which is its whole motion.
-    """
-    mechanical = slice(q.size - states)
-    width, speed = _sizes(low[mechanical], high[mechanical], fastest[mechanical], duration)
-    farthest = jnp.maximum((high - low)[mechanical], fastest[mechanical] * jnp.abs(duration)).max()
-    moves = farthest > rest
-    shares = [
-        jnp.where(moves, _share(x[mechanical], size), 0.0) for x, size in ((q, width), (v, speed))
-    ]
-    if states:
-        shares.append(_share(v[-states:], fastest[-states:]))
-    return jnp.max(jnp.concatenate(shares))
-
-
-def _sizes(low: Array, high: Array, fastest: Array, duration: Array) -> tuple[Array, Array]:
-    # A coordinate that hardly moves is compared with 1 % of the widest motion, because it may move
-    # by errors alone; and no motion is smaller than rounding.
-    rounding = jnp.sqrt(jnp.finfo(low.dtype).eps) * jnp.maximum(jnp.abs(low), jnp.abs(high)).max()
-    width, speed = high - low, fastest
-    width = jnp.maximum(jnp.maximum(width, _LEAST * width.max()), rounding)
-    speed = jnp.maximum(jnp.maximum(speed, _LEAST * speed.max()), rounding / jnp.abs(duration))
-    return width, speed
 
 
 def _share(error: Array, size: Array) -> Array:

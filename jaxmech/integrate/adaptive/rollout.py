@@ -32,7 +32,7 @@ from jaxmech.integrate.adaptive.run import (
 from jaxmech.integrate.adaptive.saves import save_reached
 from jaxmech.integrate.checks import begin_run, first_that_holds, residuals
 from jaxmech.integrate.derivatives.record import StepRecord
-from jaxmech.integrate.error_estimate import relative, resolution, rest_motion
+from jaxmech.integrate.error_estimate import StepErrors, rest_motion
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.methods.explicit_stages import EvaluatedState, evaluated_state
@@ -109,13 +109,10 @@ def adaptive_rollout(
         saves = SavedStates(*end, zero, zero, state.events.active).where(is_later, saves)
         is_known |= is_later
     states, rest = scheme.system.dynamics.n_states, rest_motion(scheme.system, extents)
-    (in_q, in_v), low, high = audit.errors, audit.low, audit.high
-    farthest = jnp.abs(high[: high.size - states]).max()
-    rounding = jnp.finfo(high.dtype).eps * farthest * accepted
-    error = jnp.maximum(
-        relative(in_q, in_v, low, high, audit.fastest, state.elapsed, rest, states),
-        resolution(rounding, low, high, rest, states),
-    )
+    errors, eps = audit.errors, jnp.finfo(q0.dtype).eps
+    rounding = eps * jnp.abs(errors.high[: q0.size - states]).max() * accepted
+    error = errors.relative(state.elapsed, rest, states)
+    error = jnp.maximum(error, errors.resolution(rounding, rest, states))
     trajectory = Trajectory(
         saves=saves.known(is_known),
         rank=audit.rank,
@@ -157,7 +154,7 @@ def _start(
         stiffness=StiffnessCounts(zero_count, zero_count, jnp.asarray(False), nan),
         audit=RunAudit(
             *residuals(scheme, q, v, t, params), first.rank,
-            jnp.zeros((2, *q.shape), q.dtype), fixed_q, fixed_q, jnp.abs(fixed_speeds),
+            StepErrors.none(fixed_q, fixed_speeds),
         ),
         events=events,
     )  # fmt: skip
@@ -315,9 +312,6 @@ def _accepted(
             jnp.maximum(audit.position, position),
             jnp.maximum(audit.velocity, velocity),
             jnp.minimum(audit.rank, tried.rank),
-            audit.errors + jnp.abs(tried.errors),
-            jnp.minimum(audit.low, q),
-            jnp.maximum(audit.high, q),
-            jnp.maximum(audit.fastest, jnp.abs(speeds)),
+            audit.errors.after(q, speeds, *jnp.abs(tried.errors)),
         ),
     )

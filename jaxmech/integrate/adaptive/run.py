@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import empty_rows
 from jaxmech.integrate.derivatives.record import MoveRows
+from jaxmech.integrate.error_estimate import StepErrors
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.methods.explicit_stages import EvaluatedState
@@ -49,10 +50,7 @@ class RunAudit(eqx.Module):
     position: Float[Array, ""]
     velocity: Float[Array, ""]
     rank: Int[Array, ""]
-    errors: Float[Array, "2 n"]
-    low: Float[Array, " n"]
-    high: Float[Array, " n"]
-    fastest: Float[Array, " n"]  # largest rates of the coordinates
+    errors: StepErrors
 
 
 class StiffnessCounts(eqx.Module):

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure, unchecked, unoptimized, why_not
-from jaxmech.integrate.error_estimate import relative, resolution, rest_motion
+from jaxmech.integrate.error_estimate import StepErrors, rest_motion
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.turns import step_turns
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
@@ -164,11 +164,7 @@ class _TrialState(eqx.Module):
     q: Array
     v: Array
     memory: Array  # of controllers
-    in_q: Array  # sum of the errors of q
-    in_v: Array  # sum of the errors of its rate
-    low: Array
-    high: Array
-    fastest: Array
+    errors: StepErrors
     rounding: Array
     turns: Array  # of the function of an event in a step, at most
     made_steps: Array
@@ -227,11 +223,7 @@ def _trial(
                 q=new_q,
                 v=new_v,
                 memory=memory,
-                in_q=walk.in_q + in_q,
-                in_v=walk.in_v + in_v,
-                low=jnp.minimum(walk.low, new_q),
-                high=jnp.maximum(walk.high, new_q),
-                fastest=jnp.maximum(walk.fastest, jnp.abs(speeds)),
+                errors=walk.errors.after(new_q, speeds, in_q, in_v),
                 rounding=walk.rounding + _rounding(new_q, dynamics.n_states)[0],
                 turns=turns,
                 made_steps=walk.made_steps + 1,
@@ -243,21 +235,17 @@ def _trial(
             goes_on = walk.good & grid.is_within(k, tried)
             return jax.lax.cond(goes_on, lambda: moved_by(k, walk), lambda: walk)
 
-        zero, none = jnp.zeros_like(q), jnp.zeros((), jnp.int32)
-        fastest = jnp.abs(dynamics.speeds(q, v, ts[0], start_params))
-        start = _TrialState(
-            q, v, memory, zero, zero, q, q, fastest, zero.sum(), none, jnp.zeros((), int),
-            jnp.asarray(True),
-        )  # fmt: skip
+        errors = StepErrors.none(q, dynamics.speeds(q, v, ts[0], start_params))
+        zero, none, made = errors.q.sum(), jnp.zeros((), jnp.int32), jnp.zeros((), int)
+        start = _TrialState(q, v, memory, errors, zero, none, made, jnp.asarray(True))
         # Native code compiles a loop of known length in half the time, and skips the steps in which
         # all lanes rest.
         count = grid.most(_TRIED if why_not() is None else tried)
         end = jax.lax.fori_loop(0, count, step_or_rest, start)
         duration = (ts[1] - ts[0]) * end.made_steps / steps
         rest = rest_motion(system, extents_at(system, q, v, ts[0], start_params))
-        bounds, states = (end.low, end.high), dynamics.n_states
-        error = relative(end.in_q, end.in_v, *bounds, end.fastest, duration, rest, states)
-        hidden = resolution(end.rounding, *bounds, rest, states)
+        error = end.errors.relative(duration, rest, dynamics.n_states)
+        hidden = end.errors.resolution(end.rounding, rest, dynamics.n_states)
         return error, hidden, end.made_steps, end.good, end.turns
 
     members = q, v, ts, params, times
