@@ -5,7 +5,7 @@ from dataclasses import replace
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from jaxmech.integrate.checks import finite_states, first_that_holds
 from jaxmech.integrate.methods.explicit_stages import (
@@ -15,7 +15,7 @@ from jaxmech.integrate.methods.explicit_stages import (
     pair_stages,
 )
 from jaxmech.integrate.methods.implicit import Rodas5P
-from jaxmech.integrate.methods.implicit_equations import StepData
+from jaxmech.integrate.methods.moved import Moved, StepStart
 from jaxmech.integrate.methods.runge_kutta import AbstractPair, AbstractRungeKuttaPair
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import Tolerance
@@ -123,11 +123,11 @@ def attempt(
     if params is not before:
         start = evaluated_state(scheme, start.q, start.v, t, params)
     if isinstance(method, Rodas5P):
-        chart, moved = None, _implicit(scheme, method, start, t, h, params)
+        chart, (moved, estimate) = None, _implicit(scheme, method, start, t, h, params)
     else:
         assert isinstance(method, AbstractRungeKuttaPair)
         chart = scheme.formulation.chart(scheme.system, start.q, start.v, t, params, extents)
-        moved = _explicit(scheme, method, chart, start, t, h, params)
+        moved, estimate = _explicit(scheme, method, chart, start, t, h, params)
     end_t = t + h
     (q, v), is_finite = finite_states((moved.q, moved.v), (start.q, start.v))
     moved = replace(moved, q=q, v=v)
@@ -138,10 +138,10 @@ def attempt(
     (new_q, new_v), is_projected = finite_states((new_q, new_v), (start.q, start.v))
     # The accelerations at the projected end serve the error, the next step and the interpolation.
     end = evaluated_state(scheme, new_q, new_v, end_t, params)
-    at_end = jnp.asarray(moved.error_at_end, new_q.dtype)[:, None]
+    at_end = jnp.asarray(estimate.at_end, new_q.dtype)[:, None]
     speeds = scheme.system.dynamics.speeds(new_q, new_v, end_t, params)
-    in_q = moved.in_q + h * at_end * speeds[None]
-    in_v = moved.in_v + h * at_end * end.qdd[None]
+    in_q = estimate.in_q + h * at_end * speeds[None]
+    in_v = estimate.in_v + h * at_end * end.qdd[None]
     error = norm.error(in_q, in_v)
     if params is not before:
         # A direction that is kept in a step may have to be another one at its end.
@@ -163,64 +163,54 @@ def attempt(
         (~reached, Status.PROJECTION_FAILED),
         (end.status != Status.OK, end.status),
     )
-    stiffness = _stiffness(moved, end, speeds, h)
+    stiffness = _stiffness(estimate.last, end, speeds, h)
     rank = jnp.minimum(moved.rank, end.rank)
     return Attempt(end, error, norm.of_correction(correction), errors, rank, status, stiffness)
 
 
-class _Moved(eqx.Module):
-    """The end of a step before projection."""
+class _Estimate(eqx.Module):
+    """What the end of a step before projection tells of its error."""
 
-    q: Float[Array, " n"]
-    v: Float[Array, " k"]
     in_q: Float[Array, " E n"]  # estimates of the error of q, without the rate at the end
     in_v: Float[Array, " E k"]  # the same of v
-    error_at_end: tuple[float, ...] = eqx.field(static=True)  # weights of that rate
-    independent: Bool[Array, ""]  # whether all rows were
-    rank: Int[Array, ""]  # the smallest
-    status: Int[Array, ""]  # failure of the step, a `Status`
+    at_end: tuple[float, ...] = eqx.field(static=True)  # weights of that rate
     last: tuple[Array, ...]  # q, v and their rates of the last stage; not of implicit methods
 
 
 def _implicit(
     scheme: Scheme, pair: Rodas5P, start: EvaluatedState, t: Array, h: Array, params: Params
-) -> _Moved:
-    result = pair.step(scheme, StepData(start.q, start.v, t, h, params))
-    in_q, in_v = result.errors[:, None]
-    return _Moved(
-        result.q, result.v, in_q, in_v, (0.0,), result.independent, result.rank, result.status, ()
-    )
+) -> tuple[Moved, _Estimate]:
+    moved, errors = pair.step(scheme, StepStart(start.q, start.v, t, h, params))
+    return moved, _Estimate(errors[:1], errors[1:], (0.0,), ())
 
 
 def _explicit(
     scheme: Scheme, pair: AbstractRungeKuttaPair, chart: Partition | None, start: EvaluatedState,
     t: Array, h: Array, params: Params,
-) -> _Moved:  # fmt: skip
+) -> tuple[Moved, _Estimate]:  # fmt: skip
     stages = PairWeights.of(pair, start.q.dtype)
     last = pair_stages(scheme, stages, chart, start, t, h, params)
     last_v = last.v if scheme.system.velocities else last.speeds[-1]
-    return _Moved(
-        start.q + h * (stages.step @ last.speeds),
-        start.v + h * (stages.step @ last.accelerations),
+    q = start.q + h * (stages.step @ last.speeds)
+    v = start.v + h * (stages.step @ last.accelerations)
+    good = last.status == Status.OK
+    return Moved(q, v, good, last.status, last.independent, last.rank), _Estimate(
         h * jnp.stack([w @ last.speeds for w in stages.errors]),
         h * jnp.stack([w @ last.accelerations for w in stages.errors]),
         stages.error_at_end,
-        last.independent,
-        last.rank,
-        last.status,
         (last.q, last_v, last.speeds[-1], last.accelerations[-1]),
     )
 
 
-def _stiffness(moved: _Moved, end: EvaluatedState, speeds: Array, h: Array) -> Array:
+def _stiffness(last: tuple[Array, ...], end: EvaluatedState, speeds: Array, h: Array) -> Array:
     """|h lambda| by the rates of the last stage and of the end; zero for implicit methods.
 
     Both lie at the same time: their rates differ from each other by about the dominant eigenvalue
     times the difference of states (Hairer and Wanner II, IV.2).
     """
-    if not moved.last:
+    if not last:
         return jnp.zeros_like(h)
-    q, v, last_speeds, last_qdd = moved.last
+    q, v, last_speeds, last_qdd = last
     rates, states = (speeds - last_speeds, end.qdd - last_qdd), (end.q - q, end.v - v)
     return jnp.abs(h) * _ratio(rates, states)
 

@@ -19,6 +19,7 @@ from jaxmech.integrate.checks import (
     first_that_holds,
     unless,
 )
+from jaxmech.integrate.methods.moved import Moved
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKuttaPair
 from jaxmech.integrate.methods.tableaus import Tableau
 from jaxmech.integrate.scheme import Scheme
@@ -153,6 +154,11 @@ class StageSums(eqx.Module):
     rank: Int[Array, ""]
     first_rank: Int[Array, ""]
     independent_rows: Bool[Array, " m"]
+
+    def moved(self, q: Array, v: Array, h: Array) -> Moved:
+        """The end of a step of size h from q and v."""
+        ends = q + h * self.speeds[-1], v + h * self.accelerations[-1]
+        return Moved(*ends, self.good, self.status, self.independent, self.rank)
 
 
 def sum_stages(

@@ -7,15 +7,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
 from jaxmech.integrate.methods.implicit_equations import (
     MotionJacobian,
     Pair,
-    StepData,
     jacobian_at,
 )
+from jaxmech.integrate.methods.moved import Moved, StepStart
 from jaxmech.integrate.methods.runge_kutta import AbstractPair, Policies, require_udwadia_kalaba
 from jaxmech.integrate.methods.tableaus import RODAS_5P, RosenbrockTableau, StepControl
 from jaxmech.integrate.scheme import Scheme
@@ -34,7 +34,7 @@ class _Sums(eqx.Module):
 
 
 def rosenbrock_step(
-    scheme: Scheme, tableau: RosenbrockTableau, jacobian: MotionJacobian, data: StepData
+    scheme: Scheme, tableau: RosenbrockTableau, jacobian: MotionJacobian, data: StepStart
 ) -> tuple[Float[Array, "2 n"], Float[Array, "2 n"], Bool[Array, ""]]:
     """The change of q and v, its error, and whether the laws and linear systems could be solved."""
     q, v, h = data.q, data.v, data.h
@@ -95,17 +95,6 @@ def _shifted(sums: Array, weights: Array, U: Array) -> Array:
     return moved + weights[:, None, None] * U[None]
 
 
-class ImplicitStep(eqx.Module):
-    """The end of a step before projection."""
-
-    q: Float[Array, " n"]
-    v: Float[Array, " n"]
-    errors: Float[Array, "2 n"]  # of q and of v
-    independent: Bool[Array, ""]  # whether all constraint rows were at the start
-    rank: Int[Array, ""]
-    status: Int[Array, ""]  # failure of the step, a `Status`
-
-
 @dataclass(frozen=True)
 class Rodas5P(AbstractPair):
     """A Rosenbrock method of order 5 for stiff systems, eight stages (Steinebach 2023).
@@ -133,8 +122,8 @@ class Rodas5P(AbstractPair):
         alternatives = "`jm.RK4()` and `jm.Adaptive()`"
         require_udwadia_kalaba("jm.Rodas5P", policies[0], does, alternatives)
 
-    def step(self, scheme: Scheme, data: StepData) -> ImplicitStep:
-        """Make one step, not yet projected."""
+    def step(self, scheme: Scheme, data: StepStart) -> tuple[Moved, Float[Array, "2 n"]]:
+        """One step, not yet projected, and its errors in q and v."""
         q, v, t, params = data.q, data.v, data.t, data.params
         all_rows, yes = (
             jnp.ones(sum(scheme.system.dynamics.sizes(q, v, t, params)), bool),
@@ -153,4 +142,6 @@ class Rodas5P(AbstractPair):
             (~solved, Status.NOT_CONVERGED),
         )
         independent = law.rank == jnp.asarray(all_rows.size, law.rank.dtype)
-        return ImplicitStep(q + changes[0], v + changes[1], errors, independent, law.rank, status)
+        good = status == Status.OK
+        moved = Moved(q + changes[0], v + changes[1], good, status, independent, law.rank)
+        return moved, errors

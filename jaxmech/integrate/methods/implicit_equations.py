@@ -20,20 +20,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from jaxmech.integrate.methods.moved import StepStart
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.laws import Law
 from jaxmech.linalg import SaddlePoint, matvec, saddle_point, singular_weights
-from jaxmech.system import EquationsOfMotion, Params, SingularMass
-
-
-class StepData(eqx.Module):
-    """The start of a step."""
-
-    q: Float[Array, " n"]
-    v: Float[Array, " n"]
-    t: Float[Array, ""]
-    h: Float[Array, ""]
-    params: Params
+from jaxmech.system import EquationsOfMotion, SingularMass
 
 
 class MotionJacobian(eqx.Module):
@@ -92,7 +83,7 @@ def _above(jacobian: MotionJacobian, s: Array) -> Array:
 
 
 def jacobian_at(
-    scheme: Scheme, data: StepData, equations_and_law: tuple[Any, Law], independent: Array
+    scheme: Scheme, data: StepStart, equations_and_law: tuple[Any, Law], independent: Array
 ) -> MotionJacobian:
     """The derivatives at the start of a step, whose equations and law of motion are known."""
     (eom, law), params = equations_and_law, data.params

@@ -5,18 +5,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float
 
 from jaxmech.compiler import hoisted
+from jaxmech.integrate.checks import first_that_holds
+from jaxmech.integrate.methods.moved import Moved, StepStart
 from jaxmech.integrate.methods.newton import NewtonSettings, Residual, linear_step, newton
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod, Policies, require_udwadia_kalaba
+from jaxmech.integrate.scheme import Scheme
 from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
 from jaxmech.linalg import matvec, metric
 from jaxmech.state import AbstractStabilization, Free, Projection, metric_mass
+from jaxmech.status import Status
 from jaxmech.system import (
     Holonomic,
     Params,
@@ -28,16 +31,6 @@ from jaxmech.system import (
 from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.probing import cached_by_shapes, concrete_at, depends_on, generic
 from jaxmech.utils.text import setting
-
-
-class StepStart(eqx.Module):
-    """The state at which a step starts, and its length."""
-
-    q: Float[Array, " n"]
-    v: Float[Array, " n"]
-    t: Float[Array, ""]  # [s]
-    h: Float[Array, ""]  # [s]
-    params: Params
 
 
 class Momenta(NamedTuple):
@@ -55,17 +48,6 @@ def momenta(system: System, start: StepStart, u: Array) -> Momenta:
     # M is constant, so p(q0, v0) is M v0 and the sum needs no momentum of its own.
     balance = matvec(first.M, u - start.v) - half * first.Q
     return Momenta(balance, matvec(first.M, u) + half * last.Q)
-
-
-class Advance(eqx.Module):
-    """The result of a step, and how it went."""
-
-    q: Float[Array, " n"]
-    v: Float[Array, " n"]
-    rank: Int[Array, ""]
-    definite: Bool[Array, ""]  # whether the mass matrix was positive definite
-    converged: Bool[Array, ""]  # whether the equations of the step were solved
-    reached: Bool[Array, ""]  # whether the state fulfils dependent constraints too
 
 
 @dataclass(frozen=True)
@@ -102,14 +84,10 @@ class RATTLE(AbstractMethod):
         require_holonomic("jm.RATTLE", system)
         require_separable("jm.RATTLE", system, *state)
 
-    def advance(
-        self, system: System, formulation: AbstractFormulation, start: StepStart,
-        extents: Float[Array, " n"] | None,
-    ) -> Advance:  # fmt: skip
-        """Compute the state after one step."""
+    def step(self, scheme: Scheme, start: StepStart, extents: Float[Array, " n"] | None) -> Moved:
+        """One step, whose end is on the constraints."""
+        system, formulation = scheme.system, scheme.formulation
         assert isinstance(formulation, UdwadiaKalaba)
-        has_length = start.h != 0  # repeated save times have not
-        start = eqx.tree_at(lambda s: s.h, start, jnp.where(has_length, start.h, 1.0))
         q, v, t, h, params = start.q, start.v, start.t, start.h, start.params
         A, _ = constraint_jacobians(system, q, v, t, params)
         rows = metric(metric_mass(system, q, v, t, params), A, formulation.solver)
@@ -133,14 +111,13 @@ class RATTLE(AbstractMethod):
             ),
             lambda: jnp.asarray(True),
         )
-        return Advance(
-            jnp.where(has_length, end.q, q),
-            jnp.where(has_length, last.x, v),
-            rows.rank,
-            rows.definite,
-            ~has_length | (middle.converged & last.converged),
-            ~has_length | reached,
+        status = first_that_holds(
+            (~rows.definite, Status.SINGULAR_MASS),
+            (~(middle.converged & last.converged), Status.NOT_CONVERGED),
+            (~reached, Status.PROJECTION_FAILED),
         )
+        independent = rows.rank == jnp.asarray(len(A), rows.rank.dtype)
+        return Moved(end.q, last.x, status == Status.OK, status, independent, rows.rank)
 
 
 def _position_equations(system: System, u: Array, start: StepStart) -> Residual:
