@@ -7,6 +7,7 @@ the speeds and accelerations at the saves, because a save is a state of the moti
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -70,20 +71,39 @@ class MovesRun(AbstractRun):
         return self._tangents(_along_all_moves, x, residuals, changes)
 
     def _tangents(
-        self, along: "_Along", x: RolloutInputs, residuals: KeptRun, changes: RolloutInputs
-    ) -> SmoothResults:
-        program = self.program
-        traced, fixed = split_shared(x, changes)
-        first_state = x.q0, x.v0, x.memory
+        self, along: Callable[..., Any], x: RolloutInputs, residuals: KeptRun,
+        changes: RolloutInputs,
+    ) -> SmoothResults:  # fmt: skip
+        program, record, event_set = self.program, residuals.record, self.program.event_set
+        moves, (traced, fixed) = StepReplay.of(program, x), split_shared(x, changes)
+        d_given = jax.tree.map(lambda rows: rows[0], changes.ts), changes.times
+        given = of_parts(d_given, (x.ts[0], x.times))
+
+        def push(before: _Pushed, number: Array) -> tuple[_Pushed, Move, Array, Array]:
+            """Push through a move; also the move, and tangents of a save at its end and its row."""
+            move = record.move(number, before.begin, moves.usual)
+
+            def run(state: PieceState, times: Given, traced: Any) -> Any:
+                shared = eqx.combine(traced, fixed)
+                return moves.advance(state, times, before.active, move, shared)
+
+            (new, _), (d_new, d_row) = jax.jvp(
+                run, (before.state, given, traced), (before.d_state, d_given, changes.shared)
+            )
+            goes_on = moves.goes_on(move)
+            state, d_state = jax.tree.map(
+                lambda x, y: jnp.where(goes_on, x, y), (new, d_new), (before.state, before.d_state)
+            )
+            active, begin = moves.switched(before.active, move), moves.elapsed(move)
+            d_save = jnp.concatenate([d_new.q, d_new.v, d_new.memory])
+            return _Pushed(state, d_state, active, begin), move, d_save, d_row
+
+        first_state, offset = (x.q0, x.v0, x.memory), no_offset(event_set, x)
         zeros = jax.tree.map(jnp.zeros_like, first_state)
         d_first = completed((changes.q0, changes.v0, changes.memory), zeros)
-        zero, event_set = jnp.zeros_like(x.ts[0]), program.event_set
-        offset = no_offset(event_set, x)
-        d_q, d_v, d_memory = d_first
-        states = PieceState(x.q0, x.v0, x.memory, offset), PieceState(d_q, d_v, d_memory, offset)
-        start = _Pushed(*states, residuals.active[0], zero)
-        push = _Push(StepReplay.of(program, x), residuals.record, traced, fixed, changes)
-        end, saves, starts, log = along(push, start)
+        states = PieceState(*first_state, offset), PieceState(*d_first, offset)
+        start = _Pushed(*states, residuals.active[0], jnp.zeros_like(x.ts[0]))
+        end, saves, starts, log = along(push, record, event_set, len(x.ts), start)
         if event_set:
             log = jnp.where(event_set.is_kept(residuals.counts)[:, None], log, 0.0)
             is_reached = reached_saves(residuals)[:, None]
@@ -95,8 +115,8 @@ class MovesRun(AbstractRun):
             shift = jnp.where(first, 0.0, changes.ts - changes.ts[0])
             saves = saves + shift[:, None] * rates_at_saves(program, x, residuals)
         # Switches and times, which follow in the record, have no tangents.
-        starts = jnp.pad(starts, ((0, 0), (0, residuals.record.starts.shape[1] - starts.shape[1])))
-        is_segment = residuals.record.segment * jnp.arange(len(starts)) < residuals.record.count
+        starts = jnp.pad(starts, ((0, 0), (0, record.starts.shape[1] - starts.shape[1])))
+        is_segment = record.segment * jnp.arange(len(starts)) < record.count
         starts = jnp.where(is_segment[:, None], starts, 0.0)
         at_saves = jnp.where(residuals.known[:, None], saves, 0.0)
         q, v, memory = _parts(x, saves)
@@ -106,7 +126,8 @@ class MovesRun(AbstractRun):
         self, x: RolloutInputs, residuals: KeptRun, needed: RolloutInputs, cotangents: SmoothResults
     ) -> RolloutInputs:
         """Run the segments again, from the last to the first, and pull the cotangents back."""
-        program = self.program
+        program, record, event_set = self.program, residuals.record, self.program.event_set
+        moves, (shared, fixed) = StepReplay.of(program, x), split_shared(x, needed)
         given_starts, at_saves = cotangents.states
         pairs = (
             (cotangents.q, x.q0), (cotangents.v, x.v0), (cotangents.memory, x.memory),
@@ -117,27 +138,83 @@ class MovesRun(AbstractRun):
         )
         if at_saves is not None:
             saves = saves + jnp.where(residuals.known[:, None], at_saves, 0.0)
-        shared, fixed = split_shared(x, needed)
-        moves, record = StepReplay.of(program, x), residuals.record
-        pull = _Pull(moves, record, saves, cotangents.occurrences, fixed)
+
+        def wrt_save(move: Move) -> Array:
+            return jax.lax.dynamic_index_in_dim(saves, move.save, keepdims=False)
+
+        def wrt_row(move: Move) -> Array:
+            if cotangents.occurrences is None:
+                return jnp.zeros_like(moves.none)
+            row = jax.lax.dynamic_index_in_dim(cotangents.occurrences, move.row, keepdims=False)
+            return jnp.where(move.row >= 0, row, 0.0)
+
+        def make_move(before: Any, number: Array) -> Any:
+            state, active, begin = before
+            move, all_shared = record.move(number, begin, moves.usual), eqx.combine(shared, fixed)
+            new = jax.lax.cond(
+                moves.goes_on(move),
+                lambda: moves.advance(state, (None, None), active, move, all_shared)[0],
+                lambda: state,
+            )
+            return new, moves.switched(active, move), moves.elapsed(move)
+
+        def pull_move(wrt_end: Any, before: Any, number: Array) -> Any:
+            (state, active, begin), (wrt_state, *wrt) = before, wrt_end
+            move = record.move(number, begin, moves.usual)
+
+            def pulled() -> Any:
+                is_save, goes_on = move.save > 0, moves.goes_on(move)
+                row = jnp.pad(wrt_save(move), (0, state.offset.size + active.size))
+                wrt_new = jax.tree.map(
+                    lambda x, y: jnp.where(is_save, x, jnp.where(goes_on, y, 0.0)),
+                    moves.start(row)[0],
+                    wrt_state,
+                )
+                given = of_parts(wrt[0], (x.ts[0], x.times))
+                wrt_start, *wrt_shared = moves.pull_back(
+                    state, given, active, move, shared, fixed, wrt_new, partial(wrt_row, move)
+                )
+                # A move to a save, or to an event that changes nothing, is a side branch: the
+                # motion continues from the state before it.
+                wrt_start = jax.tree.map(
+                    lambda x, y: jnp.where(goes_on, y, x + y), wrt_state, wrt_start
+                )
+                return wrt_start, *jax.tree.map(jnp.add, wrt, wrt_shared)
+
+            # A save is a step of its own, often without a use.
+            is_side_branch = (move.save > 0) & (move.which < 0)
+            matters = move.is_made & ~(is_side_branch & (wrt_save(move) == 0).all())
+            return jax.lax.cond(matters, pulled, lambda: wrt_end)
+
         # A segment without moves has no state: the initial one stands in for it, at which all
         # functions can be evaluated. Of a single trajectory native code computes what depends on
         # `x.q0`; with events that would take minutes to compile for second derivatives.
         first = record.starts[0, :-1]
-        if not program.event_set:
-            offset = no_offset(program.event_set, x)
-            first = PieceState(x.q0, x.v0, x.memory, offset).packed()
+        if not event_set:
+            first = PieceState(x.q0, x.v0, x.memory, no_offset(event_set, x)).packed()
 
-        def pull_segment(carry: Any, segment: Any) -> tuple[Any, None]:
+        def pull_segment(wrt_end: Any, segment: Any) -> tuple[Any, None]:
             number, wrt_start = segment
-            return pull.segment(number, wrt_start, first, shared, carry), None
+            is_begun = number * record.segment < record.count
+            start, begin = record.start(number)
+            start, begin = jnp.where(is_begun, start, first), jnp.where(is_begun, begin, 0.0)
+            numbers = number * record.segment + jnp.arange(record.segment, dtype=jnp.int32)
+
+            def pulled() -> Any:
+                before = *moves.start(start), begin
+                wrt_state, *wrt = pulled_through(make_move, pull_move, before, numbers, wrt_end)
+                if wrt_start is not None:
+                    given = moves.start(wrt_start[:-1])[0]
+                    wrt_state = jax.tree.map(jnp.add, wrt_state, given)
+                return wrt_state, *wrt
+
+            return jax.lax.cond(is_begun, pulled, lambda: wrt_end), None
 
         end, t0 = jnp.zeros_like(first), jnp.zeros_like(x.ts[0])
-        times = jnp.zeros_like(x.times) if needed.times else None
-        if program.event_set:
+        if event_set:
             later = jnp.where(reached_saves(residuals)[:, None], 0.0, saves).sum(0)
             end = jnp.concatenate([later, end[later.size :]])
-        start = t0 if needed.ts else None, times
+        start = t0 if needed.ts else None, jnp.zeros_like(x.times) if needed.times else None
         last = moves.start(end)[0], start, jax.tree.map(jnp.zeros_like, shared)
         numbers = jnp.arange(len(record.starts), dtype=jnp.int32)
         (wrt, (wrt_t0, wrt_times), wrt_shared), _ = jax.lax.scan(
@@ -145,11 +222,16 @@ class MovesRun(AbstractRun):
         )
         at_start = jnp.where((x.ts == x.ts[0])[:, None], saves, 0.0).sum(0)
         start_q, start_v, start_memory = _parts(x, at_start)
+        wrt_ts = None
+        if wrt_t0 is not None:
+            by_save = (saves * rates_at_saves(program, x, residuals)).sum(1)
+            by_save = jnp.where(x.ts != x.ts[0], by_save, 0.0)
+            wrt_ts = jnp.where(jnp.arange(len(x.ts)) == 0, wrt_t0 - by_save.sum(), by_save)
         wrt_params, wrt_traced = wrt_shared
         return RolloutInputs(
             wrt.q + start_q if needed.q0 else None,
             wrt.v + start_v if needed.v0 else None,
-            None if wrt_t0 is None else _wrt_times(program, x, residuals, saves, wrt_t0),
+            wrt_ts,
             wrt_params,
             times=wrt_times,
             memory=wrt.memory + start_memory if needed.memory else None,
@@ -187,52 +269,16 @@ class _Pushed(eqx.Module):
         return self.d_state.packed()
 
 
-@dataclass(frozen=True)
-class _Push:
-    """The pushforward of tangents along the moves."""
-
-    moves: StepReplay
-    record: StepRecord
-    traced: Any  # the shared inputs that are differentiated
-    fixed: Any  # the other shared inputs
-    changes: RolloutInputs  # tangents of the inputs
-
-    def __call__(self, start: _Pushed, number: Array) -> tuple[_Pushed, Move, Array, Array]:
-        """Push through a move; also the move, and tangents of q and v at its end, and of its row.
-
-        The latter is that of no event where none ends the move.
-        """
-        moves, d_ts, d_times = self.moves, self.changes.ts, self.changes.times
-        move = self.record.move(number, start.begin, moves.usual)
-
-        def run(state: PieceState, times: Given, traced: Any) -> Any:
-            return moves.advance(state, times, start.active, move, eqx.combine(traced, self.fixed))
-
-        d_given = jax.tree.map(lambda x: x[0], d_ts), d_times
-        times_primal = of_parts(d_given, (moves.ts[0], moves.times))
-        (new, _), (d_new, d_row) = jax.jvp(
-            run,
-            (start.state, times_primal, self.traced),
-            (start.d_state, d_given, self.changes.shared),
-        )
-        goes_on = moves.goes_on(move)
-        state, d_state = jax.tree.map(
-            lambda x, y: jnp.where(goes_on, x, y), (new, d_new), (start.state, start.d_state)
-        )
-        active, begin = moves.switched(start.active, move), moves.elapsed(move)
-        d_save = jnp.concatenate([d_new.q, d_new.v, d_new.memory])
-        return _Pushed(state, d_state, active, begin), move, d_save, d_row
-
-
-# From the tangents of the start to those of the end, of the saves (T, 2 n), of the states before
-# the segments and of the log of events (R, w); undefined where there are none.
+# From a function that pushes tangents through a move, and the start of the first one, to the end
+# and to the tangents of the saves (T, 2 n), of the states before the segments and of the log of
+# events (R, w); undefined where there are none.
+_Push = Callable[[_Pushed, Array], tuple[_Pushed, Move, Array, Array]]
 _Tangents = tuple[_Pushed, Array, Array, Array]
-_Along = Callable[[_Push, _Pushed], _Tangents]
 
 
-def _along_moves(push: _Push, start: _Pushed) -> _Tangents:
-    record, event_set = push.record, push.moves.program.event_set
-
+def _along_moves(
+    push: _Push, record: StepRecord, event_set: EventSet, save_count: int, start: _Pushed
+) -> _Tangents:
     def push_move(carry: Any) -> Any:
         number, pushed, saves, starts, log = carry
         next_pushed, move, d_save, d_row = push(pushed, number)
@@ -244,7 +290,7 @@ def _along_moves(push: _Push, start: _Pushed) -> _Tangents:
         return number + 1, next_pushed, saves, starts, log
 
     state = start.state.q, start.state.v, start.state.memory
-    saves = empty_rows(len(push.moves.ts), jnp.concatenate(state))
+    saves = empty_rows(save_count, jnp.concatenate(state))
     starts = empty_rows(len(record.starts), start.tangent(), sparse=True)
     log = event_set.log(start.state.q, start.state.v)
     carry = jnp.zeros((), jnp.int32), start, saves, starts, log
@@ -252,21 +298,14 @@ def _along_moves(push: _Push, start: _Pushed) -> _Tangents:
     return end, saves, starts, log
 
 
-def _along_all_moves(push: _Push, start: _Pushed) -> _Tangents:
+def _along_all_moves(
+    push: _Push, record: StepRecord, event_set: EventSet, save_count: int, start: _Pushed
+) -> _Tangents:
     # A loop of fixed length, so that JAX can transpose it.
-    record, event_set = push.record, push.moves.program.event_set
-
-    def push_move(
-        pushed: _Pushed, number: Array
-    ) -> tuple[_Pushed, tuple[Array, Array, Move, Array]]:
+    def push_move(pushed: _Pushed, number: Array) -> tuple[_Pushed, tuple[Any, ...]]:
         next_pushed, move, d_save, d_row = push(pushed, number)
         d_row = jnp.where(move.which >= 0, d_row, 0.0)
-        return next_pushed, (
-            pushed.tangent(),
-            jnp.where(move.is_made, d_save, 0.0),
-            move,
-            d_row,
-        )
+        return next_pushed, (pushed.tangent(), jnp.where(move.is_made, d_save, 0.0), move, d_row)
 
     order = jnp.arange(len(record.moves), dtype=jnp.int32)
     end, (tangents_before, tangents_after, move_rows, rows) = jax.lax.scan(push_move, start, order)
@@ -280,110 +319,5 @@ def _along_all_moves(push: _Push, start: _Pushed) -> _Tangents:
     if event_set:
         is_known = (move_rows.which >= 0) & (move_rows.row >= 0)
         log = rows[moves_at(move_rows.row, is_known, event_set.rows[-1])]
-    saves = tangents_after[moves_at(move_rows.save, move_rows.save > 0, len(push.moves.ts))]
+    saves = tangents_after[moves_at(move_rows.save, move_rows.save > 0, save_count)]
     return end, saves, tangents_before[:: record.segment], log
-
-
-@dataclass(frozen=True)
-class _Pull:
-    """The pullback of cotangents along the moves."""
-
-    moves: StepReplay
-    record: StepRecord
-    saves: Array  # cotangents of the saves, (T, 2 n)
-    log: Array | None  # cotangents of the rows of events, (R, w); None for zero
-    fixed: Any  # the shared inputs that are not differentiated
-
-    def segment(
-        self, number: Array, wrt_start: Array | None, first: Array, shared: Any, cotangents: Any
-    ) -> Any:
-        """Cotangents before a segment, with those of the state there, from those after it.
-
-        `first` stands in for the state before a segment without moves.
-        """
-        is_begun = number * self.record.segment < self.record.count
-        start, begin = self.record.start(number)
-        start, begin = jnp.where(is_begun, start, first), jnp.where(is_begun, begin, 0.0)
-
-        def pulled() -> Any:
-            wrt_state, *wrt = self.through(number, start, begin, shared, cotangents)
-            if wrt_start is not None:
-                given = self.moves.start(wrt_start[:-1])[0]
-                wrt_state = jax.tree.map(jnp.add, wrt_state, given)
-            return wrt_state, *wrt
-
-        return jax.lax.cond(is_begun, pulled, lambda: cotangents)
-
-    def through(
-        self, number: Array, start: Array, begin: Array, shared: Any, cotangents: Any
-    ) -> Any:
-        """Cotangents through a segment: of the state before it, of the start time and `shared`."""
-        record, no_times = self.record, (None, None)
-        numbers = number * record.segment + jnp.arange(record.segment, dtype=jnp.int32)
-        all_shared = eqx.combine(shared, self.fixed)
-
-        def make_move(before: Any, number: Array) -> Any:
-            state, active, begin = before
-            move = record.move(number, begin, self.moves.usual)
-            goes_on = self.moves.goes_on(move)
-            new = jax.lax.cond(
-                goes_on,
-                lambda: self.moves.advance(state, no_times, active, move, all_shared)[0],
-                lambda: state,
-            )
-            return new, self.moves.switched(active, move), self.moves.elapsed(move)
-
-        def pull_move(cotangents: Any, before: Any, number: Array) -> Any:
-            state, active, begin = before
-            move = record.move(number, begin, self.moves.usual)
-
-            def pulled() -> Any:
-                return self._along(move, state, active, shared, cotangents)
-
-            return jax.lax.cond(self._matters(move), pulled, lambda: cotangents)
-
-        first = *self.moves.start(start), begin
-        return pulled_through(make_move, pull_move, first, numbers, cotangents)
-
-    def _matters(self, move: Move) -> Array:
-        """Whether a result depends on a move: a save is a step of its own, often without a use."""
-        is_side_branch = (move.save > 0) & (move.which < 0)
-        return move.is_made & ~(is_side_branch & (self._wrt_save(move) == 0).all())
-
-    def _wrt_save(self, move: Move) -> Array:
-        return jax.lax.dynamic_index_in_dim(self.saves, move.save, keepdims=False)
-
-    def _along(
-        self, move: Move, state: PieceState, active: Array, shared: Any, cotangents: Any
-    ) -> Any:
-        (wrt_state, *wrt), is_save = cotangents, move.save > 0
-        goes_on = self.moves.goes_on(move)
-        row = self._wrt_save(move)
-        at_save = self.moves.start(jnp.pad(row, (0, state.offset.size + active.size)))[0]
-        wrt_new = jax.tree.map(
-            lambda x, y: jnp.where(is_save, x, jnp.where(goes_on, y, 0.0)), at_save, wrt_state
-        )
-        given = of_parts(wrt[0], (self.moves.ts[0], self.moves.times))
-
-        def row_of_event() -> Array:
-            if self.log is None:
-                return jnp.zeros_like(self.moves.none)
-            row = jax.lax.dynamic_index_in_dim(self.log, move.row, keepdims=False)
-            return jnp.where(move.row >= 0, row, 0.0)
-
-        wrt_start, *wrt_shared = self.moves.pull_back(
-            state, given, active, move, shared, self.fixed, wrt_new, row_of_event
-        )
-        # A move to a save, or to an event that changes nothing, is a side branch: the motion
-        # continues from the state before it.
-        wrt_start = jax.tree.map(lambda x, y: jnp.where(goes_on, y, x + y), wrt_state, wrt_start)
-        return wrt_start, *jax.tree.map(jnp.add, wrt, wrt_shared)
-
-
-def _wrt_times(
-    program: MoveProgram, x: RolloutInputs, residuals: KeptRun, saves: Array, wrt_t0: Array
-) -> Array:
-    is_later = x.ts != x.ts[0]
-    by_save = jnp.where(is_later, (saves * rates_at_saves(program, x, residuals)).sum(1), 0.0)
-    is_first = jnp.arange(len(x.ts)) == 0
-    return jnp.where(is_first, wrt_t0 - by_save.sum(), by_save)
