@@ -130,11 +130,17 @@ def interval_at(
         is_before = (ends <= positions) & (ends < end)
         begin = jnp.max(jnp.where(is_before, ends, -jnp.inf), axis=-1)
         finish = jnp.min(jnp.where(is_before, jnp.inf, ends), axis=-1)
-    apart = _APART * jnp.finfo(times.dtype).eps * jnp.maximum(jnp.abs(first), jnp.abs(last))
-    start, stop = sign * (begin + apart), sign * (finish - apart)
-    span = Span(jnp.minimum(start, stop), jnp.maximum(start, stop))
     begins = instants if begins is None else jax.lax.stop_gradient(begins)
+    span = Span(*_within_ends(begin, finish, sign, (first, last), jnp))
     return StepInterval(span, sign * begin == begins)
+
+
+def _within_ends(begin: Any, finish: Any, sign: Any, run: tuple[Any, Any], xp: Any) -> Any:
+    """The earliest and the latest time inside of two ends in the order of a run."""
+    largest = xp.maximum(xp.abs(run[0]), xp.abs(run[1]))
+    apart = _APART * np.finfo(begin.dtype).eps * largest
+    start, stop = sign * (begin + apart), sign * (finish - apart)
+    return xp.minimum(start, stop), xp.maximum(start, stop)
 
 
 def sorted_ends(times: Float[AnyArray, " K"], first: Array, last: Array) -> Float[Array, " E"]:
@@ -178,16 +184,7 @@ class StepGrid(eqx.Module):
     @staticmethod
     def of(ts: Float[Array, " T"], times: Float[AnyArray, " K"]) -> "StepGrid":
         """Merge save times with times at which a step ends."""
-        sign = jnp.sign(ts[-1] - ts[0])
-        saves = sign * ts
-        # A save at such a time follows it, and has the state after it.
-        later = jnp.concatenate([jnp.clip(sign * times, saves[0], saves[-1]), saves[1:]])
-        order = jnp.argsort(later, stable=True)
-        count = jnp.arange(1, 1 + later.size, dtype=jnp.int32)
-        rows = jnp.zeros(later.size, jnp.int32).at[order].set(count)
-        grid = jnp.concatenate([saves[:1], later[order]])
-        first = jnp.zeros(1, jnp.int32)
-        return StepGrid(sign * grid, jnp.concatenate([first, rows[times.size :]]))
+        return StepGrid(*_merged(ts, times, jnp))
 
     @property
     def at_saves(self) -> AnyInterval:
@@ -200,29 +197,30 @@ class StepGrid(eqx.Module):
 NO_GRID = StepGrid(NO_TIMES, np.zeros(0, np.int32))  # of a run whose steps end at saves alone
 
 
+def _merged(ts: Any, times: Any, xp: Any) -> tuple[Any, Any]:
+    """All times in the order of a run, and the indices of the saves (T,) among them."""
+    sign = xp.sign(ts[-1] - ts[0])
+    saves = sign * ts
+    # A save at such a time follows it, and has the state after it.
+    later = xp.concatenate([xp.clip(sign * times, saves[0], saves[-1]), saves[1:]])
+    order = xp.argsort(later, stable=True)
+    rows = xp.concatenate([xp.zeros(1, int), 1 + xp.argsort(order)[times.size :]])
+    return sign * xp.concatenate([saves[:1], later[order]]), rows.astype(np.int32)
+
+
 @lru_cache(maxsize=KEPT_GRIDS)
 def _known_grid(saves: bytes, known: bytes, dtype: Any, inserted: int) -> StepGrid:
     ts, times = np.frombuffer(saves, dtype), np.frombuffer(known, dtype)
-    sign, count = np.sign(ts[-1] - ts[0]), len(times) - inserted
-    positions = sign * ts
-    later = np.concatenate(
-        [np.clip(sign * times[count:], positions[0], positions[-1]), positions[1:]]
-    )
-    order = np.argsort(later, kind="stable")
-    places: Any = np.zeros(later.size, np.int32)
-    places[order] = np.arange(1, 1 + later.size)
-    grid = sign * np.concatenate([positions[:1], later[order]])
-    rows: Any = np.concatenate([np.zeros(1, np.int32), places[inserted:]])
+    grid, rows = _merged(ts, times[len(times) - inserted :], np)
+    # As in `interval_at`.
+    sign = np.sign(ts[-1] - ts[0])
     bounds = np.pad(np.sort(sign * times), 1, constant_values=(-np.inf, np.inf))
-    middles = sign * (grid[:-1] + grid[1:]) / 2
-    before = np.searchsorted(bounds, middles, side="right")
-    before = np.minimum(before, np.searchsorted(bounds, positions[-1]))
+    before = np.searchsorted(bounds, sign * (grid[:-1] + grid[1:]) / 2, side="right")
+    before = np.minimum(before, np.searchsorted(bounds, sign * ts[-1]))
     begin, finish = bounds[before - 1], bounds[before]
-    apart = ts.dtype.type(_APART * np.finfo(ts.dtype).eps * np.abs(ts[[0, -1]]).max())
-    start, stop = sign * (begin + apart), sign * (finish - apart)
-    ends = np.minimum(start, stop), np.maximum(start, stop)
+    low, high = _within_ends(begin, finish, sign, (ts[0], ts[-1]), np)
     with jax.ensure_compile_time_eval():  # no tracers, which would not outlive a trace
-        low, high, turns = map(jnp.asarray, (*ends, sign * begin == grid[:-1]))
+        low, high, turns = map(jnp.asarray, (low, high, sign * begin == grid[:-1]))
         intervals = StepInterval(Span(low, high), turns)
         return StepGrid(jnp.asarray(grid), jnp.asarray(rows), intervals)
 

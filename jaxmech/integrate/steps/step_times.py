@@ -103,7 +103,7 @@ def ending_at_jumps(
     if system.sampling is not None:
         system = replace(system, sampling=None)  # steps end where controllers change anything
     is_set = steps.max_step is not None or steps.end_at_saves or np.size(steps.times)
-    if is_set or not _depends_on_time(system, q, v, ts, params):
+    if is_set or not _depends_on_time(system, q, v, _time(ts), params):
         return steps
     values = actual((q, v, ts, params), 1)
     if values is None or not len(values[2]):
@@ -138,9 +138,11 @@ def step_ends(
     if steps.end_at_saves and system.sampling is None:
         return ts, 0
     times = step_times(system, steps.step_times(q.dtype), ts, params, saves)
+    if not times.size:
+        return times, 0
     known = ts if system.sampling is None else saves  # saves are known under `jit`, too
     # A corner of a constraint moves velocities, for which a save is repeated from its other side.
-    if not is_known((known, times)) or constraints_move(system, q, v, ts, params):
+    if not is_known((known, times)) or _constraints_move(system, q, v, _time(ts), params):
         return times, times.size
     is_save = np.isin(np.asarray(times), np.asarray(known, times.dtype))
     if is_save.all():
@@ -150,28 +152,20 @@ def step_ends(
     return np.concatenate([times[is_save], times[~is_save]]), int((~is_save).sum())
 
 
-def constraints_move(system: System, q: Any, v: Any, ts: Any, params: Params) -> bool:
+@cached_by_shapes
+def _constraints_move(system: System, q: Any, v: Any, t: Any, params: Params) -> bool:
     """Whether a constraint depends on time."""
-    return bool(system.constraints) and _constraints_move(system, q, v, _time(ts), params)
+    return depends_on(lambda t: _residuals(system, q, v, t, params), (t,))
 
 
 @cached_by_shapes
-def _constraints_move(system: System, q: Any, v: Any, t: Any, params: Params) -> bool:
-    return depends_on(lambda t: _residuals(system, q, v, t, params), (t,))
+def _depends_on_time(system: System, q: Any, v: Any, t: Any, params: Params) -> bool:
+    return depends_on(lambda t: function_values(system, q, v, t, params), (t,))
 
 
 def _time(ts: Any) -> Any:
     # Of the type of the times: XLA would compile a program to take one of them.
     return np.zeros((), jnp.result_type(ts))
-
-
-def _depends_on_time(system: System, q: Any, v: Any, ts: Any, params: Params) -> bool:
-    return _numbers_depend_on_time(system, q, v, _time(ts), params)
-
-
-@cached_by_shapes
-def _numbers_depend_on_time(system: System, q: Any, v: Any, t: Any, params: Params) -> bool:
-    return depends_on(lambda t: function_values(system, q, v, t, params), (t,))
 
 
 @jit_of("system")
