@@ -38,7 +38,6 @@ from jaxmech.system import (
     Params,
     System,
     drive_of,
-    require_plain_velocities,
     singular_mass,
 )
 from jaxmech.utils.checks import require_kind
@@ -88,13 +87,13 @@ class Scheme:
         """The scheme with what is known of the system at q, v, t and params of these shapes."""
         detected = self.formulation.takes_as_singular(singular_mass(self.system, *state))
         system = self.system.with_singular_mass(detected)
-        if not isinstance(self.method, AbstractRungeKutta):
-            name = type(self.method).__name__
-            remedy = (
-                "use `jm.RK4()`, or `jm.DormandPrince8()` with `jm.Adaptive()` steps; a Mechanism "
-                'with velocities="rates" has none'
+        if system.velocities and not isinstance(self.method, AbstractRungeKutta):
+            raise ValueError(
+                f"Argument `method`, {type(self.method).__name__}(), must go with a system without "
+                f"quasi-velocities, but this one has {', '.join(system.velocities)}; use "
+                "`jm.RK4()`, or `jm.DormandPrince8()` with `jm.Adaptive()` steps; a Mechanism with "
+                'velocities="rates" has none.'
             )
-            require_plain_velocities(system.velocities, f"Argument `method`, {name}(),", remedy)
         self.method.require(system, (self.formulation, self.stabilization), *state)
         return replace(self, system=system, drive=drive_of(system, *state))
 

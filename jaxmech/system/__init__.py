@@ -56,7 +56,6 @@ from jaxmech.system.generic import with_mass_rank as with_mass_rank
 from jaxmech.system.implied import terms_of as terms_of
 from jaxmech.system.implied import without_implied as without_implied
 from jaxmech.system.quasi_velocities import Rates as Rates
-from jaxmech.system.quasi_velocities import require_plain_velocities as require_plain_velocities
 from jaxmech.system.rates import in_rates as in_rates
 from jaxmech.system.signal import Interpolation as Interpolation
 from jaxmech.system.signal import Signal as Signal

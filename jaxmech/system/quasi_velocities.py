@@ -14,7 +14,7 @@ generalized speeds. Rates of coordinates that are not in the range of T are excl
 do no work on those that are.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -182,12 +182,3 @@ def checked_velocities(
                 f"{name!r}; name it differently."
             )
     return velocities
-
-
-def require_plain_velocities(velocities: Sequence[str], subject: str, remedy: str) -> None:
-    """Raise a ValueError unless the velocities are the rates of the coordinates."""
-    if velocities:
-        raise ValueError(
-            f"{subject} must go with a system without quasi-velocities, but this one has "
-            f"{', '.join(velocities)}; {remedy}."
-        )
