@@ -6,13 +6,14 @@ state is integrated, projected and differentiated like any velocity, with a unit
 its force, and a column of zeros in A.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.linalg import matvec
+from jaxmech.utils.checks import distinct_names, require_both
 from jaxmech.utils.units import Names
 
 
@@ -20,18 +21,8 @@ def checked_states(
     coordinates: tuple[str, ...], states: Names, rates: Callable[..., Any] | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names of all coordinates, the integrals of states last, and the names of the states."""
-    if isinstance(states, str) or not isinstance(states, Iterable):
-        raise TypeError(
-            f"Argument `states` must be a sequence of names, but is {states!r}; "
-            'write ("z",) for a single state z.'
-        )
-    states = tuple(states)
-    if bool(states) != (rates is not None):
-        stated, missing = ("states", "rates") if states else ("rates", "states")
-        raise ValueError(
-            f"Argument `{stated}` must come with `{missing}`, which is missing; name the states, "
-            "and give the function of their rates."
-        )
+    states, remedy = distinct_names("states", states), "name them, and give their rates"
+    require_both(remedy, ("states", bool(states)), ("rates", rates is not None))
     mixed = [name for name in states if name in coordinates]
     if mixed:
         raise ValueError(

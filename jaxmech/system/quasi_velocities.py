@@ -14,7 +14,7 @@ generalized speeds. Rates of coordinates that are not in the range of T are excl
 do no work on those that are.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.linalg import cholesky, matvec
-from jaxmech.utils.checks import naming_missing, require_distinct
+from jaxmech.utils.checks import distinct_names, naming_missing, require_both
 from jaxmech.utils.jit_cache import traced_once
 from jaxmech.utils.shapes import with_shape
 from jaxmech.utils.units import Names
@@ -154,21 +154,9 @@ def checked_velocities(
     kinematics: Callable[..., Any] | None,
 ) -> tuple[str, ...]:
     """The names of the quasi-velocities as a tuple, or an error."""
-    if isinstance(velocities, str) or not isinstance(velocities, Iterable):
-        raise TypeError(
-            f"Argument `velocities` must be a sequence of names, but is {velocities!r}; "
-            'write ("w",) for a single velocity w.'
-        )
-    velocities = tuple(velocities)
-    if bool(velocities) != (kinematics is not None):
-        both = ("velocities", "kinematics")
-        argument, missing = both if velocities else both[::-1]
-        raise ValueError(
-            f"Argument `{argument}` must come with `{missing}`, which is missing; name the "
-            "velocities, and give the function of the matrix that makes rates of the coordinates "
-            "of them."
-        )
-    require_distinct("velocities", velocities)
+    velocities = distinct_names("velocities", velocities)
+    remedy = "name them, and give the function of the matrix that makes rates of the coordinates"
+    require_both(remedy, ("velocities", bool(velocities)), ("kinematics", kinematics is not None))
     count = len(coordinates) - len(states)
     if len(velocities) > count:
         raise ValueError(

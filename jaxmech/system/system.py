@@ -21,7 +21,7 @@ from jaxmech.system.quasi_velocities import QuasiVelocities, Rates, checked_velo
 from jaxmech.system.unilateral import Unilateral, separated
 from jaxmech.utils.checks import (
     as_numbers,
-    coordinate_names,
+    distinct_names,
     require_distinct,
     require_function,
     with_standard_promotion,
@@ -169,8 +169,10 @@ class System:
                 require_function(name, fn, arguments)
                 object.__setattr__(self, name, first_equal(fn))
         units = stated_units(self.units, self.coordinates, self.states, self.velocities)
-        names, states = checked_states(coordinate_names(self.coordinates), self.states, self.rates)
-        require_distinct("states", states)
+        names = distinct_names("coordinates", self.coordinates)
+        if not names:
+            raise ValueError("Argument `coordinates` must have at least one name, but is empty.")
+        names, states = checked_states(names, self.states, self.rates)
         object.__setattr__(self, "coordinates", names)
         object.__setattr__(self, "states", states)
         velocities = checked_velocities(names, states, self.velocities, self.kinematics)

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 
 from jaxmech.system.constraints import AbstractConstraint, Holonomic, function_name
 from jaxmech.system.dry_friction import Component, DryFriction
-from jaxmech.utils.checks import require_distinct, require_function
+from jaxmech.utils.checks import require_both, require_distinct, require_function
 
 MOST = 8  # gaps that can be closed at once
 
@@ -94,12 +94,9 @@ class Unilateral:
                 f"Argument `rest_speed` must be a speed from 0 on, but is {rest_speed}; leave it "
                 "out for a millionth of the speeds of the motion."
             )
-        if (self.friction is None) != (self.slip is None):
-            wrong, other = ("friction", "slip") if self.friction is None else ("slip", "friction")
-            raise ValueError(
-                f"Argument `{wrong}` must be given with `{other}`: a coefficient, and the velocity "
-                "along which the bodies slide."
-            )
+        remedy = "a coefficient needs the velocity along which the bodies slide"
+        pair = ("friction", self.friction is not None), ("slip", self.slip is not None)
+        require_both(remedy, *pair)
         self.parts()
 
     def __repr__(self) -> str:

@@ -93,10 +93,10 @@ def require_positive(argument: str, value: Any) -> None:
 
 def require_sequence(argument: str, names: Any) -> None:
     """Raise a TypeError for a single name in the place of a sequence of names."""
-    if isinstance(names, str):
+    if isinstance(names, str) or not isinstance(names, Iterable):
         raise TypeError(
             f"Argument `{argument}` must be a sequence of names, but is {names!r}; "
-            f"write ({names!r},)."
+            f"write ({names!r},) for a single one."
         )
 
 
@@ -221,18 +221,20 @@ def with_standard_promotion(fn: Fn) -> Fn:
     return promoting  # type: ignore[return-value]
 
 
-def coordinate_names(coordinates: Names) -> tuple[str, ...]:
-    """The names of coordinates, or an error."""
-    if isinstance(coordinates, str) or not isinstance(coordinates, Iterable):
-        raise TypeError(
-            f"Argument `coordinates` must be a sequence of names, but is {coordinates!r}; "
-            'write ("x",) for a single coordinate x.'
+def distinct_names(argument: str, names: Names) -> tuple[str, ...]:
+    """The names as a tuple, or an error."""
+    require_sequence(argument, names)
+    require_distinct(argument, tuple(names))
+    return tuple(names)
+
+
+def require_both(remedy: str, first: tuple[str, bool], second: tuple[str, bool]) -> None:
+    """Raise a ValueError if one argument is given without the other; pairs tell which are."""
+    if first[1] != second[1]:
+        (stated, _), (missing, _) = (first, second) if first[1] else (second, first)
+        raise ValueError(
+            f"Argument `{stated}` must come with `{missing}`, which is missing; {remedy}."
         )
-    names = tuple(coordinates)
-    if not names:
-        raise ValueError("Argument `coordinates` must name at least one coordinate, but is empty.")
-    require_distinct("coordinates", names)
-    return names
 
 
 def require_distinct(argument: str, names: tuple[str, ...]) -> None:
