@@ -1,7 +1,7 @@
 """A motion: `simulate`, its `Solution`, and what `observe` tells of it.
 
-`forward` propagates its derivatives, `gradient_check` compares them with central differences along
-consistent `tangents`, and `nan_origins` finds where a derivative that is NaN comes from.
+`forward` propagates its derivatives, `gradient_check` compares them with central differences, and
+`nan_origins` finds where a derivative that is NaN comes from.
 """
 
 from jaxmech.run.forward import Sensitivities as Sensitivities
@@ -19,4 +19,3 @@ from jaxmech.run.simulate import SimulationError as SimulationError
 from jaxmech.run.simulate import simulate as simulate
 from jaxmech.run.solution import TOO_COARSE as TOO_COARSE
 from jaxmech.run.solution import Solution as Solution
-from jaxmech.run.tangents import consistent_change as consistent_change

@@ -21,7 +21,6 @@ from jaxmech.integrate import (
 from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
 from jaxmech.run.nan_origins import REMEDY, nan_origins
 from jaxmech.run.simulate import simulate
-from jaxmech.run.tangents import consistent_change
 from jaxmech.state import AbstractStabilization, Projection, onto
 from jaxmech.status import Status
 from jaxmech.system import Params, Subject, with_params
@@ -143,8 +142,7 @@ def check_gradients(
         names the function, the argument and the time where it starts.
 
     Raises:
-        ValueError: if `loss` or an argument of `simulate` is invalid, or there is nothing to
-            differentiate by.
+        ValueError: if `loss` or an argument of `simulate` is invalid.
         TypeError: if `loss` is not a function, or `steps` are `Adaptive`.
         SimulationError: if the motion failed.
     """
@@ -162,21 +160,15 @@ def check_gradients(
     value = fn(solution.q, solution.v, ts, params)
     if np.shape(value) != () or not np.isfinite(value):
         raise ValueError(f"Argument `loss` must return a finite scalar, but returns {value}.")
-    first = solution.q[0], solution.v[0], ts[0]
-    change = consistent_change(system, *first, system.with_outputs(params))
+    # Off the constraints, onto which the motion of the check begins by projection.
+    draw = np.random.default_rng(5)
+    dq, dv = (draw.uniform(-1, 1, x.size) * (1 + np.abs(np.asarray(x))) for x in (q0, v0))
+    dq, dv = jnp.asarray(dq, dtype), jnp.asarray(dv, dtype)
     numbers, with_numbers = numbers_of(params)
-    x = numbers if change is None else jnp.append(numbers, jnp.zeros((), dtype))
-    names = (*number_names(params), *([] if change is None else [_START]))
-    if not names:
-        raise ValueError(
-            "Argument `params` must hold a floating-point number to differentiate by, since the "
-            "constraints leave no freedom to the initial state either."
-        )
+    x, names = jnp.append(numbers, jnp.zeros((), dtype)), (*number_names(params), _START)
 
     def loss_at(x: Array, derivative: AbstractDerivative) -> tuple[Array, Array]:
-        params, q, v = with_numbers(x[: numbers.size]), q0, v0
-        if change is not None:
-            q, v = q + x[-1] * change[0], v + x[-1] * change[1]
+        params, q, v = with_numbers(x[:-1]), q0 + x[-1] * dq, v0 + x[-1] * dv
         q, v = onto(system, q, v, ts[0], system.with_outputs(params))
         ways = policies | {"derivative": derivative, "throw": False}
         sol = simulate(system, q, v, ts, params, **ways)
