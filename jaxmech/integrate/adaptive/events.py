@@ -1,6 +1,7 @@
 """The events of an adaptive step: how often they turn in it, where it ends, and what it records."""
 
 from dataclasses import replace
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -10,7 +11,7 @@ from jaxtyping import Array, Bool, Int
 from jaxmech.integrate.adaptive.attempt import Attempt, attempt
 from jaxmech.integrate.adaptive.run import RunSetting, RunState, StepEvents, StepSpan
 from jaxmech.integrate.derivatives.record import MoveRows
-from jaxmech.integrate.events.crossing import StepSearch, through_events
+from jaxmech.integrate.events.crossing import through_events
 from jaxmech.integrate.events.extremum_search import rates, step_dips
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.events.turns import step_turns
@@ -81,40 +82,32 @@ def events_in_step(
     )  # fmt: skip
 
     def rarely() -> StepEvents:
-        return _after_search(run, search, start, t, h, plain, end)
+        events, end_t = search.events, t + search.base_u * h
+        before = scheme.in_step(start.q, start.v, t, search.base_u * h, params)
+        end_state = evaluated_state(scheme, search.event_q, search.event_v, end_t, before)
+        after = event_set.params(plain, events.active)
+        after = scheme.in_step(search.q, search.v, end_t, h, after)
+        next_state = evaluated_state(scheme, search.q, search.v, end_t, after)
+        _, _, index, row, outcome = events.replay.at(events.replay.count - 1)
+        is_nan = search.info.good & jnp.isnan(events.values).any()
+        code = jnp.where(search.info.good, int(Status.OK), search.info.status)
+        code = jnp.where(is_nan, int(Status.EVENT_IS_NAN), code)
+        stopped = (code == Status.OK) & (events.stopped_by >= 0)
+        code = jnp.where(stopped, int(Status.STOPPED), code).astype(jnp.int32)
+        ends = jax.tree.map(partial(jnp.where, search.interrupted), end_state, end)
+        return StepEvents(
+            events, events.replay.count > 0, search.interrupted, index, row, outcome,
+            search.base_u, ends, next_state, code,
+        )  # fmt: skip
 
     def usually() -> StepEvents:
-        events = jax.tree.map(lambda x, y: jnp.where(accepted, x, y), passed, previous)
+        events = jax.tree.map(partial(jnp.where, accepted), passed, previous)
         return StepEvents.none(events, end, event_set.words)
 
     event = jax.lax.cond(happens, rarely, usually)
     missed = jnp.maximum(turns.hidden - (event.events.counts - counts_before), 0)
     missed = missed_before + jnp.where(accepted & ~event.interrupted, missed, 0)
     return replace(event, events=replace(event.events, missed=missed)), log
-
-
-def _after_search(
-    run: RunSetting, search: StepSearch, start: EvaluatedState, t: Array, h: Array, plain: Params,
-    end: EvaluatedState,
-) -> StepEvents:  # fmt: skip
-    """The events that a search has found in a step; `plain` parameters have no switches."""
-    scheme, events, end_t = run.scheme, search.events, t + search.base_u * h
-    params = scheme.in_step(start.q, start.v, t, search.base_u * h, run.params)
-    end_state = evaluated_state(scheme, search.event_q, search.event_v, end_t, params)
-    active_params = run.event_set.params(plain, events.active)
-    active_params = scheme.in_step(search.q, search.v, end_t, h, active_params)
-    next_state = evaluated_state(scheme, search.q, search.v, end_t, active_params)
-    _, _, index, row, outcome = events.replay.at(events.replay.count - 1)
-    is_nan = search.info.good & jnp.isnan(events.values).any()
-    code = jnp.where(search.info.good, int(Status.OK), search.info.status)
-    code = jnp.where(is_nan, int(Status.EVENT_IS_NAN), code)
-    stopped = (code == Status.OK) & (events.stopped_by >= 0)
-    code = jnp.where(stopped, int(Status.STOPPED), code).astype(jnp.int32)
-    ends = jax.tree.map(lambda x, y: jnp.where(search.interrupted, x, y), end_state, end)
-    return StepEvents(
-        events, events.replay.count > 0, search.interrupted, index, row, outcome, search.base_u,
-        ends, next_state, code,
-    )  # fmt: skip
 
 
 def after_events(
@@ -124,36 +117,24 @@ def after_events(
     """The state after the event that ends a step, and the moves with the other events in it."""
     if not run.event_set:
         return state, moves
-    start = jax.tree.map(lambda x, y: jnp.where(event.interrupted, x, y), event.after, state.start)
-    state = with_status(run, replace(state, start=start, events=event.events), event.status)
-    return state, _observed(run, before, state, step, event, moves, packed)
-
-
-def _observed(
-    run: RunSetting,
-    state: RunState,
-    next_state: RunState,
-    step: StepSpan,
-    event: StepEvents,
-    moves: MoveRows,
-    packed: Array,
-) -> MoveRows:
-    event_set, replay = run.event_set, event.events.replay
-    first = state.counts.accepted + next_state.saved - run.at_start + run.observed_before(state)
+    start = jax.tree.map(partial(jnp.where, event.interrupted), event.after, state.start)
+    replay = event.events.replay
+    first = before.counts.accepted + state.saved - run.at_start + run.observed_before(before)
 
     def add(carry: tuple[Array, Array, MoveRows]) -> tuple[Array, Array, MoveRows]:
         entry, number, moves = carry
         _, size, index, row, outcome = replay.at(entry)
-        is_side_branch = ~event_set.interrupts(index) & (row >= 0)
+        is_side_branch = ~run.event_set.interrupts(index) & (row >= 0)
         move = jnp.abs(size), index + 1, row + 1, *outcome
         moves = moves.with_move(number, move, step.begin, packed, is_side_branch)
         return entry + 1, number + is_side_branch, moves
 
+    state = with_status(run, replace(state, start=start, events=event.events), event.status)
     first_entry = jnp.zeros((), jnp.int32)
-    result: tuple[Array, Array, MoveRows] = jax.lax.while_loop(
+    *_, moves = jax.lax.while_loop(
         lambda carry: event.happened & (carry[0] < replay.count), add, (first_entry, first, moves)
     )
-    return result[2]
+    return state, moves
 
 
 def with_status(run: RunSetting, state: RunState, status: Array) -> RunState:
