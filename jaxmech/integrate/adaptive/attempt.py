@@ -19,7 +19,6 @@ from jaxmech.integrate.methods.moved import Moved, StepStart
 from jaxmech.integrate.methods.runge_kutta import AbstractPair, AbstractRungeKuttaPair
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import Tolerance
-from jaxmech.laws import Partition
 from jaxmech.linalg import matvec
 from jaxmech.state import RowsBefore, coordinate_metric, metric_mass
 from jaxmech.status import Status
@@ -119,15 +118,28 @@ def attempt(
 ) -> Attempt:  # fmt: skip
     """Attempt a step of size h from time t, with the extents of the coordinates."""
     method, before = scheme.method, params
+    last: tuple[Array, ...] = ()  # q, v and their rates of the last stage of an explicit method
     params = scheme.in_step(start.q, start.v, t, h, params)
     if params is not before:
         start = evaluated_state(scheme, start.q, start.v, t, params)
     if isinstance(method, Rodas5P):
-        chart, (moved, estimate) = None, _implicit(scheme, method, start, t, h, params)
+        chart = None
+        moved, errors = method.step(scheme, StepStart(start.q, start.v, t, h, params))
+        in_q, in_v, weights_at_end = errors[:1], errors[1:], (0.0,)
     else:
         assert isinstance(method, AbstractRungeKuttaPair)
         chart = scheme.formulation.chart(scheme.system, start.q, start.v, t, params, extents)
-        moved, estimate = _explicit(scheme, method, chart, start, t, h, params)
+        stages = PairWeights.of(method, start.q.dtype)
+        made = pair_stages(scheme, stages, chart, start, t, h, params)
+        q = start.q + h * (stages.step @ made.speeds)
+        v = start.v + h * (stages.step @ made.accelerations)
+        good = made.status == Status.OK
+        moved = Moved(q, v, good, made.status, made.independent, made.rank)
+        in_q = h * jnp.stack([w @ made.speeds for w in stages.errors])
+        in_v = h * jnp.stack([w @ made.accelerations for w in stages.errors])
+        weights_at_end = stages.error_at_end
+        last_v = made.v if scheme.system.velocities else made.speeds[-1]
+        last = made.q, last_v, made.speeds[-1], made.accelerations[-1]
     end_t = t + h
     (q, v), is_finite = finite_states((moved.q, moved.v), (start.q, start.v))
     moved = replace(moved, q=q, v=v)
@@ -138,10 +150,10 @@ def attempt(
     (new_q, new_v), is_projected = finite_states((new_q, new_v), (start.q, start.v))
     # The accelerations at the projected end serve the error, the next step and the interpolation.
     end = evaluated_state(scheme, new_q, new_v, end_t, params)
-    at_end = jnp.asarray(estimate.at_end, new_q.dtype)[:, None]
+    at_end = jnp.asarray(weights_at_end, new_q.dtype)[:, None]
     speeds = scheme.system.dynamics.speeds(new_q, new_v, end_t, params)
-    in_q = estimate.in_q + h * at_end * speeds[None]
-    in_v = estimate.in_v + h * at_end * end.qdd[None]
+    in_q = in_q + h * at_end * speeds[None]
+    in_v = in_v + h * at_end * end.qdd[None]
     error = norm.error(in_q, in_v)
     if params is not before:
         # A direction that is kept in a step may have to be another one at its end.
@@ -163,43 +175,9 @@ def attempt(
         (~reached, Status.PROJECTION_FAILED),
         (end.status != Status.OK, end.status),
     )
-    stiffness = _stiffness(estimate.last, end, speeds, h)
+    stiffness = _stiffness(last, end, speeds, h)
     rank = jnp.minimum(moved.rank, end.rank)
     return Attempt(end, error, norm.of_correction(correction), errors, rank, status, stiffness)
-
-
-class _Estimate(eqx.Module):
-    """What the end of a step before projection tells of its error."""
-
-    in_q: Float[Array, " E n"]  # estimates of the error of q, without the rate at the end
-    in_v: Float[Array, " E k"]  # the same of v
-    at_end: tuple[float, ...] = eqx.field(static=True)  # weights of that rate
-    last: tuple[Array, ...]  # q, v and their rates of the last stage; not of implicit methods
-
-
-def _implicit(
-    scheme: Scheme, pair: Rodas5P, start: EvaluatedState, t: Array, h: Array, params: Params
-) -> tuple[Moved, _Estimate]:
-    moved, errors = pair.step(scheme, StepStart(start.q, start.v, t, h, params))
-    return moved, _Estimate(errors[:1], errors[1:], (0.0,), ())
-
-
-def _explicit(
-    scheme: Scheme, pair: AbstractRungeKuttaPair, chart: Partition | None, start: EvaluatedState,
-    t: Array, h: Array, params: Params,
-) -> tuple[Moved, _Estimate]:  # fmt: skip
-    stages = PairWeights.of(pair, start.q.dtype)
-    last = pair_stages(scheme, stages, chart, start, t, h, params)
-    last_v = last.v if scheme.system.velocities else last.speeds[-1]
-    q = start.q + h * (stages.step @ last.speeds)
-    v = start.v + h * (stages.step @ last.accelerations)
-    good = last.status == Status.OK
-    return Moved(q, v, good, last.status, last.independent, last.rank), _Estimate(
-        h * jnp.stack([w @ last.speeds for w in stages.errors]),
-        h * jnp.stack([w @ last.accelerations for w in stages.errors]),
-        stages.error_at_end,
-        (last.q, last_v, last.speeds[-1], last.accelerations[-1]),
-    )
 
 
 def _stiffness(last: tuple[Array, ...], end: EvaluatedState, speeds: Array, h: Array) -> Array:
@@ -212,16 +190,10 @@ def _stiffness(last: tuple[Array, ...], end: EvaluatedState, speeds: Array, h: A
         return jnp.zeros_like(h)
     q, v, last_speeds, last_qdd = last
     rates, states = (speeds - last_speeds, end.qdd - last_qdd), (end.q - q, end.v - v)
-    return jnp.abs(h) * _ratio(rates, states)
-
-
-def _ratio(rates: tuple[Array, Array], states: tuple[Array, Array]) -> Array:
     numerator, denominator = (sum((x * x).sum() for x in pair) for pair in (rates, states))
     is_zero = denominator == 0
-    ratio: Array = jnp.where(
-        is_zero, 0.0, jnp.sqrt(numerator / jnp.where(is_zero, 1.0, denominator))
-    )
-    return jax.lax.stop_gradient(ratio)
+    ratio = jnp.sqrt(numerator / jnp.where(is_zero, 1.0, denominator))
+    return jnp.abs(h) * jax.lax.stop_gradient(jnp.where(is_zero, 0.0, ratio))
 
 
 SAFETY = 0.9
