@@ -2,6 +2,5 @@
 
 With fixed steps `segment_rule` repeats the segments of a run, those with events in
 `event_segments`. With adaptive steps, `record` stores them, and `adaptive_rule` goes through the
-steps of a `step_replay`, which also repeats recorded steps from another initial state. Both replay
-events by `event_pieces`.
+steps of a `step_replay`. Both replay events by `event_pieces`.
 """

@@ -91,7 +91,7 @@ class MoveRows(eqx.Module):
     @staticmethod
     def empty(max_moves: int, segment: int, state: Array, columns: int) -> "MoveRows":
         """Make rows for `max_moves` moves of `columns` numbers, and states of this shape."""
-        count = segments_of(max_moves, segment)
+        count = -(-max_moves // segment)  # of segments
         moves = empty_rows(count * segment, jnp.zeros(columns, state.dtype), sparse=True)
         starts = empty_rows(count, jnp.append(state, 0.0), sparse=True)
         return MoveRows(moves, starts, segment)
@@ -117,8 +117,3 @@ class MoveRows(eqx.Module):
             is_begun = self.segment * jnp.arange(len(starts)) < count
             starts = jnp.where(is_begun[:, None], starts, 0.0)
         return StepRecord(moves, starts, count, saved)
-
-
-def segments_of(moves: int, segment: int) -> int:
-    """The number of segments for a number of moves."""
-    return -(-moves // segment)

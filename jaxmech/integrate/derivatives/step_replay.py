@@ -29,7 +29,7 @@ from jaxmech.integrate.derivatives.run_rule import Part, RolloutInputs, complete
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import AnyInterval, interval_at, sorted_ends, within
-from jaxmech.integrate.step import StepInfo, step
+from jaxmech.integrate.step import step
 from jaxmech.integrate.switches import with_outputs
 from jaxmech.integrate.trajectory import Trajectory
 from jaxmech.system import Params
@@ -112,22 +112,15 @@ def no_offset(event_set: EventSet, x: RolloutInputs) -> Float[Array, " k"]:
     return jnp.zeros(int(bool(event_set) or x.times.size > 0), x.ts.dtype)
 
 
-def repeat_step(
-    by_pair: Scheme, event_set: EventSet, state: PieceState, piece: EventPiece, h: Array,
-    params: Params,
-) -> tuple[PieceState, StepInfo]:  # fmt: skip
-    """The state after a recorded step that is made again, and the checks of the step."""
-    start, memory, params = piece.start(by_pair, event_set, state, params)
-    end, info = step(by_pair, start, h, event_set.params(params, piece.active))
-    q, v = checked_states(end.q, end.v, jnp.asarray(False))
-    return PieceState(q, v, memory, piece.late), info
-
-
 def _plain(
     by_pair: Scheme, event_set: EventSet, state: PieceState, piece: EventPiece, h: Array,
     params: Params,
 ) -> PieceState:  # fmt: skip
-    return repeat_step(by_pair, event_set, state, piece, h, params)[0]
+    """The state after a recorded step that is made again."""
+    start, memory, params = piece.start(by_pair, event_set, state, params)
+    end, _ = step(by_pair, start, h, event_set.params(params, piece.active))
+    q, v = checked_states(end.q, end.v, jnp.asarray(False))
+    return PieceState(q, v, memory, piece.late)
 
 
 def _event(
@@ -163,7 +156,9 @@ class StepReplay:
         empty_row = jnp.zeros(event_set.width(x.q0, x.v0), x.q0.dtype)
         held = jax.lax.stop_gradient(x.times)
         sizes = x.q0.size, x.v0.size, x.memory.size
-        return StepReplay(program, x.ts, x.times, held, empty_row, sizes, _ends(x.ts, held))
+        # Before the loops, because native code cannot sort; rounded as the beginnings of moves are.
+        ends = sorted_ends(x.ts[0] + (held - x.ts[0]), x.ts[0], x.ts[-1])
+        return StepReplay(program, x.ts, x.times, held, empty_row, sizes, ends)
 
     def start(self, row: Array) -> tuple[PieceState, Array]:
         """A state and its switches, from those before a segment as they are recorded."""
@@ -288,11 +283,6 @@ class StepReplay:
         """A length for moves that were not made."""
         # Any length at which the step can be computed: its result is not used, but must not be NaN.
         return jnp.abs(self.ts[1] - self.ts[0])
-
-
-def _ends(ts: Array, times: Array) -> Array:
-    # Before the loops, because native code cannot sort; rounded as the beginnings of moves are.
-    return sorted_ends(ts[0] + (jax.lax.stop_gradient(times) - ts[0]), ts[0], ts[-1])
 
 
 def rates_at_saves(program: MoveProgram, x: RolloutInputs, residuals: KeptRun) -> Array:
