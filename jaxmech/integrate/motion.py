@@ -94,10 +94,11 @@ def motion(
     grid = StepGrid.known(saves, times, inserted) if is_grid_known else NO_GRID
     times = jnp.asarray(times)
     memory = system.memory_at(ts, params, memory)
-    steps, tolerance = steps.without_times(), None
+    steps, tolerance = replace(steps, times=()), None
     is_chosen = isinstance(steps, FixedSteps) and steps.per_save is None
     if isinstance(steps, Adaptive):
-        steps, tolerance = steps.without_tolerance(), steps.tolerance(q0.dtype)
+        tolerance = steps.tolerance(q0.dtype)  # an argument of the program of all of them
+        steps = replace(steps, rtol=1.0, atol=1.0, max_step=None)
     else:
         of_trials = replace(scheme, system=event_set.system(system), steps=steps)
         switched = event_set.params(params, event_set.active())

@@ -1,7 +1,6 @@
 """The step size policies of a run: `FixedSteps` and `Adaptive`."""
 
-import abc
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from math import isfinite
 from typing import Any
 
@@ -20,7 +19,7 @@ from jaxmech.utils.text import setting
 
 
 @dataclass(frozen=True, repr=False)
-class AbstractSteps(abc.ABC):
+class AbstractSteps:
     """The step size policy of a run.
 
     Args:
@@ -52,11 +51,6 @@ class AbstractSteps(abc.ABC):
         )
         return f"{type(self).__name__}({', '.join(values)})"
 
-    @property
-    @abc.abstractmethod
-    def default_method(self) -> AbstractMethod:
-        """The method where a caller leaves it out."""
-
     def step_times(self, dtype: Any) -> Array:
         """The times at which steps end, (K,), besides all save times."""
         times = () if self.end_at_saves else self.times
@@ -67,10 +61,6 @@ class AbstractSteps(abc.ABC):
     def end_at_saves(self) -> bool:
         """Whether the samples of inputs are save times."""
         return isinstance(self.times, str)
-
-    def without_times(self) -> "AbstractSteps":
-        """The same policy without times at which steps end."""
-        return replace(self, times=())
 
 
 def _require_max_step(value: Any) -> None:
@@ -134,11 +124,6 @@ class FixedSteps(AbstractSteps):
             require_positive_integer("per_save", self.per_save, remedy)
 
     @property
-    def default_method(self) -> AbstractMethod:
-        """The classical Runge-Kutta method."""
-        return RK4()
-
-    @property
     def count(self) -> int:
         """The number of steps per save interval, or a ValueError while it is not chosen."""
         if self.per_save is None:
@@ -160,7 +145,8 @@ def method_and_steps(
     """
     steps = FixedSteps() if steps is None else steps
     require_kind("steps", steps, AbstractSteps, "FixedSteps(per_save=5) or Adaptive(rtol=1e-8)")
-    method = steps.default_method if method is None else method
+    if method is None:
+        method = RK4() if isinstance(steps, FixedSteps) else DormandPrince8()
     require_kind("method", method, AbstractMethod, "RK4()")
     if isinstance(steps, Adaptive) and not isinstance(method, AbstractPair):
         raise ValueError(
@@ -256,11 +242,6 @@ class Adaptive(AbstractSteps):
                 f"32 bits, but is {self.max_steps}."
             )
 
-    @property
-    def default_method(self) -> AbstractMethod:
-        """The pair that needs the fewest evaluations at strict tolerances."""
-        return DormandPrince8()
-
     def tolerance(self, dtype: Any) -> Tolerance:
         """The tolerances to which the estimate of a step is held.
 
@@ -279,7 +260,3 @@ class Adaptive(AbstractSteps):
         return Tolerance(
             jnp.asarray(rtol, dtype), jnp.asarray(rtol / self.rtol * self.atol, dtype), longest
         )
-
-    def without_tolerance(self) -> "Adaptive":
-        """The same policy for any tolerances, and for any longest step."""
-        return replace(self, rtol=1.0, atol=1.0, max_step=None)
