@@ -16,9 +16,9 @@ from jaxmech.integrate.methods.moved import Moved, StepStart
 from jaxmech.integrate.methods.newton import NewtonSettings, Residual, linear_step, newton
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod, Policies, require_udwadia_kalaba
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
+from jaxmech.laws import UdwadiaKalaba
 from jaxmech.linalg import matvec, metric
-from jaxmech.state import AbstractStabilization, Free, Projection, metric_mass
+from jaxmech.state import Free, Projection, metric_mass
 from jaxmech.status import Status
 from jaxmech.system import (
     Holonomic,
@@ -80,9 +80,19 @@ class RATTLE(AbstractMethod):
 
     def require(self, system: System, policies: Policies, *state: Any) -> None:
         """Raise a ValueError unless the system is separable and its constraints holonomic."""
-        require_policies("jm.RATTLE", *policies)
-        require_holonomic("jm.RATTLE", system)
-        require_separable("jm.RATTLE", system, *state)
+        formulation, stabilization = policies
+        does = "solves for the constraint forces itself"
+        require_udwadia_kalaba("jm.RATTLE", formulation, does, "`jm.RK4()`")
+        if not isinstance(stabilization, Projection | Free):
+            raise ValueError(
+                "Argument `projection` must be left out for `jm.RATTLE`, whose steps end on the "
+                f"constraints, but is {stabilization!r}; it goes with `jm.RK4()`."
+            )
+        for need, violation in _obstacles(system, *state):
+            raise ValueError(
+                f"Argument `method` must suit the system: `jm.RATTLE` needs {need}, but "
+                f"{violation}; use `jm.RK4()`, which takes all systems."
+            )
 
     def step(self, scheme: Scheme, start: StepStart, extents: Float[Array, " n"] | None) -> Moved:
         """One step, whose end is on the constraints."""
@@ -143,54 +153,25 @@ def _rounding(x: Array) -> Array:
     return 64 * jnp.finfo(x.dtype).eps * (1 + jnp.max(jnp.abs(jax.lax.stop_gradient(x))))
 
 
-def require_policies(
-    name: str, formulation: AbstractFormulation, stabilization: AbstractStabilization
-) -> None:
-    """Raise a ValueError unless the policies suit a method that finds constraint forces itself."""
-    does = "solves for the constraint forces itself"
-    require_udwadia_kalaba(name, formulation, does, "`jm.RK4()`")
-    if not isinstance(stabilization, Projection | Free):
-        raise ValueError(
-            f"Argument `projection` must be left out for `{name}`, whose steps end on the "
-            f"constraints, but is {stabilization!r}; it goes with `jm.RK4()`."
-        )
-
-
-def require_holonomic(name: str, system: System) -> None:
-    """Raise a ValueError, which names the constraint, unless all are holonomic and ideal."""
-    for constraint in system.constraints:
-        if not isinstance(constraint, Holonomic):
-            kind = type(constraint).__name__
-            raise _refusal(name, "holonomic constraints", f"{constraint.name!r} is {kind}")
-    if system.states:
-        need, violation = "no states of first order", f"the system has {', '.join(system.states)}"
-        raise _refusal(name, need, violation)
-    if system.nonideal is not None:
-        raise _refusal(name, "ideal constraints", "the system has a force `nonideal`")
-
-
-def require_separable(
-    name: str, system: System, q: Array, v: Array, t: Array, params: Params
-) -> None:
-    """Raise a ValueError unless M is constant and regular, and no force depends on velocities."""
-    if system.singular_mass:
-        raise _refusal(name, "a regular mass matrix", "that of the system is singular")
-    for need, violation in _obstacles(system, q, v, t, params):
-        raise _refusal(name, need, violation)
-
-
-def _refusal(name: str, need: str, violation: str) -> ValueError:
-    return ValueError(
-        f"Argument `method` must suit the system: `{name}` needs {need}, but {violation}; "
-        f"use `jm.RK4()`, which takes all systems."
-    )
-
-
 @cached_by_shapes
 def _obstacles(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[tuple[str, str], ...]:
-    """The requirements of a separable system, each with its violation, tested at generic states."""
+    """What the method needs of a system, each with its violation, tested at generic states."""
+    violations = [
+        ("holonomic constraints", f"{c.name!r} is {type(c).__name__}")
+        for c in system.constraints
+        if not isinstance(c, Holonomic)
+    ]
+    if system.states:
+        names = ", ".join(system.states)
+        violations.append(("no states of first order", f"the system has {names}"))
+    if system.nonideal is not None:
+        violations.append(("ideal constraints", "the system has a force `nonideal`"))
+    if system.singular_mass:
+        violations.append(("a regular mass matrix", "that of the system is singular"))
+    if violations:
+        return tuple(violations)
     state = q, v, t, params
     constant, of_positions = "a constant mass matrix", "forces that depend only on q and t"
     dependences = [name for k, name in enumerate("qvt") if _depends(system.dynamics.mass, state, k)]
