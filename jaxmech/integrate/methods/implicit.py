@@ -12,7 +12,6 @@ from jaxtyping import Array, Bool, Float
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
 from jaxmech.integrate.methods.implicit_equations import (
     MotionJacobian,
-    Pair,
     jacobian_at,
 )
 from jaxmech.integrate.methods.moved import Moved, StepStart
@@ -48,8 +47,8 @@ def rosenbrock_step(
             _, law = scheme.law(
                 stage_q, stage_v, data.t + node * h, data.params, jacobian.independent_rows
             )
-        rhs = Pair(stage_v + so_far.rights[0, 0] / h, law.qdd + so_far.rights[0, 1] / h)
-        U = jnp.stack(solver.solve(rhs, time * h))
+        r, s = stage_v + so_far.rights[0, 0] / h, law.qdd + so_far.rights[0, 1] / h
+        U = jnp.stack(solver.solve(r, s, time * h))
         good = so_far.good & law.definite
         if law.converged is not None:
             good &= law.converged.all()

@@ -13,7 +13,7 @@ and the saddle-point system
 of the size of the equations of motion, whose matrices tend to M and A for short steps.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -48,13 +48,6 @@ class MotionJacobian(eqx.Module):
         return Resolvent(self, saddle_point(K, self.push, J, self.independent_rows, weights), z)
 
 
-class Pair(NamedTuple):
-    """A vector of the system of first order: the part of q and that of v, shape (n,) each."""
-
-    q: Array
-    v: Array
-
-
 class Resolvent(eqx.Module):
     """The resolvent (mu I - J)^-1 of a real mu."""
 
@@ -67,19 +60,14 @@ class Resolvent(eqx.Module):
         """Whether the matrices could be factorized; if not, all results are meaningless."""
         return self.factors.regular
 
-    def solve(self, rhs: Pair, in_t: Array | float | None = None) -> Pair:
-        """Solve for (x, w); `in_t` times the derivative by t adds to `rhs`."""
+    def solve(self, r: Array, s: Array, in_t: Array) -> tuple[Array, Array]:
+        """x and w for the right-hand sides r and s and `in_t` times the derivative by t."""
         jacobian, z = self.at, self.z
         n = len(jacobian.M)
-        load = _above(jacobian, rhs.v) + z * matvec(jacobian.in_q, rhs.q)
-        if in_t is not None:
-            load = load + in_t * jacobian.in_t
+        load = jnp.concatenate([matvec(jacobian.M, s), matvec(jacobian.A, s)])
+        load = load + z * matvec(jacobian.in_q, r) + in_t * jacobian.in_t
         w, _ = self.factors.solve(z * load[:n], z * load[n:])
-        return Pair((w + rhs.q) * z, w)
-
-
-def _above(jacobian: MotionJacobian, s: Array) -> Array:
-    return jnp.concatenate([matvec(jacobian.M, s), matvec(jacobian.A, s)])
+        return (w + r) * z, w
 
 
 def jacobian_at(
