@@ -23,7 +23,7 @@ from jaxmech.integrate.steps.step_size import (
     rounded_up,
     steps_needed,
     target_error,
-    trial_errors,
+    tried_steps,
 )
 from jaxmech.integrate.steps.step_times import ending_at_jumps, step_ends
 from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
@@ -263,8 +263,9 @@ def members_error(
 
     The arguments and errors are those of `members_need`.
     """
+    scheme = _with_open_gaps(scheme).with_one_step()
     trials = _of_trials(q, v, ts, params, times)
-    return float(trial_errors(_with_open_gaps(scheme), *trials, steps).max())
+    return float(tried_steps(scheme, NO_EVENTS, *trials, steps).error.max())
 
 
 def _with_open_gaps(scheme: Scheme) -> Scheme:

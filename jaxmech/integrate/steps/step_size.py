@@ -65,7 +65,7 @@ def steps_needed(
     steps, before, result, is_settled = _FIRST, None, np.zeros(len(q)), np.zeros(len(q), bool)
     foreseen = np.full(len(q), float(_FIRST))  # the steps needed according to the trial before
     for _ in range(_TRIALS):
-        trial = _tried(scheme, event_set, q, v, ts, params, times, steps)
+        trial = tried_steps(scheme, event_set, q, v, ts, params, times, steps)
         is_known = np.isfinite(trial.error)
         # Events cannot hide in the steps, or there are too many steps already.
         is_fine = (trial.turns < 2) | (steps > _HOPELESS)
@@ -114,18 +114,7 @@ def target_error(method: AbstractMethod, dtype: Any) -> float:
     return max(target, 1000 * float(jnp.finfo(dtype).eps))
 
 
-def trial_errors(
-    scheme: Scheme, q: Any, v: Any, ts: np.ndarray, params: Any, times: np.ndarray,
-    steps: int,
-) -> np.ndarray:  # fmt: skip
-    """The relative errors (M,) of whole runs in so many equal steps, infinite where unknown.
-
-    The other arguments, and errors, are as in `steps_needed`.
-    """
-    return _tried(scheme.with_one_step(), NO_EVENTS, q, v, ts, params, times, steps).error
-
-
-class _Trial(NamedTuple):
+class Trial(NamedTuple):
     """The result of a trial, of each member (M,)."""
 
     steps: int  # from the first to the last time
@@ -136,10 +125,11 @@ class _Trial(NamedTuple):
     turns: np.ndarray  # how often the function of an event turned in a step, at most
 
 
-def _tried(
+def tried_steps(
     scheme: Scheme, event_set: EventSet, q: Any, v: Any, ts: np.ndarray, params: Any,
     times: np.ndarray, steps: int,
-) -> _Trial:  # fmt: skip
+) -> Trial:  # fmt: skip
+    """The errors of the first of so many equal steps, by step doubling; as in `steps_needed`."""
     # Compiled even under `jax.disable_jit()`, by which users step through their functions.
     # It runs once, and optimizing its code takes far longer than the trial. A NaN that it hides
     # only leads to another number of steps: the run itself reports it.
@@ -155,7 +145,7 @@ def _tried(
     # What the first steps have lost, extended to the whole run.
     scale = steps / np.maximum(made_steps, 1)
     error = np.where((made_steps == 0) & ~good, np.inf, error * scale)
-    return _Trial(steps, error, hidden * scale, made_steps, good, turns)
+    return Trial(steps, error, hidden * scale, made_steps, good, turns)
 
 
 class _TrialState(eqx.Module):
