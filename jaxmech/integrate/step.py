@@ -103,8 +103,7 @@ def _step(
             new_q, new_v, reached = scheme.after_step(chart, new_q, new_v, end_t, params, rows)
         correction = scheme.correction((moved.q, moved.v), (new_q, new_v), end_t, h, params)
     with jax.named_scope("checks"):
-        count = sum(scheme.system.dynamics.sizes(q, v, t, params))
-        info = replace(_info(moved, new_q, new_v, reached, count), correction=correction)
+        info = replace(_info(moved, new_q, new_v, reached), correction=correction)
     if not isinstance(method, AbstractRungeKutta):  # which takes steps of no length
         new_q, new_v = jnp.where(has_length, new_q, q), jnp.where(has_length, new_v, v)
         good, ok = info.good | ~has_length, jnp.asarray(Status.OK, jnp.int32)
@@ -112,8 +111,8 @@ def _step(
     return StepState(new_q, new_v, end_t), info
 
 
-def _info(moved: Moved, q: Array, v: Array, reached: Array, count: int) -> StepInfo:
-    """The checks of a step with `count` constraint rows that ends at q and v."""
+def _info(moved: Moved, q: Array, v: Array, reached: Array) -> StepInfo:
+    """The checks of a step that ends at q and v."""
     # NaN and infinity survive the sum, so one test serves for all numbers.
     finite = jnp.isfinite(q.sum() + v.sum())
     good = moved.good & (finite & reached)
@@ -129,6 +128,6 @@ def _info(moved: Moved, q: Array, v: Array, reached: Array, count: int) -> StepI
 
     # Behind `cond`, so that native code skips the parts that are only needed after a failure.
     status, computed = jax.lax.cond(~good, bad, lambda: (ok, true))
-    rows = jnp.asarray(count, jnp.int32)
+    rows = jnp.asarray(moved.rows, jnp.int32)
     rank = jax.lax.cond(~moved.independent, lambda: moved.rank, lambda: rows)
     return StepInfo(good, status, rank, computed)

@@ -133,8 +133,8 @@ def attempt(
         made = pair_stages(scheme, stages, chart, start, t, h, params)
         q = start.q + h * (stages.step @ made.speeds)
         v = start.v + h * (stages.step @ made.accelerations)
-        good = made.status == Status.OK
-        moved = Moved(q, v, good, made.status, made.independent, made.rank)
+        good, count = made.status == Status.OK, start.independent_rows.size
+        moved = Moved(q, v, good, made.status, made.independent, made.rank, count)
         in_q = h * jnp.stack([w @ made.speeds for w in stages.errors])
         in_v = h * jnp.stack([w @ made.accelerations for w in stages.errors])
         weights_at_end = stages.error_at_end

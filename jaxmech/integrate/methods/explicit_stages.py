@@ -158,7 +158,8 @@ class StageSums(eqx.Module):
     def moved(self, q: Array, v: Array, h: Array) -> Moved:
         """The end of a step of size h from q and v."""
         ends = q + h * self.speeds[-1], v + h * self.accelerations[-1]
-        return Moved(*ends, self.good, self.status, self.independent, self.rank)
+        rows = self.independent_rows.size
+        return Moved(*ends, self.good, self.status, self.independent, self.rank, rows)
 
 
 def sum_stages(

@@ -142,5 +142,5 @@ class Rodas5P(AbstractPair):
         )
         independent = law.rank == jnp.asarray(all_rows.size, law.rank.dtype)
         good = status == Status.OK
-        moved = Moved(q + changes[0], v + changes[1], good, status, independent, law.rank)
-        return moved, errors
+        ends, rows = (q + changes[0], v + changes[1]), all_rows.size
+        return Moved(*ends, good, status, independent, law.rank, rows), errors

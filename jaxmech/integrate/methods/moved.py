@@ -25,3 +25,4 @@ class Moved(eqx.Module):
     status: Int[Array, ""]  # the first failure, a `Status`; read only where they did not
     independent: Bool[Array, ""]  # whether all constraint rows were
     rank: Int[Array, ""]  # the smallest
+    rows: int = eqx.field(static=True)  # number of constraint rows

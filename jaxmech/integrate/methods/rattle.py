@@ -127,7 +127,8 @@ class RATTLE(AbstractMethod):
             (~reached, Status.PROJECTION_FAILED),
         )
         independent = rows.rank == jnp.asarray(len(A), rows.rank.dtype)
-        return Moved(end.q, last.x, status == Status.OK, status, independent, rows.rank)
+        good = status == Status.OK
+        return Moved(end.q, last.x, good, status, independent, rows.rank, len(A))
 
 
 def _position_equations(system: System, u: Array, start: StepStart) -> Residual:
