@@ -15,6 +15,7 @@ from jaxmech.integrate.methods.rattle import RATTLE
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKutta
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.switches import gap_count
+from jaxmech.laws import Partition
 from jaxmech.state import RowsBefore
 from jaxmech.status import Status
 from jaxmech.system import Params, extents_at
@@ -81,14 +82,14 @@ def _step(
     scheme: Scheme, state: StepState, h: Array, params: Params, extents: Float[Array, " n"]
 ) -> tuple[StepState, StepInfo]:
     method, q, v, t, end_t = scheme.method, state.q, state.v, state.t, state.t + h
-    chart, is_projected, has_length = None, True, h != 0  # repeated save times have none
-    start = StepStart(q, v, t, jnp.where(has_length, h, 1.0), params)
+    start, has_length = StepStart(q, v, t, h, params), h != 0  # repeated save times have none
+    chart: Partition | None = None
+    first_rank: Array | None = None  # of a step that is projected
     with jax.named_scope("stages"):
         if isinstance(method, RATTLE):
-            is_projected, moved = False, method.step(scheme, start, extents)
-            first_rank = moved.rank
+            moved = method.step(scheme, start, extents)
         elif isinstance(method, Rodas5P):
-            moved, _ = method.step(scheme, start)
+            moved, _ = method.step(scheme, replace(start, h=jnp.where(has_length, h, 1.0)))
             first_rank = moved.rank
         else:
             assert isinstance(method, AbstractRungeKutta)
@@ -98,13 +99,13 @@ def _step(
             moved, first_rank = sums.moved(q, v, h), sums.first_rank
     new_q, new_v, reached = moved.q, moved.v, jnp.asarray(True)
     with jax.named_scope("projection"):
-        if is_projected:
+        if first_rank is not None:
             rows = RowsBefore(~moved.independent, first_rank, extents)
             new_q, new_v, reached = scheme.after_step(chart, new_q, new_v, end_t, params, rows)
         correction = scheme.correction((moved.q, moved.v), (new_q, new_v), end_t, h, params)
     with jax.named_scope("checks"):
         info = replace(_info(moved, new_q, new_v, reached), correction=correction)
-    if not isinstance(method, AbstractRungeKutta):  # which takes steps of no length
+    if isinstance(method, Rodas5P):
         new_q, new_v = jnp.where(has_length, new_q, q), jnp.where(has_length, new_v, v)
         good, ok = info.good | ~has_length, jnp.asarray(Status.OK, jnp.int32)
         info = replace(info, good=good, status=jnp.where(good, ok, info.status))

@@ -98,7 +98,9 @@ class RATTLE(AbstractMethod):
         """One step, whose end is on the constraints."""
         system, formulation = scheme.system, scheme.formulation
         assert isinstance(formulation, UdwadiaKalaba)
-        q, v, t, h, params = start.q, start.v, start.t, start.h, start.params
+        q, v, t, params, has_length = start.q, start.v, start.t, start.params, start.h != 0
+        h = jnp.where(has_length, start.h, 1.0)  # repeated save times have no step between them
+        start = StepStart(q, v, t, h, params)
         A, _ = constraint_jacobians(system, q, v, t, params)
         rows = metric(metric_mass(system, q, v, t, params), A, formulation.solver)
         # Which rows count is decided at the start, for both ends of the step; the choice has no
@@ -123,12 +125,12 @@ class RATTLE(AbstractMethod):
         )
         status = first_that_holds(
             (~rows.definite, Status.SINGULAR_MASS),
-            (~(middle.converged & last.converged), Status.NOT_CONVERGED),
-            (~reached, Status.PROJECTION_FAILED),
+            (has_length & ~(middle.converged & last.converged), Status.NOT_CONVERGED),
+            (has_length & ~reached, Status.PROJECTION_FAILED),
         )
         independent = rows.rank == jnp.asarray(len(A), rows.rank.dtype)
-        good = status == Status.OK
-        return Moved(end.q, last.x, good, status, independent, rows.rank, len(A))
+        q, v = jnp.where(has_length, end.q, q), jnp.where(has_length, last.x, v)
+        return Moved(q, v, status == Status.OK, status, independent, rows.rank, len(A))
 
 
 def _position_equations(system: System, u: Array, start: StepStart) -> Residual:
