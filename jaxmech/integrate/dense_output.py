@@ -23,7 +23,6 @@ from jaxmech.integrate.events import NO_EVENTS, Events, EventSet
 from jaxmech.integrate.motion import Run, trajectory_of, with_samples
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import Tolerance
-from jaxmech.integrate.trajectory import Trajectory
 from jaxmech.system import Params
 from jaxmech.utils.checks import as_numbers
 from jaxmech.utils.jit_cache import jit_of
@@ -88,16 +87,20 @@ def _states(
     """q, v and memory at times t (K,), and whether transitions before them are not known."""
     sign, first = jax.lax.stop_gradient(jnp.sign(ts[-1] - ts[0])), ts[0]
     knots = _knots(event_set, events, ts, (q, v, memory), sign)
-    known_until = jnp.full_like(first, jnp.inf)
-    last = sign * (ts[-1] - first)
+    last, kept = sign * (ts[-1] - first), [jnp.full_like(first, jnp.inf)]
     if events is not None:
         last = sign * (events.t_end - first)
-        known_until = _known_until(event_set, events, first, sign)
+        for record in (events[e.name] for e in event_set.events if e.transition is not None):
+            is_full = record.count > len(record.t)
+            kept.append(jnp.where(is_full, sign * (record.t[-1] - first), jnp.inf))
+    known_until = jax.lax.stop_gradient(jnp.stack(kept).min())
+    switched = replace(scheme, system=event_set.system(scheme.system))
 
     def moved(knot: _Knots, span: Array) -> tuple[Array, Array, Array]:
-        saves = _moved(
-            scheme, derivative, event_set, inserted, knot, span, params, tolerance, times
-        ).saves
+        """The end of a motion from a knot in which no event changes it."""
+        active_params = event_set.params(params, knot.active)
+        inputs = RolloutInputs(knot.q, knot.v, span, active_params, tolerance, times, knot.memory)
+        saves = trajectory_of(switched, derivative, NO_EVENTS, inserted, inputs)[0].saves
         return saves.q[-1], saves.v[-1], saves.memory[-1]
 
     def state_at(t: Array) -> tuple[tuple[Array, Array, Array], Array]:
@@ -151,17 +154,6 @@ def _with_memory(
     return replace(knots, memory=memories[jnp.argsort(order)])
 
 
-def _moved(
-    scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet, inserted: int,
-    knot: _Knots, ts: Array, params: Params, tolerance: Tolerance | None, times: Array,
-) -> Trajectory:  # fmt: skip
-    """The motion from a knot over a part of a run in which no event changes it."""
-    scheme = replace(scheme, system=event_set.system(scheme.system))
-    params = event_set.params(params, knot.active)
-    inputs = RolloutInputs(knot.q, knot.v, ts, params, tolerance, times, knot.memory)
-    return trajectory_of(scheme, derivative, NO_EVENTS, inserted, inputs)[0]
-
-
 def _knots(
     event_set: EventSet, events: Events | None, ts: Array, states: tuple[Array, Array, Array],
     sign: Array,
@@ -201,14 +193,3 @@ def _after_transitions(
     _, active = jax.lax.scan(switched, first_active, ordered)
     memory = jnp.broadcast_to(memory, (len(order), memory.size))
     return _Knots(ordered[1], q[order], v[order], memory, active)
-
-
-def _known_until(event_set: EventSet, events: Events, first: Array, sign: Array) -> Array:
-    """The time from the start up to which all transitions are kept."""
-    known = [jnp.full_like(first, jnp.inf)]
-    for event in event_set.events:
-        if event.transition is not None:
-            record = events[event.name]
-            last = sign * (record.t[-1] - first)
-            known.append(jnp.where(record.count > len(record.t), last, jnp.inf))
-    return jax.lax.stop_gradient(jnp.stack(known).min())
