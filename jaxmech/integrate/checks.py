@@ -45,7 +45,14 @@ def begin_run(
     user_params, params = params, event_set.params(params, events.active)
     if event_set.has_transitions:
         events = touching_at_start(event_set, scheme, events, q, v, t, ahead, params)
-    status = _start_status(scheme, q, v, t, params, times & is_finite, extents)
+    levels = levels_of(scheme.system, q, v, t, params)
+    consistent = levels_are_met(scheme.system, levels, (q, v, t, params), extents)
+    # An infinite Jacobian would make `near` true, since every level is below infinity.
+    slopes = jnp.stack([jnp.abs(A).sum() for A in (levels.A_position, levels.A_velocity)])
+    numbers = jnp.concatenate([q, v, levels.position, levels.velocity, slopes])
+    status = jnp.where(consistent, Status.OK, Status.INCONSISTENT)
+    is_finite &= times & jnp.isfinite(numbers).all()
+    status = jnp.where(is_finite, status, Status.NONFINITE).astype(jnp.int32)
     if not event_set:
         return params, events, status, extents
     is_apart = event_set.contact.are_met(scheme.system, q, t, user_params, events.active, extents)
@@ -56,21 +63,6 @@ def begin_run(
     bad = (status == Status.OK) & jnp.isnan(events.values).any()
     status = jnp.where(bad, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), status)
     return params, events, status, extents
-
-
-def _start_status(
-    scheme: Scheme, q: Array, v: Array, t: Array, params: Params, is_finite: Array,
-    extents: Float[Array, " n"],
-) -> Int[Array, ""]:  # fmt: skip
-    levels = levels_of(scheme.system, q, v, t, params)
-    consistent = levels_are_met(scheme.system, levels, (q, v, t, params), extents)
-    # An infinite Jacobian would make `near` true, since every level is below infinity.
-    slopes = jnp.stack([jnp.abs(A).sum() for A in (levels.A_position, levels.A_velocity)])
-    is_finite &= jnp.isfinite(
-        jnp.concatenate([q, v, levels.position, levels.velocity, slopes])
-    ).all()
-    status = jnp.where(consistent, Status.OK, Status.INCONSISTENT)
-    return jnp.where(is_finite, status, Status.NONFINITE).astype(jnp.int32)
 
 
 def residuals(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:

@@ -59,7 +59,6 @@ from jaxmech.system.quasi_velocities import Rates as Rates
 from jaxmech.system.rates import in_rates as in_rates
 from jaxmech.system.signal import Interpolation as Interpolation
 from jaxmech.system.signal import Signal as Signal
-from jaxmech.system.signal import has_signals as has_signals
 from jaxmech.system.signal import is_signal as is_signal
 from jaxmech.system.signal import thinned as thinned
 from jaxmech.system.subjects import Subject as Subject

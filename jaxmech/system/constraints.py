@@ -256,7 +256,7 @@ def named_constraints(constraints: Sequence[AbstractConstraint]) -> tuple[Abstra
                 f"but holds {constraint!r}; wrap the function, for example Holonomic(fn, name=...)."
             )
     with_names = tuple(
-        c if c.name else replace(c, name=_default_name(c, number))
+        c if c.name else replace(c, name=function_name(c.fn, f"constraint{number}"))
         for number, c in enumerate(sequence, start=1)
     )
     require_distinct("constraints", tuple(c.name for c in with_names))
@@ -282,10 +282,6 @@ def checked_invariants(
         )
     require_distinct("invariants", tuple(c.name for c in (*constraints, *invariants)))
     return invariants
-
-
-def _default_name(constraint: AbstractConstraint, number: int) -> str:
-    return function_name(constraint.fn, f"constraint{number}")
 
 
 def function_name(fn: Callable[..., Array], default: str) -> str:

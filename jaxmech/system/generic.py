@@ -193,8 +193,13 @@ def _needed_rows(system: System, q: Array, v: Array, t: Array, params: Params) -
         if matrices is None or not all(np.isfinite(x).all() for x in matrices):
             return True
         M, A = (np.asarray(x, float) for x in matrices)
-        if any(jnp.result_type(x) == jnp.bool_ for x in jax.tree.leaves(values)):
-            _, A_off = outside_traces(mass_and_rows, system, *state, _all_false(values))
+        leaves, structure = jax.tree.flatten(values)
+        is_flag = [jnp.result_type(x) == jnp.bool_ for x in leaves]
+        if any(is_flag):
+            pairs = zip(leaves, is_flag, strict=True)
+            off = [np.zeros(np.shape(x), bool) if flag else x for x, flag in pairs]
+            off = jax.tree.unflatten(structure, off)
+            _, A_off = outside_traces(mass_and_rows, system, *state, off)
             A = np.where((np.asarray(A_off) != 0).any(1, keepdims=True), A, 0.0)
         scale = mass_scale(M)
         M, A = M / np.outer(scale, scale), A / scale
@@ -211,13 +216,6 @@ def _needed_rows(system: System, q: Array, v: Array, t: Array, params: Params) -
         if all(_least(x[remaining]) >= e for x, e in zip(carried, enough, strict=True)):
             rows = remaining
     return tuple(rows) if min(enough) > 0 else True
-
-
-def _all_false(params: Params) -> Params:
-    def leaf(x: Any) -> Any:
-        return np.zeros(np.shape(x), bool) if jnp.result_type(x) == jnp.bool_ else x
-
-    return jax.tree.map(leaf, params)
 
 
 @native_program("system", differ=(True, True, False, False))
@@ -273,10 +271,6 @@ def _work_sources(
     for c in system.constraints:
         if isinstance(c, Nonholonomic):
             sources.append(partial(power, c))
-        elif isinstance(c, Holonomic) and depends_on(partial(_at_time, c, q, params), (t,)):
+        elif isinstance(c, Holonomic) and depends_on(lambda t, c=c: c.value(q, t, params), (t,)):
             sources.append(partial(speed, c))
     return sources
-
-
-def _at_time(constraint: Holonomic, q: Array, params: Params, t: Array) -> Array:
-    return constraint.value(q, t, params)

@@ -167,11 +167,6 @@ def is_signal(x: Any) -> bool:
     return isinstance(x, Signal)
 
 
-def has_signals(params: Any) -> bool:
-    """Whether a signal is among the parameters."""
-    return any(map(is_signal, jax.tree.leaves(params, is_leaf=is_signal)))
-
-
 @partial(jax.jit, static_argnames=("interpolation",))
 def jumping_signal(
     t: Array,

@@ -151,7 +151,7 @@ def _start(
         t_failed=jnp.where(status == Status.OK, nan, start_t),
         saved=run.at_start,
         counts=StepCounts(zero_count, zero_count, zero_count + 2, zero, nan),
-        stiffness=StiffnessCounts(zero_count, zero_count, jnp.asarray(False), nan),
+        stiffness=StiffnessCounts(zero_count, zero_count, nan),
         audit=RunAudit(
             *residuals(scheme, q, v, t, params), first.rank,
             StepErrors.none(fixed_q, fixed_speeds),
@@ -235,7 +235,8 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     is_over = counts.accepted + counts.rejected >= run.scheme.adaptive.max_steps
     is_over &= _goes_on(run, next_state)
     is_stuck = event.interrupted & (size < _STUCK * run.span)
-    code = jnp.where(next_state.stiffness.is_suspected, int(Status.STIFF), int(Status.MAX_STEPS))
+    is_stiff = next_state.stiffness.limited >= _SUSPICIOUS
+    code = jnp.where(is_stiff, int(Status.STIFF), int(Status.MAX_STEPS))
     code = jnp.where(is_stuck, int(Status.TOO_MANY_EVENTS), code)
     underflow = jnp.where(tried.status == Status.OK, int(Status.STEP_UNDERFLOW), tried.status)
     status = jnp.where(is_over, code, int(Status.OK))
@@ -297,8 +298,8 @@ def _accepted(
     free = jnp.where(is_limited, 0, state.stiffness.free + 1)
     limited = jnp.where(is_limited, state.stiffness.limited + 1, state.stiffness.limited)
     limited = jnp.where(free >= _CLEARED, 0, limited)
-    is_suspected, t_stiff = limited >= _SUSPICIOUS, state.stiffness.t
-    is_first = is_suspected & jnp.isnan(t_stiff)
+    t_stiff = state.stiffness.t
+    is_first = (limited >= _SUSPICIOUS) & jnp.isnan(t_stiff)
     t_stiff = jnp.where(is_first, jax.lax.stop_gradient(t), t_stiff)
     return replace(
         state,
@@ -307,7 +308,7 @@ def _accepted(
         size=following,
         error=jnp.maximum(tried.error, LEAST_ERROR),
         is_repeat=jnp.asarray(False),
-        stiffness=StiffnessCounts(limited, free, is_suspected, t_stiff),
+        stiffness=StiffnessCounts(limited, free, t_stiff),
         audit=RunAudit(
             jnp.maximum(audit.position, position),
             jnp.maximum(audit.velocity, velocity),

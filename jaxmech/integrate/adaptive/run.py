@@ -58,7 +58,6 @@ class StiffnessCounts(eqx.Module):
 
     limited: Int[Array, ""]
     free: Int[Array, ""]
-    is_suspected: Bool[Array, ""]
     t: Float[Array, ""]
 
 

@@ -28,7 +28,7 @@ from jaxmech.integrate.steps.step_size import (
 from jaxmech.integrate.steps.step_times import ending_at_jumps, step_ends
 from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
 from jaxmech.state import AbstractStabilization, Projection
-from jaxmech.system import Params, Subject, has_signals, thinned, with_params
+from jaxmech.system import Params, Subject, is_signal, thinned, with_params
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import as_numbers, is_known, require_finite, require_kind
 from jaxmech.utils.jax_internals import Tracer
@@ -278,7 +278,8 @@ def _of_trials(
     q: Any, v: Any, ts: Any, params: Any, times: Any
 ) -> tuple[Any, Any, np.ndarray, Any, Any]:
     """The starts, first and last times, parameters and times of corners that trials have."""
-    if times.shape[1] > _MOST_ENDS and has_signals(params):
+    leaves = jax.tree.leaves(params, is_leaf=is_signal)
+    if times.shape[1] > _MOST_ENDS and any(map(is_signal, leaves)):
         # Between its samples an input is a line, which asks for no shorter steps: its size is what
         # counts, and native code of so many ends would take long to compile.
         params, times = thinned(params, _MOST_SAMPLES, axis=1), times[:, :0]
