@@ -34,7 +34,7 @@ from jaxmech.integrate.methods.tableaus import Tableau as Tableau
 from jaxmech.integrate.motion import MOST_NUMBERS as MOST_NUMBERS
 from jaxmech.integrate.motion import Motion as Motion
 from jaxmech.integrate.motion import Run as Run
-from jaxmech.integrate.motion import motion as motion
+from jaxmech.integrate.motion import solve_motion as solve_motion
 from jaxmech.integrate.scheme import Scheme as Scheme
 from jaxmech.integrate.steps import AbstractSteps as AbstractSteps
 from jaxmech.integrate.steps import Adaptive as Adaptive

@@ -79,7 +79,7 @@ class Motion(eqx.Module):
     events: Events | None
 
 
-def motion(
+def solve_motion(
     scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet, q0: Array, v0: Array,
     ts: Array, params: Params, memory: Any, saves: Any,
 ) -> tuple[Run, Motion]:  # fmt: skip

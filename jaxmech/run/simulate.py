@@ -22,7 +22,7 @@ from jaxmech.integrate import (
     Scheme,
     as_times,
     event_set_of,
-    motion,
+    solve_motion,
     with_gaps,
 )
 from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
@@ -161,7 +161,7 @@ def simulate(
     if system.declared and not events:  # these may read parameters of their own
         read = partial(function_values, system, q0, v0, ts[0])
         warn_of_unread(params, read, system.declared)
-    run, found = motion(scheme, derivative, event_set, q0, v0, ts, params, memory, saves)
+    run, found = solve_motion(scheme, derivative, event_set, q0, v0, ts, params, memory, saves)
     is_kept = run.is_small or is_known((q0, v0, ts, params))
     solution = _solution(system, ts, found, digests_of(params), run if is_kept else None)
     if throw and is_known(solution) and not succeeded(int(solution.status)):
