@@ -87,8 +87,9 @@ def require_positive_integer(argument: str, value: Any, remedy: str) -> None:
 
 def require_positive(argument: str, value: Any) -> None:
     """Raise a ValueError unless the number is positive and finite."""
-    if not 0 < float(value) < float("inf"):
-        raise ValueError(f"Argument `{argument}` must be positive, but is {float(value):g}.")
+    is_number = np.ndim(value) == 0 and not isinstance(value, str | bool)
+    if not (is_number and 0 < float(value) < float("inf")):
+        raise ValueError(f"Argument `{argument}` must be positive and finite, but is {value!r}.")
 
 
 def require_sequence(argument: str, names: Any) -> None:

@@ -12,7 +12,13 @@ from jaxtyping import Array, Float
 
 from jaxmech.integrate.methods.runge_kutta import RK4, AbstractMethod, AbstractPair, DormandPrince8
 from jaxmech.utils.caller import warn_caller
-from jaxmech.utils.checks import as_numbers, is_known, require_kind, require_positive_integer
+from jaxmech.utils.checks import (
+    as_numbers,
+    is_known,
+    require_kind,
+    require_positive,
+    require_positive_integer,
+)
 from jaxmech.utils.jax_internals import Tracer
 from jaxmech.utils.precision import USE_FLOAT64, PrecisionWarning
 from jaxmech.utils.text import setting
@@ -38,7 +44,8 @@ class AbstractSteps:
     )
 
     def __post_init__(self) -> None:
-        _require_max_step(self.max_step)
+        if self.max_step is not None and not isinstance(self.max_step, Tracer):
+            require_positive("max_step", self.max_step)
         object.__setattr__(self, "times", _as_step_times(self.times))
 
     def __repr__(self) -> str:
@@ -61,17 +68,6 @@ class AbstractSteps:
     def end_at_saves(self) -> bool:
         """Whether the samples of inputs are save times."""
         return isinstance(self.times, str)
-
-
-def _require_max_step(value: Any) -> None:
-    if value is None or isinstance(value, Tracer):
-        return
-    is_number = isinstance(value, int | float | np.number) or np.ndim(value) == 0
-    if isinstance(value, bool) or not (is_number and float(value) > 0 and isfinite(value)):
-        raise ValueError(
-            f"Argument `max_step` must be a positive time, but is {value!r}; leave it out for "
-            "steps of any length."
-        )
 
 
 def _as_step_times(value: Any) -> Any:
@@ -227,13 +223,8 @@ class Adaptive(AbstractSteps):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("rtol", "atol"):
-            value = getattr(self, name)
-            if not (isinstance(value, int | float) and value > 0 and isfinite(value)):
-                raise ValueError(
-                    f"Argument `{name}` must be a positive number, but is {value!r}; 1e-8 is usual "
-                    "for `rtol`, and 1e-10 for `atol`."
-                )
+        require_positive("rtol", self.rtol)
+        require_positive("atol", self.atol)
         remedy = "give the most steps that a trajectory may take, such as 10_000"
         require_positive_integer("max_steps", self.max_steps, remedy)
         if self.max_steps > MOST_STEPS:
