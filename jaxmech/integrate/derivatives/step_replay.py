@@ -26,7 +26,7 @@ from jaxmech.integrate.derivatives.event_pieces import (
 )
 from jaxmech.integrate.derivatives.record import Move, StepRecord
 from jaxmech.integrate.derivatives.run_rule import Part, RolloutInputs, completed, with_traced
-from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
+from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import AnyInterval, interval_at, sorted_ends, within
 from jaxmech.integrate.step import step
@@ -56,11 +56,11 @@ class KeptRun(eqx.Module):
 class MoveProgram:
     """The functions that make the moves of a run, with closed-over values as arguments."""
 
+    event_set: EventSet
     plain: Kind  # a step of the pair: the state at its end
-    event: Kind | None = None  # an event there: the state after it, and its row
     # From a state (2 n,), t, active, interval and shared inputs to its time derivative.
-    rates: Callable[[Array, Array, Array, AnyInterval, Any], Array] | None = None
-    event_set: EventSet = NO_EVENTS
+    rates: Callable[[Array, Array, Array, AnyInterval, Any], Array]
+    event: Kind | None = None  # an event there: the state after it, and its row
 
 
 def move_program(
@@ -98,13 +98,14 @@ def move_program(
     outcome = jnp.zeros(event_set.words, x.q0.dtype)
     piece = EventPiece(zero, zero, zero_count, zero_count, active, outcome, offset, interval)
     from_start = PieceState(x.q0, x.v0, x.memory, offset), piece, zero
-    plain, at_save = partial(_plain, by_pair, event_set), (state, zero, active, interval)
-    if not event_set:
-        x, run, functions = with_traced(forward, x, [plain, rates], [from_start, at_save])
-        return x, run, MoveProgram(functions[0], None, functions[1])
-    parts: list[Part] = [partial(_event, by_pair, event_set), plain, rates]
-    x, run, (event, *functions) = with_traced(forward, x, parts, [from_start, from_start, at_save])
-    return x, run, MoveProgram(functions[0], event, functions[1], event_set)
+    plain: Part = partial(_plain, by_pair, event_set)
+    at_save = state, zero, active, interval
+    parts: list[Part] = [plain, rates]
+    examples: list[Any] = [from_start, at_save]
+    if event_set:  # whose part closes over all that the others do, so it is the first
+        parts, examples = [partial(_event, by_pair, event_set), *parts], [from_start, *examples]
+    x, run, (*event, plain, slopes) = with_traced(forward, x, parts, examples)
+    return x, run, MoveProgram(event_set, plain, slopes, *event)
 
 
 def no_offset(event_set: EventSet, x: RolloutInputs) -> Float[Array, " k"]:
@@ -287,12 +288,9 @@ class StepReplay:
 
 def rates_at_saves(program: MoveProgram, x: RolloutInputs, residuals: KeptRun) -> Array:
     """Rates of q, v and memory at the saves, shape (T, 2 n + c); zero after a terminal event."""
-    assert program.rates is not None
-    rates_of = program.rates
 
     def rate_at(_: None, save: Any) -> tuple[None, Array]:
-        state, t, active, interval = save
-        return None, rates_of(state, t, active, interval, x.shared)
+        return None, program.rates(*save, x.shared)
 
     first = jnp.concatenate([x.q0, x.v0, x.memory])
     states = jnp.where(residuals.known[:, None], residuals.states, first[None])
