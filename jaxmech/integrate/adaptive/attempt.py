@@ -118,6 +118,7 @@ def attempt(
 ) -> Attempt:  # fmt: skip
     """Attempt a step of size h from time t, with the extents of the coordinates."""
     method, before = scheme.method, params
+    weights_at_end: tuple[float, ...] = (0.0,)  # of the rate at the end in the error
     last: tuple[Array, ...] = ()  # q, v and their rates of the last stage of an explicit method
     params = scheme.in_step(start.q, start.v, t, h, params)
     if params is not before:
@@ -125,7 +126,7 @@ def attempt(
     if isinstance(method, Rodas5P):
         chart = None
         moved, errors = method.step(scheme, StepStart(start.q, start.v, t, h, params))
-        in_q, in_v, weights_at_end = errors[:1], errors[1:], (0.0,)
+        in_q, in_v = errors[:1], errors[1:]
     else:
         assert isinstance(method, AbstractRungeKuttaPair)
         chart = scheme.formulation.chart(scheme.system, start.q, start.v, t, params, extents)

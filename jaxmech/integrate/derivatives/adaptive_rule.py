@@ -101,7 +101,8 @@ class MovesRun(AbstractRun):
         first_state, offset = (x.q0, x.v0, x.memory), no_offset(event_set, x)
         zeros = jax.tree.map(jnp.zeros_like, first_state)
         d_first = completed((changes.q0, changes.v0, changes.memory), zeros)
-        states = PieceState(*first_state, offset), PieceState(*d_first, offset)
+        d_q, d_v, d_memory = d_first
+        states = PieceState(*first_state, offset), PieceState(d_q, d_v, d_memory, offset)
         start = _Pushed(*states, residuals.active[0], jnp.zeros_like(x.ts[0]))
         end, saves, starts, log = along(push, record, event_set, len(x.ts), start)
         if event_set:
