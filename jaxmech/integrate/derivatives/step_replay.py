@@ -290,7 +290,8 @@ def rates_at_saves(program: MoveProgram, x: RolloutInputs, residuals: KeptRun) -
     """Rates of q, v and memory at the saves, shape (T, 2 n + c); zero after a terminal event."""
 
     def rate_at(_: None, save: Any) -> tuple[None, Array]:
-        return None, program.rates(*save, x.shared)
+        state, t, active, interval = save
+        return None, program.rates(state, t, active, interval, x.shared)
 
     first = jnp.concatenate([x.q0, x.v0, x.memory])
     states = jnp.where(residuals.known[:, None], residuals.states, first[None])
