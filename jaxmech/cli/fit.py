@@ -137,11 +137,8 @@ def model(study: FitStudy, folder: Path = Path()) -> FitModel:
     given = study.parameters
     names = {name for key in _NAMED for name in getattr(given, key)} | {*(given.free or ())}
     subject, source, sha256 = _loaded(study.model, study.model_options, folder, names)
-    files: list[Path] = []
-    if study.controllers:
-        loop = closed_loop(subject.system, study.controllers, folder)
-        subject = replace(subject, system=loop.system, params=loop.params(subject.params))
-        files = [file.path for file in loop.files]
+    loop = closed_loop(subject.system, subject.params, study.controllers, folder)
+    subject, files = replace(subject, system=loop[0], params=loop[1]), loop[2]
 
     # The starts, bounds, priors and free parameters of the study in place of the model's.
     leaves, bodies = leaf_names(subject.params), bodies_of(subject.system)

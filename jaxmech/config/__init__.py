@@ -19,7 +19,6 @@ from jaxmech.config.frames import Rows as Rows
 from jaxmech.config.frames import TableError as TableError
 from jaxmech.config.load import ENDED as ENDED
 from jaxmech.config.load import SUBJECTS as SUBJECTS
-from jaxmech.config.load import LoadedObject as LoadedObject
 from jaxmech.config.load import Subject as Subject
 from jaxmech.config.load import SubjectInputs as SubjectInputs
 from jaxmech.config.load import closed_loop as closed_loop

@@ -279,34 +279,29 @@ def _where(error: BaseException, path: Path) -> str:
     return f" ({path}, line {lines[-1]})" if lines else ""
 
 
-@dataclass(frozen=True, eq=False)
-class ClosedLoop:
-    """A system with the controllers that a configuration names."""
+def closed_loop(
+    system: System, params: Params, names: Iterable[str], folder: Path
+) -> tuple[System, Params, list[Path]]:
+    """The system with controllers that are named "file.py:name", its parameters, and the files.
 
-    system: System
-    outputs: frozenset[str]  # names, which are no longer those of parameters
-    files: tuple[LoadedObject, ...]  # of the controllers
-
-    def params(self, params: Params) -> Params:
-        """The parameters of the system alone, without those whose places outputs take."""
-        if not isinstance(params, dict):
-            return params
-        return {name: x for name, x in params.items() if name not in self.outputs}
-
-
-def closed_loop(system: System, names: Iterable[str], folder: Path) -> ClosedLoop:
-    """The system with controllers that are named "file.py:name", seen from a folder."""
-    files = []
+    Parameters whose places outputs take are left out.
+    """
+    controllers, files = list[Any](), list[Path]()
     for name in names:
         try:
-            files.append(find(name, {}, folder, (Controller,)))
+            file = find(name, {}, folder, (Controller,))
         except StudyError as error:
             messages = [problem.message for problem in error.problems]
             raise refuse("controllers", "; ".join(messages)) from error
-    values = [file.value for file in files]
+        controllers.append(file.value)
+        files.append(file.path)
+    if not controllers:
+        return system, params, files
     try:
-        loop = controlled(system, values)  # type: ignore[arg-type]  # which it checks
+        loop = controlled(system, controllers)
     except (TypeError, ValueError) as error:
         raise refuse("controllers", f"cannot be used: {error}") from error
-    outputs = frozenset(value.name for value in values if isinstance(value, Controller))
-    return ClosedLoop(loop, outputs, tuple(files))
+    outputs = {x.name for x in controllers if isinstance(x, Controller)}
+    if isinstance(params, dict):
+        params = {name: x for name, x in params.items() if name not in outputs}
+    return loop, params, files

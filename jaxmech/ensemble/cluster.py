@@ -101,10 +101,10 @@ def _prepared(order: Order) -> tuple[Path, RunFolder, BlockProgram]:
     study, folder, path = pickle.loads(content)
     expected = stored_environment(path)
     plan = planned(study, folder)
-    named = replace(plan.study, **plan.functions)
-    kernel = compile_kernel(named, plan.subject, plan.sampler)
+    work = plan.study, plan.subject, plan.sampler
+    kernel = compile_kernel(*work)
     differ = changes(expected, environment(), _SAME)
-    differ += changes(expected, origin(named, plan.subject, plan.sampler), ("functions", "draws"))
+    differ += changes(expected, origin(*work), ("functions", "draws"))
     if differ:
         message = "install the same versions and files everywhere, and start the workers again"
         raise InputError(f"a worker would compute another study: {'; '.join(differ)}; {message}")

@@ -85,15 +85,13 @@ def run_study(
     out, folder, tell = Path(out), Path(folder), tell or warn
     plan = planned(with_stored_sizes(study, out), folder)
     subject, sampler = plan.subject, plan.sampler
-    kernel = compile_kernel(
-        with_steps(replace(plan.study, **plan.functions), subject, sampler), subject, sampler
-    )
+    kernel = compile_kernel(with_steps(plan.study, subject, sampler), subject, sampler)
     study = kernel.member.study
     require_possible(study, kernel.stored_bytes, out)
     require_used(subject, sampler, study)
     accumulator = Accumulator(kernel)
     # What is stored names functions, by the copies of their files.
-    named = replace(plan.study, steps=study.steps, block=study.block)
+    named = replace(plan.named, steps=study.steps, block=study.block)
     files = copies_of(subject.name, subject.source, plan.files)
     config = plain(stored_study(named, subject, files, folder))
     facts = origin(study, subject, sampler)

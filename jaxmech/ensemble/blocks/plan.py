@@ -29,11 +29,10 @@ from jaxmech.laws import observed_at
 class Planned:
     """A study that can be computed."""
 
-    study: Study
+    named: Study  # as it is written
+    study: Study  # with functions in place of their names
     subject: Subject  # its system
     sampler: Sampler  # its draws
-    # its quantities, statistics and events with functions in place of names
-    functions: dict[str, Any]
     files: list[Path]  # Python files that hold those functions, and those of inputs
 
 
@@ -44,31 +43,25 @@ def planned(study: Study, folder: Path = Path()) -> Planned:
         advice = 'call jax.config.update("jax_enable_x64", True) first, or set it to float32'
         raise refuse("precision", f"must be float32, the precision of this process; {advice}")
     subject = load(study.model, study.model_options, folder, study.parameters)
-    subject, controller_files = _with_controllers(study, subject, folder)
+    model = subject.model
+    params = model.params if model else None
+    system, params, controllers = closed_loop(subject.system, params, study.controllers, folder)
+    model = replace(model, system=system, params=params) if model else None
+    subject = replace(subject, system=system, model=model)
     quantities_of(study, subject.system)  # which have names of their own
-    functions, files = loaded(study, folder)
-    files = list(dict.fromkeys([*files, *controller_files]))
+    with_functions, files = loaded(study, folder)
+    files = list(dict.fromkeys([*files, *controllers]))
     if study.inputs:
         read = read_inputs(study.inputs, folder, study.times.start, study.times.end)
         rules = {x: study.parameters.get(x, Normal(mean=0.0, sd=1.0)) for x in read.deviations}
-        study = replace(study, parameters={**study.parameters, **rules})
+        parameters = {**study.parameters, **rules}
+        study, with_functions = (replace(x, parameters=parameters) for x in (study, with_functions))
         subject = replace(subject, inputs=read)
         recorded = (x for x in study.inputs.values() if isinstance(x, RecordedInput))
         files += list(dict.fromkeys((folder / item.file).resolve() for item in recorded))
     sampler = Sampler(study, subject)
     refuse_all(_taken_names(study, sampler, bool(subject.system.velocities)))
-    return Planned(study, subject, sampler, functions, files)
-
-
-def _with_controllers(study: Study, subject: Subject, folder: Path) -> tuple[Subject, list[Path]]:
-    """The subject with the controllers that the study names, and their files."""
-    if not study.controllers:
-        return subject, []
-    loop, model = closed_loop(subject.system, study.controllers, folder), subject.model
-    if model is not None:
-        model = replace(model, system=loop.system, params=loop.params(model.params))
-    subject = replace(subject, system=loop.system, model=model)
-    return subject, [file.path for file in loop.files]
+    return Planned(study, with_functions, subject, sampler, files)
 
 
 def _taken_names(study: Study, sampler: Sampler, has_velocities: bool) -> Iterator[Problem]:

@@ -183,5 +183,5 @@ def limit_state_of(study: Study, folder: Path) -> LimitState:
     if not plan.sampler.drawn:
         message = "must draw a variable: without one, a failure is certain or impossible"
         raise refuse("parameters", message)
-    motion = with_steps(replace(plan.study, **plan.functions), plan.subject, plan.sampler)
+    motion = with_steps(plan.study, plan.subject, plan.sampler)
     return LimitState(Margin(motion, plan.subject, failure), plan.sampler, failure.most)

@@ -109,7 +109,7 @@ def replays(
         store="all", save=SERIES, stored_precision=None,
     )  # fmt: skip
     plan = planned(alone, folder)
-    trajectory = StudyTrajectory(replace(alone, block=LANES, **plan.functions), plan.subject)
+    trajectory = StudyTrajectory(replace(plan.study, block=LANES), plan.subject)
     program = BlockProgram(trajectory, plan.sampler, LANES, {})
     differing = tuple(changes(stored_environment(path), environment(), _ENVIRONMENT))
     return [_replayed(results, study, program, index, differing) for index in indices]
@@ -133,9 +133,9 @@ def _of_the_run(study: Study, path: Path, folder: Path) -> Study:
     """A study with the sizes of a run, which must be of it."""
     whole = planned(with_stored_sizes(study, path), folder)
     copies = copies_of(whole.subject.name, whole.subject.source, whole.files)
-    stored = stored_study(whole.study, whole.subject, copies, folder)
+    stored = stored_study(whole.named, whole.subject, copies, folder)
     require_same_config(path, plain(stored), MAY_CHANGE)
-    return whole.study
+    return whole.named
 
 
 def _replayed(

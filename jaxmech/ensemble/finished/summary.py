@@ -138,19 +138,13 @@ def _bands(summary: dict[str, Any]) -> Iterator[str]:
     quantiles = summary["quantiles"]
     if quantiles is None or failed(summary) == summary["done"]:
         return
-    rows = rows_of_coordinates(quantiles)
+    units, bands = quantiles["units"], quantiles["coordinates"].items()
+    rows = [(with_unit(name, units.get(name, "")), numbers[-1]) for name, numbers in bands]
     width = max(18, *(len(name) + 2 for name, _ in rows))
     title = f"quantiles at t = {quantiles['times'][-1]:g} s"
     yield f"{title:<{width + 2}}" + "".join(f"{100 * p:>9g} %" for p in QUANTILES)
     for name, numbers in rows:
         yield f"  {name:<{width}}" + "".join(f"{x:>11.4g}" for x in numbers)
-
-
-def rows_of_coordinates(quantiles: dict[str, Any]) -> list[tuple[str, list[float]]]:
-    """The quantiles of each coordinate at the last time, with its name and unit."""
-    units = quantiles["units"]
-    bands = quantiles["coordinates"].items()
-    return [(with_unit(name, units.get(name, "")), rows[-1]) for name, rows in bands]
 
 
 def _statistics(summary: dict[str, Any]) -> Iterator[str]:

@@ -172,8 +172,8 @@ def composed(outer: Callable[[Any], Any], fn: Callable[..., Any]) -> Callable[..
     return composition
 
 
-def loaded(study: Any, folder: Path) -> tuple[dict[str, Any], list[Path]]:
-    """Load the functions of quantities, statistics and events; also their files."""
+def loaded(study: Any, folder: Path) -> tuple[Any, list[Path]]:
+    """The study with its functions in place of their names, and their files."""
     problems: list[Problem] = []
     files: list[Path] = []
 
@@ -200,7 +200,7 @@ def loaded(study: Any, folder: Path) -> tuple[dict[str, Any], list[Path]]:
 
     sections = _with_functions(study, get)
     refuse_all(problems)
-    return sections, files
+    return replace(study, **sections), files
 
 
 def _with_functions(study: Any, get: Callable[[Any, Key], Any]) -> dict[str, Any]:
