@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.analysis.findings import Finding, listed, note, serious
+from jaxmech.analysis.findings import Finding, listed, serious
 from jaxmech.analysis.states import State
 from jaxmech.compiler import native_program
 from jaxmech.run import REMEDY, bad_slopes, functions_of, state_names
@@ -91,12 +91,3 @@ def unused_parameters(
     sizes = system.dynamics.sizes(*state[:3], system.with_outputs(state.params))
     ones = jnp.ones(sum(sizes), state.q.dtype)
     return unread(everything, state.params)
-
-
-def unused_findings(unused: tuple[str, ...]) -> list[Finding]:
-    """A finding on parameters that may be missing from a formula."""
-    if not unused:
-        return []
-    names = f"parameter{'s' if len(unused) > 1 else ''} {listed(unused)}"
-    problem = f"nothing in the motion depends on the {names}"
-    return [note(problem, "remove it, or look for a formula that should use it")]

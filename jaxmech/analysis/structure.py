@@ -5,9 +5,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmech.analysis.findings import listed, note
 from jaxmech.analysis.functions import (
     not_numbers,
-    unused_findings,
     unused_parameters,
 )
 from jaxmech.analysis.initial_state import (
@@ -95,7 +95,10 @@ def structure(
         findings += rank_findings(rank, {*excluded, *never_met}) + mass_findings(system, masses)
         findings += mass_and_force_findings(system, nearest.state)
         findings += [finding for name, finding in excluded.items() if name not in rank.flat]
-    findings += unused_findings(unused)
+    if unused:
+        names = f"parameter{'s' if len(unused) > 1 else ''} {listed(unused)}"
+        problem = f"nothing in the motion depends on the {names}"
+        findings.append(note(problem, "remove it, or look for a formula that should use it"))
     return Structure(
         coordinates=tuple(system.coordinates),
         states=tuple(system.states),

@@ -4,8 +4,7 @@ It begins with the answers, then shows the motions, and ends with what they can 
 Pictures and animations are inside the page as data.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -83,11 +82,11 @@ def write_report(
         "are listed below, under Trust."
     )
     bad = results.members[~results.is_good]
-    moving = _clips(results, asked, bad[:1].tolist(), animated, study, folder, tell)
+    moving = _clips(results, asked, bad, animated, study, folder, tell)
     text = page(
         results.name,
         f"{lead}.",
-        [*_parts(results, summary, asked, moving, animated or (), bad)],
+        [*_parts(results, summary, asked, moving, bad)],
         title=f"{results.name}: {summary['done']:,} trajectories",
         source=str(path),
         warnings=[left_out] if lost else [],
@@ -98,78 +97,70 @@ def write_report(
 
 
 def _clips(
-    results: Results, asked: Sequence[MemberQuantity], first_bad: list[int],
+    results: Results, asked: Sequence[MemberQuantity], bad: np.ndarray,
     animated: Sequence[int] | None, study: Study | None, folder: Path,
     tell: Callable[[str], None],
-) -> Mapping[int, Picture]:  # fmt: skip
+) -> list[Picture]:  # fmt: skip
     """Members in motion; by default those of the first quantities, and one that failed.
 
     There are none if they cannot be computed again or have no shape.
     """
-    numbers = [*(animated or ())]
+    leads = dict.fromkeys(animated or (), "")  # what each stands for
     if animated is None:
-        for quantity in asked:
-            more = [*dict.fromkeys([*numbers, *quantity.members])]
-            numbers = more if len(more) <= _MOST_CLIPS else numbers
-        if not numbers:
-            numbers = [int(k) for k in results.members[:1]]
-        numbers = [*dict.fromkeys([*numbers, *first_bad])]
-    if not numbers:
-        return {}
+        for one in asked:
+            ranks = one.members.items()
+            more = {k: f"{one.name} {rank}: {value}" for k, (rank, value) in ranks}
+            more = leads | {k: text for k, text in more.items() if k not in leads}
+            leads = more if len(more) <= _MOST_CLIPS else leads
+        leads = leads or dict.fromkeys(results.members[:1].tolist(), "")
+        leads = leads | {k: "" for k in bad[:1].tolist() if k not in leads}
+    if not leads:
+        return []
     try:
-        trajectories = replays(results.path, numbers, study, folder)
+        trajectories = replays(results.path, [*leads], study, folder)
     except (InputError, StudyError) as error:
         if animated is not None:
             raise
         tell(f"the page has no animation: {error}")
-        return {}
+        return []
     model = trajectories[0].subject.model
     if animated is not None and (model is None or model.geometry is None):
         raise InputError(f"{results.name} has no geometry, without which nothing is animated")
     motions, captions = {}, {}
-    for one in trajectories:
-        if one.last_good < 1 or model is None:
+    for trajectory in trajectories:
+        k = trajectory.index
+        if trajectory.last_good < 1 or model is None:
             continue
-        q = one.values["q"][:, : model.system.n]
-        motions[one.index] = motion(model, one.ts, q, one.params)
-        at = float(one.values["t_failed"])
-        failure = f"It failed at t = {at:.4g} s: {one.status.name}."
-        captions[one.index] = "" if succeeded(one.status) else failure
-    return clips(motions, captions)
+        q = trajectory.values["q"][:, : model.system.n]
+        motions[k] = motion(model, trajectory.ts, q, trajectory.params)
+        captions[k] = f"{leads[k]}, member {k:,}." if leads[k] else f"Member {k:,}."
+        if not succeeded(trajectory.status):
+            at = float(trajectory.values["t_failed"])
+            captions[k] += f" It failed at t = {at:.4g} s: {trajectory.status.name}."
+    return [*clips(motions, captions).values()]
 
 
 def _parts(
     results: Results, summary: dict[str, Any], asked: Sequence[MemberQuantity],
-    moving: Mapping[int, Picture], chosen: Sequence[int], bad: np.ndarray,
+    moving: Sequence[Picture], bad: np.ndarray,
 ) -> Iterator[PagePart]:  # fmt: skip
-    shown = {*chosen}  # each moves once, under the first quantity that it is typical of
     for quantity in asked:
-        some = [
-            _of_member(moving[k], k, f"{rank_name[:1].upper()}{rank_name[1:]}: {value}, member")
-            for k, (rank_name, value) in quantity.members.items()
-            if k in moving and k not in shown
-        ]
-        shown |= {*quantity.members}
         sentences, pictures = [*quantity.sentences()], [quantity.picture()]
         label = with_unit(quantity.name, quantity.unit)
-        yield PagePart(label, sentences=sentences, pictures=pictures, clips=some)
-    if some := [_of_member(moving[k], k) for k in chosen if k in moving]:
-        yield PagePart("Chosen members", clips=some)
+        yield PagePart(label, sentences=sentences, pictures=pictures)
+    if moving:
+        yield PagePart("Members", clips=moving)
     pictures_of = dict(_pictures(results))
     if motions := [picture for name, picture in pictures_of.items() if name not in _OF_TRUST]:
         yield PagePart("Motions", pictures=motions)
     yield PagePart("Numbers", text=as_table(summary), is_closed=True)
     trusted = [pictures_of[x] for x in _OF_TRUST if x in pictures_of]
-    parts = [_failures(results, failed(summary), moving, bad)] if failed(summary) else []
+    parts = [_failures(results, failed(summary), bad)] if failed(summary) else []
     if trusted or parts:
         yield PagePart("Trust", pictures=trusted, parts=parts, is_closed=True)
     for title, name in (("Configuration", "config.toml"), ("Environment", "environment.json")):
         text = (results.path / name).read_text(encoding="utf-8")
         yield PagePart(title, text=text, is_closed=True)
-
-
-def _of_member(picture: Picture, index: int, lead: str = "Member") -> Picture:
-    return replace(picture, caption=f"{lead} {index:,}. {picture.caption}".rstrip())
 
 
 def _pictures(results: Results) -> Iterator[tuple[str, Picture]]:
@@ -186,9 +177,7 @@ def _pictures(results: Results) -> Iterator[tuple[str, Picture]]:
         yield f"statistic {name}", drawn(draw, f"{kind} of {shown}.")
 
 
-def _failures(
-    results: Results, count: int, moving: Mapping[int, Picture], bad: np.ndarray
-) -> PagePart:
+def _failures(results: Results, count: int, bad: np.ndarray) -> PagePart:
     """What was drawn for the failed trajectories, and the commands that replay them."""
     names = [x for x in results.group if x.startswith(_DRAWN)]
     names = [x for x in names if array_of(results.group, x).shape == (results.size,)]
@@ -202,5 +191,4 @@ def _failures(
     ]  # fmt: skip
     head = ("trajectory", "status", "t [s]", *names, "to see it alone")
     note = f"{len(rows):,} of {count:,} are listed." if count > len(rows) else ""
-    seen = [_of_member(moving[k], k) for k in bad[:1].tolist() if k in moving]
-    return PagePart("Failures", tables=[PageTable(head, rows)], clips=seen, note=note)
+    return PagePart("Failures", tables=[PageTable(head, rows)], note=note)

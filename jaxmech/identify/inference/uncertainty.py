@@ -166,16 +166,14 @@ class Uncertainty:
             value = self.values[k]
             cells = f"{'not determined':>22}"
             if self.determined[k]:
-                cells = "".join(_cell(half[k], value) for half in halves)
+                cells = ""
+                for half in (x[k] for x in halves):
+                    share = f"({percent(half / abs(value))})" if value else ""
+                    share = share if len(share) < 10 else share.replace(" ", "")  # one stays before
+                    cells += f"{f'+- {half:.2g}':>12}{share:>10}"
                 cells += "" if robust else f"{'-':>22}"
             lines.append(f"  {name:<{width}}{value:>12.6g}{cells}")
         return "\n".join([*lines, *notes])
-
-
-def _cell(half: float, value: float) -> str:
-    share = f"({percent(half / abs(value))})" if value else ""
-    share = share if len(share) < 10 else share.replace(" ", "")  # a space stays before it
-    return f"{f'+- {half:.2g}':>12}{share:>10}"
 
 
 def uncertainty(

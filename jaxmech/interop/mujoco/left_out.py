@@ -141,7 +141,14 @@ def add_model(
             for k, name in enumerate(_names(model, field, names)):
                 if (kind, name) not in taken:
                     left_out.add(_tendon_kind(model, k) if kind == "tendon" else kind, name)
-    _add_springs(left_out, model, joints)
+    kinds = mujoco().mjtJoint
+    for j, name in enumerate(joints):
+        if not is_any(model.jnt_type[j], kinds.mjJNT_BALL, kinds.mjJNT_FREE):
+            continue
+        if np.any(model.jnt_stiffness[j]) and is_on("spring", model):
+            left_out.add("spring of a ball or free joint", name)
+        if model.dof_armature[model.jnt_dofadr[j]]:
+            left_out.add("armature of a ball or free joint", name)
     for k, name in enumerate(bodies):
         if model.body_mocapid[k] >= 0:
             left_out.add("mocap", name)
@@ -171,18 +178,6 @@ def _names(model: Any, field: str, names: dict[str, Any]) -> list[str]:
         return [*names_of(model, kind, getattr(model, field, 0))]
     values = getattr(model, field, np.zeros(0))
     return [names[field.partition("_")[0]][k] for k, value in enumerate(values) if np.any(value)]
-
-
-def _add_springs(left_out: LeftOut, model: Any, joints: Any) -> None:
-    """List springs and armatures of balls and free joints."""
-    kinds = mujoco().mjtJoint
-    for j, name in enumerate(joints):
-        if not is_any(model.jnt_type[j], kinds.mjJNT_BALL, kinds.mjJNT_FREE):
-            continue
-        if np.any(model.jnt_stiffness[j]) and is_on("spring", model):
-            left_out.add("spring of a ball or free joint", name)
-        if model.dof_armature[model.jnt_dofadr[j]]:
-            left_out.add("armature of a ball or free joint", name)
 
 
 def _add_contacts(left_out: LeftOut, spec: Any, names: Any) -> None:

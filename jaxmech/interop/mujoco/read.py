@@ -171,6 +171,17 @@ class _Assembly:
             limits = limits_of(model, *known)
         add_model(self.left_out, model, self.spec, names, self.joints, limits.taken)
         equations = couplings(model, self.equalities, conversion)
+        sites = {
+            name: self._body_pose(
+                self.mounts[model.site_bodyid[s]], Offset(model.site_pos[s], model.site_quat[s])
+            )
+            for s, name in enumerate(names_of(model, "site", model.nsite))
+        }
+        # The names of the coordinates of each joint; those of a free one are of its body.
+        free, coordinates = mujoco().mjtJoint.mjJNT_FREE, {}
+        for j, name in enumerate(self.joints):
+            prefix = names[model.jnt_bodyid[j]] if is_any(model.jnt_type[j], free) else name
+            coordinates[name] = tuple(x for x in order if x.rpartition(".")[0] == prefix)
         mechanism = Mechanism(
             tree.bodies,
             [*tree.joints, *closing, *equations, *limits.parts, *frictions],
@@ -186,8 +197,8 @@ class _Assembly:
             self.left_out.frozen(),
             self._keyframes(conversion, mechanism, inputs),
             {names[k]: self._body_pose(mount) for k, mount in enumerate(self.mounts)},
-            self._sites(),
-            self._coordinates(order),
+            sites,
+            coordinates,
             conversion,
             np.array(model.qpos0),
         )
@@ -214,24 +225,6 @@ class _Assembly:
         body = self.moving.get(mount.index)
         position, attitude = (tuple(float(x) for x in tidy(part)) for part in pose)
         return BodyPose("ground" if body is None else body.name, position, attitude)
-
-    def _sites(self) -> dict[str, BodyPose]:
-        model = self.model
-        return {
-            name: self._body_pose(
-                self.mounts[model.site_bodyid[s]], Offset(model.site_pos[s], model.site_quat[s])
-            )
-            for s, name in enumerate(names_of(model, "site", model.nsite))
-        }
-
-    def _coordinates(self, order: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-        """The names of the coordinates of each joint; those of a free one are of its body."""
-        model, free = self.model, mujoco().mjtJoint.mjJNT_FREE
-        by_joint = {}
-        for j, name in enumerate(self.joints):
-            prefix = self.names[model.jnt_bodyid[j]] if is_any(model.jnt_type[j], free) else name
-            by_joint[name] = tuple(x for x in order if x.rpartition(".")[0] == prefix)
-        return by_joint
 
     def _keyframes(
         self, conversion: Conversion, mechanism: Mechanism, inputs: dict[str, int]
