@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,18 +20,14 @@ NEARBY = 6  # number of states around a state
 FAR = 0.3  # largest distance of one of them, relative to 1 + |q|
 
 
-class _Slice(NamedTuple):
-    """The plane `direction` . x = `offset`."""
-
-    direction: HostArray
-    offset: float
+_Plane = tuple[HostArray, float]  # of the x with direction . x = offset
 
 
 def nearest_consistent(
     system: System,
     state: State,
     tolerance: float,
-    slices: tuple[_Slice | None, _Slice | None] = (None, None),
+    slices: tuple[_Plane | None, _Plane | None] = (None, None),
 ) -> tuple[Pose, bool]:
     """The nearest consistent state by Gauss-Newton, and whether the constraints hold there."""
     small = 1e3 * tolerance**2
@@ -61,13 +57,13 @@ def _step(
     A: HostArray,
     level: HostArray,
     x: HostArray,
-    plane: _Slice | None,
+    plane: _Plane | None,
     tolerance: float,
 ) -> HostArray:
     """The smallest change, in the metric of M, that cancels the residuals to first order."""
     if plane is not None:
-        A = np.vstack([A, plane.direction])
-        level = np.append(level, plane.direction @ x - plane.offset)
+        direction, offset = plane
+        A, level = np.vstack([A, direction]), np.append(level, direction @ x - offset)
     if not level.size:
         return np.zeros(A.shape[1])
     scale = mass_scale(metric)
@@ -102,7 +98,7 @@ def nearby(system: System, state: State, tolerance: float) -> list[Pose]:
     ]
 
 
-def _transverse_plane(A: HostArray, x: HostArray, away: HostArray) -> _Slice | None:
+def _transverse_plane(A: HostArray, x: HostArray, away: HostArray) -> _Plane | None:
     """The plane across the free part of a change; None if the constraints have full rank."""
     change = away - x
     rows, _ = unit(A)
@@ -110,7 +106,7 @@ def _transverse_plane(A: HostArray, x: HostArray, away: HostArray) -> _Slice | N
     length = np.linalg.norm(free)
     if length < 1e-6 * np.linalg.norm(change):
         return None
-    return _Slice(free / length, float(free @ x / length + length))
+    return (free / length, float(free @ x / length + length))
 
 
 def start_findings(

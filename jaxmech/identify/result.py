@@ -98,14 +98,6 @@ class Noise:
         """Standard deviation of a weighted residual: 1 with stated weights."""
         return 1.0 if self.stated else self.size
 
-    def in_words(self) -> str:
-        """Its size, and whether it was estimated."""
-        words = f"{self.size:.3g} (relative to the weights)"
-        if self.sensors is not None:
-            each = ", one for each sensor" if len(self.sensors) > 1 else ""
-            words = f"{', '.join(f'{sd:.3g}' for sd in self.sensors)} (estimated{each})"
-        return words
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fit:
@@ -289,7 +281,11 @@ class Fit:
         if len(self.validation.recordings):
             lines.append(f"  RMS error, validation       {_spread(self.validation_errors)}")
         noise = self.noise
-        lines.append(f"  noise                       {noise.in_words()}")
+        words = f"{noise.size:.3g} (relative to the weights)"
+        if noise.sensors is not None:
+            each = ", one for each sensor" if len(noise.sensors) > 1 else ""
+            words = f"{', '.join(f'{sd:.3g}' for sd in noise.sensors)} (estimated{each})"
+        lines.append(f"  noise                       {words}")
         if not noise.correlated and noise.residuals and len(self.outliers):
             lines += [f"  {line}" for line in repr(self.outliers).splitlines()]
         lines += [f"  data                        {note}" for note in self.data_notes]

@@ -123,7 +123,11 @@ def correlation(
     from scipy.special import chdtrc  # slow to import, and seldom needed
 
     totals, degrees, strongest, neighbours = np.zeros(2), np.zeros(2), 0.0, 0.0
-    for columns in samples_of_sensors(residuals, recordings):
+    # A sensor may be slower than others, and than the times of a recording.
+    pairs = zip(residuals, recordings, strict=True)
+    samples = [np.where(recording.measured, r, np.nan).T for r, recording in pairs]
+    for of_sensor in zip(*samples, strict=True):
+        columns = [x[np.isfinite(x)] for x in of_sensor]
         values = np.concatenate(columns)
         size = np.abs(values).max(initial=0.0)
         if not (size > 0 and np.isfinite(size)):
@@ -145,18 +149,6 @@ def correlation(
     chance = min(1.0, 2 * float(chdtrc(degrees, totals).min())) if degrees.any() else 1.0
     is_related = chance < _RELATED and strongest > _LEAST**2
     return Autocorrelation(neighbours, chance) if is_related else None
-
-
-def samples_of_sensors(
-    residuals: Sequence[HostArray], recordings: Sequence[Recording]
-) -> list[list[HostArray]]:
-    """Of each sensor its residuals in each recording, without the times at which it has no sample.
-
-    A sensor may be slower than others, and than the times of a recording.
-    """
-    pairs = zip(residuals, recordings, strict=True)
-    samples = [np.where(recording.measured, r, np.nan).T for r, recording in pairs]
-    return [[x[np.isfinite(x)] for x in columns] for columns in zip(*samples, strict=True)]
 
 
 _RARE = 1e-4  # probability below which noise alone is rejected

@@ -10,7 +10,7 @@ The last round of a fit has J^T W J in place of mean(w) J^T J, and changes of th
 samples left out are those of its normal equations times mean(w) / mean(psi').
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -94,33 +94,20 @@ _MOST, _FEWEST = 20, 4  # blocks
 _LENGTH = 4.0  # shortest block, in integrated correlation times, unless there are the fewest
 
 
-def _correlation_length(parts: Sequence[np.ndarray]) -> float:
-    """The integrated correlation time of the residuals of a sensor, in samples of that sensor.
-
-    It is 1 if they are independent: twice the sum of correlations up to the first that is not
-    positive, less one (Geyer 1992, Statistical Science 7).
-
-    Args:
-        parts: those of each segment.
-    """
-    squares = sum(float(x @ x) for x in parts)
-    if not squares > 0:
-        return 1.0
-    total = 1.0
-    for lag in range(1, max(map(len, parts))):
-        r = sum(float(x[lag:] @ x[:-lag]) for x in parts) / squares
-        if r <= 0:
-            break
-        total += 2 * r
-    return total
-
-
 def block_times(values: np.ndarray, seen: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Segments and indices of times of blocks of the residuals (S, T, d) that count."""
     times_seen = [np.flatnonzero(segment.any(1)) for segment in seen]
     total, longest = sum(map(len, times_seen)), 0.0
     for x, mask in zip(np.moveaxis(values, 2, 0), np.moveaxis(seen, 2, 0), strict=True):
-        length = _correlation_length([a[b] for a, b in zip(x, mask, strict=True)])
+        # The integrated correlation time, in samples of the sensor: twice the sum of correlations
+        # up to the first that is not positive, less one (Geyer 1992, Statistical Science 7).
+        parts = [a[b] for a, b in zip(x, mask, strict=True)]
+        squares, length = sum(float(part @ part) for part in parts), 1.0
+        for lag in range(1, max(map(len, parts)) if squares > 0 else 1):
+            r = sum(float(part[lag:] @ part[:-lag]) for part in parts) / squares
+            if r <= 0:
+                break
+            length += 2 * r
         # A slow sensor has samples at a few of the times only.
         longest = max(longest, length * total / max(int(mask.sum()), 1))
     if _FEWEST * longest > total:

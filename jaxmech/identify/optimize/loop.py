@@ -42,7 +42,10 @@ def solve(task: Task, at: Point, policy: TrustRegion, *, progress: bool = False)
 
     Where the steps were chosen, and are too coarse for the motion at its end, it goes on with more.
     """
-    weighs, minimizer = task.estimates_noise, minimize_continuous if task.hard else minimize
+    minimizer = minimize_continuous if task.hard else minimize
+    # Whether weights follow from residuals, in turns with the fit.
+    several = not task.weighted and task.data.segments.observed.shape[2] > 1
+    weighs = several or task.loss is not None
     history: list[float] = []
     evaluations, finer = 0, 0
     with tqdm(disable=not progress, unit=" steps") as bar:

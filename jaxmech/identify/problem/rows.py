@@ -148,12 +148,6 @@ class Task:
     chooses_steps: bool = False  # whether their number follows from the motion
     loss: Huber | None = None  # in place of the squares
 
-    @property
-    def estimates_noise(self) -> bool:
-        """Whether weights follow from residuals, in turns with the fit."""
-        several = not self.weighted and self.data.segments.observed.shape[2] > 1
-        return several or self.loss is not None
-
     def params(self, at: "Point") -> Params:
         """The parameters at a point."""
         params = self.problem.layout.params(at.y[: at.numbers.size], self.data.leaves)

@@ -29,13 +29,6 @@ class SensorNoise(NamedTuple):
     sample_weight: np.ndarray  # roots of the weights of a robust loss, (S, T, d) or (1, 1, 1)
 
 
-def first_weights(task_weights: np.ndarray, observed: np.ndarray) -> np.ndarray:
-    """Weights of sensors of unknown noise at the start of a fit, (d,): one over their motion."""
-    if observed.shape[2] == 1:
-        return np.ones(1)
-    return 1 / motion(task_weights, observed)
-
-
 def motion(weights: np.ndarray, observed: np.ndarray) -> np.ndarray:
     """The standard deviation of the samples (S, T, d) of each sensor that count, (d,)."""
     seen = weights > 0

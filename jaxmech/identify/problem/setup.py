@@ -28,7 +28,7 @@ from jaxmech.identify.problem.least_squares import (
 )
 from jaxmech.identify.problem.parameters import Parameters, parameters
 from jaxmech.identify.problem.rows import Point, Task, evaluated, state_sizes
-from jaxmech.identify.problem.sensor_noise import first_weights
+from jaxmech.identify.problem.sensor_noise import motion
 from jaxmech.identify.problem.starts import (
     DefaultSensors,
     InitialState,
@@ -105,8 +105,8 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple
     # What weighs how much.
     weighted = all(one.weights is not None for one in given)
     sensor_weight = np.ones(stack.observed.shape[2])
-    if not weighted:
-        sensor_weight = first_weights(np.asarray(stack.weights), np.asarray(stack.observed))
+    if not weighted and sensor_weight.size > 1:  # one over the motion of each
+        sensor_weight = 1 / motion(np.asarray(stack.weights), np.asarray(stack.observed))
     data = Data(stack, found.leaves, along)
     task = Task(
         problem, data, _conditions(found, data, origin, states, settings, sensor_weight), origin,
