@@ -37,8 +37,6 @@ from jaxmech.parts.forces.elements import CoordinateSprings as CoordinateSprings
 from jaxmech.parts.forces.elements import Gravity as Gravity
 from jaxmech.parts.forces.elements import Rotors as Rotors
 from jaxmech.parts.forces.elements import Support as Support
-from jaxmech.parts.gaps import Drum as Drum
-from jaxmech.parts.gaps import backlash as backlash
 from jaxmech.parts.gaps import contact as contact
 from jaxmech.parts.gaps import dry_friction as dry_friction
 from jaxmech.parts.gaps import rope as rope
@@ -84,14 +82,12 @@ from jaxmech.parts.vectors import quaternion as quaternion
 from jaxmech.parts.visuals import Visual as Visual
 
 __all__ = [
-    "Drum",
     "Frame",
     "Joint",
     "Mechanism",
     "Start",
     "Visual",
     "applied_force",
-    "backlash",
     "belt",
     "contact",
     "cylindrical",

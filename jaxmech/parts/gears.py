@@ -12,20 +12,46 @@ Each function raises a TypeError for an argument that is not a body or not a val
 for bodies, points or directions that do not fit; the message names the joint.
 """
 
-from dataclasses import KW_ONLY, InitVar, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 from jaxtyping import Array
 
-from jaxmech.parts.body import AbstractBody, Frames, Moving, ground, pointing
-from jaxmech.parts.joint_equations import AbstractPosition, AbstractVelocity
+from jaxmech.parts.body import Frames, Moving, ground, pointing
+from jaxmech.parts.joint_equations import Position, Velocity
 from jaxmech.parts.joints.base import Joint
-from jaxmech.parts.kinds import Axis, Direction, NonZero, Phase, Positive, check_fields
-from jaxmech.parts.values import Reader, Value, Vector, unit
+from jaxmech.parts.kinds import Axis, Body, Direction, NonZero, Phase, Positive
+from jaxmech.parts.values import Reader, unit
+
+
+class Transmission(Joint):
+    """Two bodies on a carrier, with one equation: in the plane on positions, in space on speeds."""
+
+    axis_a: Axis
+
+    turning = True
+
+    @property
+    def positions(self) -> tuple[Position, ...]:
+        """In the plane, the equation on positions."""
+        return (self.mesh,) if self.axis_a is None else ()
+
+    @property
+    def velocities(self) -> tuple[Velocity, ...]:
+        """In space, the equation on speeds."""
+        return () if self.axis_a is None else (self.speed,)
+
+    def mesh(self, frames: Frames, read: Reader) -> Array:
+        """The residual in the plane, with angles and positions relative to the carrier, (1,)."""
+        raise NotImplementedError
+
+    def speed(self, motions: tuple[Moving, ...], read: Reader) -> Array:
+        """The residual in space, with spins and velocities relative to the carrier, (1,)."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Gear(Joint):
+class Gear(Transmission):
     """Two gear wheels on a carrier: ra angle_a + rb angle_b = phase, relative to the carrier.
 
     The bearings are separate joints. A negative radius means an internal gear. In space the
@@ -45,38 +71,32 @@ class Gear(Joint):
     """
 
     name: str
-    a: InitVar[AbstractBody]
+    a: Body
     radius_a: NonZero
-    b: InitVar[AbstractBody]
+    b: Body
     radius_b: NonZero
-    bodies: tuple[AbstractBody, ...] = field(init=False)
     _: KW_ONLY
-    carrier: InitVar[AbstractBody] = ground
+    carrier: Body = ground
     phase: Phase = 0.0
     axis_a: Axis = None
     axis_b: Axis = None
 
     kind = "gear"
     sense: ClassVar[float] = 1.0  # -1 for wheels that turn in the same sense
-    turning = True
 
-    def __post_init__(self, a: AbstractBody, b: AbstractBody, carrier: AbstractBody) -> None:
-        check_fields(self, self.part, (a, b, carrier))
+    def mesh(self, frames: Frames, read: Reader) -> Array:
+        """The residual ra angle_a + rb angle_b - phase."""
+        a, b, carrier = (frame.attitude for frame in frames)
+        ra, rb = read.number(self.radius_a), self.sense * read.number(self.radius_b)
+        return (ra * (a - carrier) + rb * (b - carrier) - read.number(self.phase))[None]
 
-    @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
-        """In the plane, the equation on angles."""
-        if self.axis_a is not None:
-            return ()
-        return (Mesh(self.radius_a, self.radius_b, self.phase, self.sense),)
-
-    @property
-    def velocities(self) -> tuple[AbstractVelocity, ...]:
-        """In space, the equation on spins."""
-        if self.axis_a is None:
-            return ()
-        wheels = self.axis_a, self.radius_a, self.axis_b, self.radius_b
-        return (GearSpeed(*wheels, self.sense),)
+    def speed(self, motions: tuple[Moving, ...], read: Reader) -> Array:
+        """The residual ra (w_a - w) . axis_a + rb (w_b - w) . axis_b."""
+        a, b, carrier = motions
+        ra, rb = read.number(self.radius_a), read.number(self.radius_b)
+        spin_a = (a.spin - carrier.spin) @ pointing(a.frame, self.axis_a, read)
+        spin_b = (b.spin - carrier.spin) @ pointing(b.frame, self.axis_b, read)
+        return (ra * spin_a + self.sense * rb * spin_b)[None]
 
 
 @dataclass(frozen=True)
@@ -106,7 +126,7 @@ class Belt(Gear):
 
 
 @dataclass(frozen=True)
-class Rack(Joint):
+class Rack(Transmission):
     """A rack that a pinion moves along an axis of their carrier.
 
     A turn by a positive angle moves the rack along `axis`. The bearing of the pinion and the guide
@@ -124,102 +144,31 @@ class Rack(Joint):
     """
 
     name: str
-    a: InitVar[AbstractBody]
+    a: Body
     radius: Positive
-    b: InitVar[AbstractBody]
-    bodies: tuple[AbstractBody, ...] = field(init=False)
+    b: Body
     _: KW_ONLY
     axis: Direction
-    carrier: InitVar[AbstractBody] = ground
+    carrier: Body = ground
     phase: Phase = 0.0
     axis_a: Axis = None
 
     kind = "rack"
-    turning = True
 
-    def __post_init__(self, a: AbstractBody, b: AbstractBody, carrier: AbstractBody) -> None:
-        check_fields(self, self.part, (a, b, carrier))
-
-    @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
-        """In the plane, the equation on the angle and the position."""
-        return (RackMesh(self.radius, self.axis, self.phase),) if self.axis_a is None else ()
-
-    @property
-    def velocities(self) -> tuple[AbstractVelocity, ...]:
-        """In space, the equation on the spin and the speed."""
-        if self.axis_a is None:
-            return ()
-        return (RackSpeed(self.axis_a, self.radius, self.axis),)
-
-
-gear, belt, rack = Gear, Belt, Rack
-
-
-@dataclass(frozen=True)
-class Mesh(AbstractPosition):
-    """Two wheels in the plane, on a carrier as third body."""
-
-    radius_a: Value
-    radius_b: Value
-    phase: Value
-    sense: float
-
-    def residual(self, frames: Frames, read: Reader) -> Array:
-        """The residual ra angle_a + rb angle_b - phase, with angles relative to the carrier."""
-        a, b, carrier = (frame.attitude for frame in frames)
-        ra, rb = read.number(self.radius_a), self.sense * read.number(self.radius_b)
-        return (ra * (a - carrier) + rb * (b - carrier) - read.number(self.phase))[None]
-
-
-@dataclass(frozen=True)
-class GearSpeed(AbstractVelocity):
-    """Two wheels in space, on a carrier as third body."""
-
-    axis_a: Vector
-    radius_a: Value
-    axis_b: Vector
-    radius_b: Value
-    sense: float
-
-    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
-        """The residual ra (w_a - w) . axis_a + rb (w_b - w) . axis_b."""
-        a, b, carrier = motions
-        spin_a = (a.spin - carrier.spin) @ pointing(a.frame, self.axis_a, read)
-        spin_b = (b.spin - carrier.spin) @ pointing(b.frame, self.axis_b, read)
-        return (
-            read.number(self.radius_a) * spin_a + self.sense * read.number(self.radius_b) * spin_b
-        )[None]
-
-
-@dataclass(frozen=True)
-class RackMesh(AbstractPosition):
-    """A pinion a and a rack b in the plane, on a carrier as third body."""
-
-    radius: Value
-    axis: Vector
-    phase: Value
-
-    def residual(self, frames: Frames, read: Reader) -> Array:
-        """The residual r angle - u . x - phase, with angle and position relative to the carrier."""
+    def mesh(self, frames: Frames, read: Reader) -> Array:
+        """The residual r angle - u . x - phase."""
         a, b, carrier = frames
         x = carrier.components(b.origin - carrier.origin)
         turn = read.number(self.radius) * (a.attitude - carrier.attitude)
         return (turn - unit(read, self.axis, 2) @ x - read.number(self.phase))[None]
 
-
-@dataclass(frozen=True)
-class RackSpeed(AbstractVelocity):
-    """A pinion a and a rack b in space, on a carrier as third body."""
-
-    axis_a: Vector
-    radius: Value
-    axis: Vector
-
-    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
-        """The residual r (w_a - w) . axis_a - u . v_b, with v_b relative to the carrier."""
+    def speed(self, motions: tuple[Moving, ...], read: Reader) -> Array:
+        """The residual r (w_a - w) . axis_a - u . v_b."""
         a, b, carrier = motions
         u = pointing(carrier.frame, self.axis, read)
         spin = (a.spin - carrier.spin) @ pointing(a.frame, self.axis_a, read)
         speed = u @ (b.velocity - carrier.velocity_at(b.frame.origin))
         return (read.number(self.radius) * spin - speed)[None]
+
+
+gear, belt, rack = Gear, Belt, Rack

@@ -1,16 +1,17 @@
-"""Kinds of the arguments of parts, which are declared as fields of dataclasses.
+"""`Part`: a joint or force, whose fields are its arguments, and the kinds of them.
 
-A kind checks and converts a value, and words the error. `check_fields` applies the kinds of all
-fields, in the order in which they are declared, after a check of the bodies.
+A kind checks and converts a value, and words the error. A part applies the kinds of its fields in
+the order in which they are declared, after a check of its bodies.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Annotated, Any, cast, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, cast, get_args, get_type_hints
 
 from jaxmech.parts.body import AbstractBody, Ground
 from jaxmech.parts.values import (
+    Reader,
     Vector,
     are_numbers,
     direction,
@@ -22,13 +23,56 @@ from jaxmech.parts.values import (
 from jaxmech.utils.text import capital
 
 
-def part_name(kind: str, name: str) -> str:
-    """The name of a part in messages, such as "revolute joint 'A'"."""
-    return f"{kind} {name!r}"
+class Part:
+    """A joint or force: a frozen dataclass, whose fields are its arguments.
+
+    Attributes:
+        kind: kind of part, as named in messages.
+        name: name of the part.
+    """
+
+    kind: str
+    name: str
+
+    dimensions: ClassVar[tuple[int, ...]] = (2, 3)  # in which it exists
+    turning: ClassVar[bool] = False  # whether all bodies need an attitude
+
+    def __post_init__(self) -> None:
+        """Check and convert all fields by their kinds."""
+        fields, size = _fields(cast(Any, type(self))), 0
+        if carriers := [name for name, kind, _ in fields if kind is BODY]:
+            given = [getattr(self, name) for name in carriers]
+            bodies, size = partners(self.part, given, sizes=self.dimensions, turning=self.turning)
+            for name, body in zip(carriers, bodies, strict=True):
+                object.__setattr__(self, name, body)
+        for name, kind, is_optional in fields:
+            value = getattr(self, name)
+            other = cast(Any, self).__dataclass_fields__[name].metadata.get("same as", "")
+            if value is None and other:
+                object.__setattr__(self, name, getattr(self, other))
+            elif not (value is None and is_optional):
+                object.__setattr__(self, name, kind.check(self.part, name, value, size))
+        for end in ("a", "b"):
+            if hasattr(self, end) and hasattr(self, f"at_{end}"):
+                require_on(self.part, f"at_{end}", getattr(self, end), getattr(self, f"at_{end}"))
+
+    @property
+    def part(self) -> str:
+        """The name in messages, such as "revolute joint 'A'"."""
+        return f"{self.kind} {self.name!r}"
+
+    @property
+    def bodies(self) -> tuple[AbstractBody, ...]:
+        """The bodies, a before b."""
+        fields = _fields(cast(Any, type(self)))
+        return tuple(getattr(self, name) for name, kind, _ in fields if kind is BODY)
+
+    def require(self, read: Reader) -> None:
+        """Raise a ValueError for known sizes that nothing can have; by default none."""
 
 
 def partners(
-    part: str, bodies: tuple[Any, ...], *, sizes: tuple[int, ...] = (2, 3), turning: bool = False
+    part: str, bodies: Sequence[Any], *, sizes: tuple[int, ...] = (2, 3), turning: bool = False
 ) -> tuple[tuple[AbstractBody, ...], int]:
     """Check the bodies of a part; return them, the ground in their dimension, and the dimension."""
     start = capital(part)
@@ -151,6 +195,8 @@ def _moment(part: str, argument: str, value: Any, size: int) -> Any:
     return number(part, argument, value) if size == 2 else vector(part, argument, value, 3)
 
 
+BODY = Kind("Body", lambda part, argument, value, size: value)
+Body = Annotated[Any, BODY]  # which `Part` checks together with the others
 # Each is a plain number, the name of a parameter or a function of (t, params); or several of them.
 Point = Annotated[Any, Kind("Point", vector)]  # in a field `at_a` or `at_b`; zeros on a point mass
 Components = Annotated[Any, Kind("Components", vector)]
@@ -173,38 +219,12 @@ def same_as(name: str) -> Any:
     return field(default=None, metadata={"same as": name})
 
 
-def check_fields(owner: Any, part: str, bodies: tuple[Any, ...], /, **values: Any) -> None:
-    """Check the bodies and fields of a part that is frozen, and set them and some others."""
-    bodies, size = partners(part, bodies, sizes=owner.dimensions, turning=owner.turning)
-    check_kinds(owner, part, size, bodies=bodies, **values)
-    for argument, body in zip(("at_a", "at_b"), bodies, strict=False):
-        if hasattr(owner, argument):
-            require_on(part, argument, body, getattr(owner, argument))
-
-
-def check_kinds(owner: Any, part: str, size: int, /, **values: Any) -> None:
-    """Set some fields of a frozen part, and check and convert the others by their kinds."""
-    for name, check in _checks(cast(Any, type(owner))):
-        value = getattr(owner, name)
-        other = owner.__dataclass_fields__[name].metadata.get("same as", "")
-        is_same = value is None and other
-        values[name] = values[other] if is_same else check(part, name, value, size)
-    for name, value in values.items():
-        object.__setattr__(owner, name, value)
-
-
 @cache
-def _checks(owner: Any) -> tuple[tuple[str, Check], ...]:
-    """The checks of the fields with a kind; those of `Kind | None` may be None."""
-    checks = []
+def _fields(owner: Any) -> tuple[tuple[str, Kind, bool], ...]:
+    """The fields with a kind, and whether they may be None, as those of `Kind | None`."""
+    fields: list[tuple[str, Kind, bool]] = []
     for name, hint in get_type_hints(owner, include_extras=True).items():
         members = get_args(hint) if type(None) in get_args(hint) else (hint,)
-        for kind in (x for member in members for x in getattr(member, "__metadata__", ())):
-            if isinstance(kind, Kind):
-                check = kind.check
-                checks.append((name, check if len(members) == 1 else _unless_none(check)))
-    return tuple(checks)
-
-
-def _unless_none(check: Check) -> Check:
-    return lambda part, name, value, size: None if value is None else check(part, name, value, size)
+        marks = (x for member in members for x in getattr(member, "__metadata__", ()))
+        fields += [(name, x, len(members) > 1) for x in marks if isinstance(x, Kind)]
+    return tuple(fields)

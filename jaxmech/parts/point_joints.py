@@ -17,30 +17,23 @@ for bodies, points or directions that do not fit; the message names the joint.
 """
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, InitVar, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any
 
-from jaxmech.parts.body import AbstractBody
+from jaxtyping import Array
+
+from jaxmech.parts.body import Frames
 from jaxmech.parts.joint_equations import (
-    AbstractPosition,
-    Across,
-    Apart,
-    Level,
-    OnSurface,
-    RelativeAngle,
-    RelativeAttitude,
+    Position,
+    apart,
+    level,
+    on_line,
+    relative_angle,
+    relative_attitude,
 )
 from jaxmech.parts.joints.base import Joint, PairJoint
-from jaxmech.parts.kinds import (
-    Axis,
-    Direction,
-    Kind,
-    Number,
-    Point,
-    check_fields,
-    same_as,
-)
-from jaxmech.parts.values import positive
+from jaxmech.parts.kinds import Axis, Body, Direction, Kind, Number, Point, same_as
+from jaxmech.parts.values import Reader, positive, require_sign
 from jaxmech.utils.checks import require_function
 
 
@@ -66,9 +59,13 @@ class Distance(PairJoint):
     kind = "distance"
 
     @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
+    def positions(self) -> tuple[Position, ...]:
         """The points have their distance."""
-        return (Apart(self.at_a, self.at_b, self.length),)
+        return (apart(self.at_a, self.at_b, self.length),)
+
+    def require(self, read: Reader) -> None:
+        """Raise unless the length is positive."""
+        require_sign(read.part, "length", read.number(self.length))
 
 
 @dataclass(frozen=True)
@@ -85,9 +82,9 @@ class PointOnLine(PairJoint):
     kind = "point on line"
 
     @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
+    def positions(self) -> tuple[Position, ...]:
         """The point on b is on the line."""
-        return (Across(self.at_a, self.axis, self.at_b),)
+        return (on_line(self.at_a, self.axis, self.at_b),)
 
 
 @dataclass(frozen=True)
@@ -107,9 +104,9 @@ class PointOnPlane(PairJoint):
     dimensions = (3,)
 
     @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
+    def positions(self) -> tuple[Position, ...]:
         """The point on b is at its height."""
-        return (Level(self.at_a, self.normal, self.at_b, self.height),)
+        return (level(self.at_a, self.normal, self.at_b, self.height),)
 
 
 @dataclass(frozen=True)
@@ -127,22 +124,27 @@ class PointOnSurface(Joint):
     """
 
     name: str
-    a: InitVar[AbstractBody]
+    a: Body
     surface: Callable[..., Any]
-    b: InitVar[AbstractBody]
+    b: Body
     at_b: Point
-    bodies: tuple[AbstractBody, ...] = field(init=False)
 
     kind = "point on surface"
 
-    def __post_init__(self, a: AbstractBody, b: AbstractBody) -> None:
+    def __post_init__(self) -> None:
         require_function("surface", self.surface)
-        check_fields(self, self.part, (a, b))
+        super().__post_init__()
 
     @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
+    def positions(self) -> tuple[Position, ...]:
         """The point on b is on the surface."""
-        return (OnSurface(self.surface, self.at_b),)
+        return (self._height,)
+
+    def _height(self, frames: Frames, read: Reader) -> Array:
+        """The residual f(x, t, params) at x along the axes of a."""
+        a, b = frames
+        x = a.components(b.point(read.vector(self.at_b, b.origin.shape[0])) - a.origin)
+        return read.array(lambda t, params: self.surface(x, t, params), ())[None]
 
 
 @dataclass(frozen=True)
@@ -160,10 +162,9 @@ class GivenAngle(Joint):
     """
 
     name: str
-    a: InitVar[AbstractBody]
-    b: InitVar[AbstractBody]
+    a: Body
+    b: Body
     angle: Number
-    bodies: tuple[AbstractBody, ...] = field(init=False)
     _: KW_ONLY
     axis: Axis = None
     axis_b: Axis = same_as("axis")
@@ -171,15 +172,12 @@ class GivenAngle(Joint):
     kind = "given angle"
     turning = True
 
-    def __post_init__(self, a: AbstractBody, b: AbstractBody) -> None:
-        check_fields(self, self.part, (a, b))
-
     @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
+    def positions(self) -> tuple[Position, ...]:
         """b is at its angle."""
         if self.axis is None:
-            return (RelativeAttitude(self.angle),)
-        return (RelativeAngle(self.axis, self.axis_b, self.angle),)
+            return (relative_attitude(self.angle),)
+        return (relative_angle(self.axis, self.axis_b, self.angle),)
 
 
 @dataclass(frozen=True)
@@ -198,9 +196,9 @@ class GivenPosition(PairJoint):
     kind = "given position"
 
     @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
+    def positions(self) -> tuple[Position, ...]:
         """The point on b is at its position."""
-        return (Level(self.at_a, self.axis, self.at_b, self.position),)
+        return (level(self.at_a, self.axis, self.at_b, self.position),)
 
 
 distance, point_on_line, point_on_plane = Distance, PointOnLine, PointOnPlane

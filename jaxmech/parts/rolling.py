@@ -14,7 +14,7 @@ Each function raises a TypeError for an argument that is not a body or not a val
 for bodies, points or directions that do not fit; the message names the joint.
 """
 
-from dataclasses import KW_ONLY, InitVar, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -29,10 +29,10 @@ from jaxmech.parts.body import (
     pointing,
     separation,
 )
-from jaxmech.parts.joint_equations import AbstractPosition, AbstractVelocity, Level, slip
+from jaxmech.parts.joint_equations import Position, Velocity, level, slip
 from jaxmech.parts.joints.base import Joint, PairJoint
-from jaxmech.parts.kinds import Direction, Point, Positive, check_fields
-from jaxmech.parts.values import Reader, Value, Vector, require_sign
+from jaxmech.parts.kinds import Body, Direction, Point, Positive
+from jaxmech.parts.values import Reader, require_sign
 from jaxmech.parts.vectors import apply, cross
 from jaxmech.utils.arrays import AnyArray
 
@@ -55,14 +55,26 @@ class RollingDisk(PairJoint):
     turning = True
 
     @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
+    def positions(self) -> tuple[Position, ...]:
         """The centre is a radius above the line or plane."""
-        return (Level(self.at_a, self.normal, self.at_b, self.radius),)
+        return (level(self.at_a, self.normal, self.at_b, self.radius),)
 
     @property
-    def velocities(self) -> tuple[AbstractVelocity, ...]:
+    def velocities(self) -> tuple[Velocity, ...]:
         """The point of contact does not slip."""
-        return (RoundSlip(self.normal, self.at_b, self.radius),)
+        return (self._slip,)
+
+    def require(self, read: Reader) -> None:
+        """Raise unless the radius is positive."""
+        require_sign(read.part, "radius", read.number(self.radius))
+
+    def _slip(self, motions: tuple[Moving, ...], read: Reader) -> Array:
+        """The velocity at the contact along the line or along n1, n2 of the plane."""
+        a, b = motions[0].frame, motions[1].frame
+        n = pointing(a, self.normal, read)
+        center = b.point(read.vector(self.at_b, n.shape[0]))
+        velocity = slip(motions, center - read.number(self.radius) * n)
+        return apply(across(a, self.normal, read), a.components(velocity))
 
 
 @dataclass(frozen=True)
@@ -101,14 +113,39 @@ class RollingWheel(PairJoint):
     turning = True
 
     @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
+    def positions(self) -> tuple[Position, ...]:
         """The lowest point of the rim is in the plane."""
-        return (WheelContact(self.at_a, self.normal, self.at_b, self.axle, self.radius),)
+        return (self._height,)
 
     @property
-    def velocities(self) -> tuple[AbstractVelocity, ...]:
+    def velocities(self) -> tuple[Velocity, ...]:
         """The point of contact does not slip."""
-        return (WheelSlip(self.normal, self.at_b, self.radius, self.axle),)
+        return (self._slip,)
+
+    def require(self, read: Reader) -> None:
+        """Raise unless the radius is positive."""
+        require_sign(read.part, "radius", read.number(self.radius))
+
+    def _track(self, a: Frame, b: Frame, read: Reader) -> tuple[AnyArray, AnyArray]:
+        """The unit normal n of the plane, and axle x n, whose length is the sine between them."""
+        n = pointing(a, self.normal, read)
+        return n, cross(pointing(b, self.axle, read), n)
+
+    def _height(self, frames: Frames, read: Reader) -> Array:
+        """The height of the lowest point, n . d - radius times the sine."""
+        n, along = self._track(*frames, read)
+        d = separation(frames, self.at_a, self.at_b, read)
+        return (n @ d - read.number(self.radius) * jnp.sqrt(along @ along))[None]
+
+    def _slip(self, motions: tuple[Moving, ...], read: Reader) -> Array:
+        """The velocity at the contact along axle x normal, and along normal x (axle x normal)."""
+        a, b = motions[0].frame, motions[1].frame
+        n, along = self._track(a, b, read)
+        along = along / jnp.sqrt(along @ along)
+        upward = cross(along, pointing(b, self.axle, read))  # to the highest point of the wheel
+        center = b.point(read.vector(self.at_b, 3))
+        velocity = slip(motions, center - read.number(self.radius) * upward)
+        return jnp.stack([along @ velocity, cross(n, along) @ velocity])
 
 
 @dataclass(frozen=True)
@@ -126,107 +163,32 @@ class KnifeEdge(Joint):
     """
 
     name: str
-    b: InitVar[AbstractBody]
+    b: Body
     at_b: Point
-    bodies: tuple[AbstractBody, ...] = field(init=False)
     _: KW_ONLY
     along: Direction
-    on: InitVar[AbstractBody] = ground
+    on: Body = ground
 
     kind = "knife edge"
     dimensions = (2,)
     turning = True
 
-    def __post_init__(self, b: AbstractBody, on: AbstractBody) -> None:
-        check_fields(self, self.part, (on, b))
+    @property
+    def bodies(self) -> tuple[AbstractBody, ...]:
+        """The body on which the blade moves, and that with the blade."""
+        return self.on, self.b
 
     @property
-    def velocities(self) -> tuple[AbstractVelocity, ...]:
+    def velocities(self) -> tuple[Velocity, ...]:
         """The point does not move across the blade."""
-        return (Edge(self.at_b, self.along),)
+        return (self._lateral,)
 
-
-rolling_disk, rolling_sphere, rolling_wheel = RollingDisk, RollingSphere, RollingWheel
-knife_edge = KnifeEdge
-
-
-@dataclass(frozen=True)
-class Edge(AbstractVelocity):
-    """A point of b moves only along a direction fixed to b; in the plane."""
-
-    at_b: Vector
-    along: Vector
-
-    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
-        """The residual, the lateral velocity."""
+    def _lateral(self, motions: tuple[Moving, ...], read: Reader) -> Array:
+        """The velocity across the blade."""
         b = motions[1].frame
         velocity = slip(motions, b.point(read.vector(self.at_b, 2)))
         return apply(across(b, self.along, read), b.components(velocity))
 
 
-@dataclass(frozen=True)
-class AbstractSlip(AbstractVelocity):
-    """A round body b does not slip on a."""
-
-    normal: Vector
-    at_b: Vector
-    radius: Value
-
-    def require(self, read: Reader) -> None:
-        """Raise unless the radius is positive."""
-        require_sign(read.part, "radius", read.number(self.radius))
-
-
-@dataclass(frozen=True)
-class RoundSlip(AbstractSlip):
-    """A disk of b does not slip on a line of a, or a sphere of b on a plane of a."""
-
-    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
-        """The residual, the velocity at the contact along the line or along n1, n2 of the plane."""
-        a, b = motions[0].frame, motions[1].frame
-        n = pointing(a, self.normal, read)
-        center = b.point(read.vector(self.at_b, n.shape[0]))
-        velocity = slip(motions, center - read.number(self.radius) * n)
-        return apply(across(a, self.normal, read), a.components(velocity))
-
-
-def track(
-    a: Frame, b: Frame, normal: Vector, axle: Vector, read: Reader
-) -> tuple[AnyArray, AnyArray]:
-    """The unit normal n of the plane, and axle x n, whose length is the sine between them."""
-    n = pointing(a, normal, read)
-    return n, cross(pointing(b, axle, read), n)
-
-
-@dataclass(frozen=True)
-class WheelContact(AbstractPosition):
-    """The lowest point of a wheel's rim lies on a plane: n . d = radius times the sine."""
-
-    at_a: Vector
-    normal: Vector
-    at_b: Vector
-    axle: Vector
-    radius: Value
-
-    def residual(self, frames: Frames, read: Reader) -> Array:
-        """The residual: height of the lowest point [m]; its multiplier is the wheel load [N]."""
-        n, along = track(frames[0], frames[1], self.normal, self.axle, read)
-        d = separation(frames, self.at_a, self.at_b, read)
-        return (n @ d - read.number(self.radius) * jnp.sqrt(along @ along))[None]
-
-
-@dataclass(frozen=True)
-class WheelSlip(AbstractSlip):
-    """The lowest point of a wheel's rim does not slip."""
-
-    axle: Vector
-
-    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
-        """The velocity at the contact along axle x normal, and along normal x (axle x normal)."""
-        a, b = motions[0].frame, motions[1].frame
-        n, along = track(a, b, self.normal, self.axle, read)
-        along = along / jnp.sqrt(along @ along)
-        upward = cross(along, pointing(b, self.axle, read))  # to the highest point of the wheel
-        center = b.point(read.vector(self.at_b, 3))
-        velocity = slip(motions, center - read.number(self.radius) * upward)
-        return jnp.stack([along @ velocity, cross(n, along) @ velocity])
+rolling_disk, rolling_sphere, rolling_wheel = RollingDisk, RollingSphere, RollingWheel
+knife_edge = KnifeEdge

@@ -42,8 +42,7 @@ def require_possible(
         body.require(Reader(f"body {body.name!r}", t, values))
     for joint in joints:
         if isinstance(joint, Joint):
-            for equation in (*joint.positions, *joint.velocities):
-                equation.require(Reader(joint.part, t, values))
+            joint.require(Reader(joint.part, t, values))
 
 
 def _require_kinds(bodies: Sequence[Any], joints: Sequence[Any], forces: Sequence[Any]) -> None:
@@ -115,7 +114,7 @@ def _require_known(
 def reads_parameters(part: Any) -> bool:
     """Whether a part has a value that is the name of a parameter or a function."""
     if is_dataclass(part):
-        name_fields = ("name", "part", "kind", "bodies")  # names of other things
+        name_fields = ("name", "part", "kind", "coordinate")  # names of other things
         return any(
             reads_parameters(getattr(part, field.name))
             for field in fields(part)

@@ -303,7 +303,7 @@ def _contact(x: Drawing) -> Shapes:
 
 def _stop(x: Drawing) -> Shapes:
     """A peg for each stop: on the rail, or where the middle of the body is when it turns to it."""
-    freedom, ends = x.part.of.freedom, {}
+    freedom, ends = x.part.freedom, {}
     for label, end in (("lower", x.part.lower), ("upper", x.part.upper)):
         if end is None:
             continue
@@ -443,7 +443,6 @@ SHAPES: dict[str, Callable[[Drawing], Shapes]] = {
     "contact": _contact,
     "stop": _stop,
     "rope": _rope,
-    "backlash": lambda x: {},
     "dry friction": lambda x: {},
     "spring": _stretched(meshes.coil(), 1.4, SPRING),
     "damper": _stretched(meshes.dashpot(), 1.1, DAMPER),

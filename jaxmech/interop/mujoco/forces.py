@@ -139,26 +139,25 @@ def supports(
         members = [k for k, mount in enumerate(mounts) if mount.index == index and k]
         factors = {float(model.body_gravcomp[k]) for k in members if model.body_mass[k]}
         assert isinstance(moving, AbstractRigidBody)
-        own, name = moving.properties, names[index]
+        own = moving.properties
         if len(factors) == 1:  # of a whole body, whose mass and centre may be parameters
             carried = tuple(tidy(factors.pop() * g))
             if any(carried):
-                part = f"support of {name!r}"
-                forces.append(Support(part, (moving,), own.mass, own.center, carried))
+                forces.append(Support(names[index], moving, own.mass, own.center, carried))
             continue
         if isinstance(own.mass, str) or isinstance(own.center, str):
             raise ValueError(
-                f"The body {name!r}, which consists of bodies with different `gravcomp`, cannot "
+                f"The body {names[index]!r}, which consists of bodies with different `gravcomp`, cannot "
                 'have a mass or a centre that is a parameter; leave "mass" and "center" out of '
                 "`params`, or give its bodies the same `gravcomp`."
             )
         for k in members:
             factor = float(model.body_gravcomp[k])
             center = mounts[k].pose.then(Offset(model.body_ipos[k], model.body_iquat[k])).position
-            part, mass = f"support of {names[k]!r}", float(model.body_mass[k])
+            mass = float(model.body_mass[k])
             if factor:
                 carried = tuple(tidy(factor * g))
-                forces.append(Support(part, (moving,), mass, tuple(tidy(center)), carried))
+                forces.append(Support(names[k], moving, mass, tuple(tidy(center)), carried))
     for j in np.flatnonzero(model.jnt_actgravcomp) if forces else ():
         left_out.add("weight carried by actuators", joints[j])
     return tuple(forces)

@@ -33,7 +33,6 @@ from jaxmech.parts.forces.elements import (
     TorsionSpring,
 )
 from jaxmech.parts.joints.base import Joint
-from jaxmech.parts.kinds import part_name
 from jaxmech.parts.values import Value, Vector, direction, non_negative, number
 
 
@@ -69,7 +68,7 @@ def rotor(name: str, coordinate: str | Joint, inertia: Value) -> Rotors:
         inertia: a [kg m^2], the moment of inertia times the square of the gear ratio; for a
             coordinate in metres a mass [kg].
     """
-    part = part_name("rotor", name)
+    part = f"rotor {name!r}"
     return Rotors(part, (_name(part, coordinate),), (non_negative(part, "inertia", inertia),))
 
 
@@ -84,7 +83,7 @@ def joint_spring(
         stiffness: stiffness k [N m/rad], for a coordinate in metres [N/m].
         rest: the coordinate at which there is no force [rad] or [m].
     """
-    part = part_name("spring", name)
+    part = f"spring {name!r}"
     k, rest_value = number(part, "stiffness", stiffness), number(part, "rest", rest)
     return CoordinateSprings(part, (_name(part, coordinate),), (k,), (rest_value,))
 

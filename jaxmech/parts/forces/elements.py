@@ -5,8 +5,8 @@ Terms enter the Lagrangian too, as functions of coordinates by their names.
 
 import abc
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, InitVar, dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,12 +25,12 @@ from jaxmech.parts.body import (
 )
 from jaxmech.parts.kinds import (
     Axis,
+    Body,
     Components,
     Moment,
     Number,
+    Part,
     Point,
-    check_fields,
-    part_name,
     require_on,
     same_as,
 )
@@ -65,19 +65,10 @@ class Coordinates(NamedTuple):
         return self.q[indices], self.v[indices]
 
 
-@dataclass(frozen=True)
-class AbstractForce(abc.ABC):
-    """A named force on bodies, a before b; `part` is its name in messages."""
-
-    part: str
-    bodies: tuple[AbstractBody, ...]
-
-    kind: ClassVar[str]  # as named in messages
-    dimensions: ClassVar[tuple[int, ...]] = (2, 3)  # in which it exists
-    turning: ClassVar[bool] = False  # whether all bodies need an attitude
+class AbstractForce(Part, abc.ABC):
+    """A named force on bodies, a before b."""
 
 
-@dataclass(frozen=True)
 class AbstractPotential(AbstractForce):
     """A force with a potential energy."""
 
@@ -86,7 +77,6 @@ class AbstractPotential(AbstractForce):
         """The potential energy [J]."""
 
 
-@dataclass(frozen=True)
 class AbstractLoad(AbstractForce):
     """A force without a potential energy."""
 
@@ -107,17 +97,11 @@ class AbstractPairForce(AbstractForce):
         at_b: the point on b [m].
     """
 
-    part: str = field(init=False)
-    bodies: tuple[AbstractBody, ...] = field(init=False)
-    name: InitVar[str]
-    a: InitVar[AbstractBody]
+    name: str
+    a: Body
     at_a: Point
-    b: InitVar[AbstractBody]
+    b: Body
     at_b: Point
-
-    def __post_init__(self, name: str, a: AbstractBody, b: AbstractBody) -> None:
-        part = part_name(self.kind, name)
-        check_fields(self, part, (a, b), part=part)
 
 
 @dataclass(frozen=True)
@@ -130,17 +114,11 @@ class AbstractTurn(AbstractForce):
         b: second body.
     """
 
-    part: str = field(init=False)
-    bodies: tuple[AbstractBody, ...] = field(init=False)
-    name: InitVar[str]
-    a: InitVar[AbstractBody]
-    b: InitVar[AbstractBody]
+    name: str
+    a: Body
+    b: Body
 
     turning = True
-
-    def __post_init__(self, name: str, a: AbstractBody, b: AbstractBody) -> None:
-        part = part_name(self.kind, name)
-        check_fields(self, part, (a, b), part=part)
 
 
 @dataclass(frozen=True)
@@ -202,6 +180,8 @@ class Support(AbstractPotential):
 
     kind = "support"
 
+    name: str
+    body: Body
     mass: Value
     center: Vector  # of mass on the body
     acceleration: Vector  # that of gravity times the part that is carried
@@ -268,8 +248,33 @@ class TorsionSpring(AbstractTurn, AbstractPotential):
         return 0.5 * read.number(self.stiffness) * (angle - read.number(self.rest)) ** 2
 
 
+def point_with_velocity(motion: Moving, local: Vector, read: Reader) -> tuple[AnyArray, AnyArray]:
+    """A point given on a body, and its velocity, including that along the body over time."""
+    frame = motion.frame
+    local, rate = vector_with_rate(read, local, frame.origin.shape[0])
+    point = frame.point(local)
+    velocity = motion.velocity_at(point)
+    return point, velocity if isinstance(rate, np.ndarray) else velocity + frame.direction(rate)
+
+
+class AbstractPull(AbstractPairForce, AbstractLoad):
+    """A force along the way between two points, which must never meet."""
+
+    @abc.abstractmethod
+    def force(self, d: AnyArray, rate: AnyArray, read: Reader) -> AnyArray:
+        """The force on b, from the way d from the point on a to that on b, and its rate."""
+
+    def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
+        """The force on b at its point, and the opposite on a."""
+        a, b = motions
+        p, p_rate = point_with_velocity(a, self.at_a, read)
+        r, r_rate = point_with_velocity(b, self.at_b, read)
+        force, no_torque = self.force(r - p, r_rate - p_rate, read), jnp.zeros_like(a.spin)
+        return shifted((-force, no_torque), p, a.frame), shifted((force, no_torque), r, b.frame)
+
+
 @dataclass(frozen=True)
-class Damper(AbstractPairForce, AbstractLoad):
+class Damper(AbstractPull):
     """A damper between two points, which must never meet.
 
     Args:
@@ -281,28 +286,13 @@ class Damper(AbstractPairForce, AbstractLoad):
 
     kind = "damper"
 
-    def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
-        """The force -c d (d . d') / (d . d) on b at its point, and the opposite on a."""
-        a, b = motions
-        p, p_rate = point_with_velocity(a, self.at_a, read)
-        r, r_rate = point_with_velocity(b, self.at_b, read)
-        d, rate = r - p, r_rate - p_rate
-        force = -read.number(self.damping) * (d @ rate) / (d @ d) * d
-        no_torque = jnp.zeros_like(a.spin)
-        return shifted((-force, no_torque), p, a.frame), shifted((force, no_torque), r, b.frame)
-
-
-def point_with_velocity(motion: Moving, local: Vector, read: Reader) -> tuple[AnyArray, AnyArray]:
-    """A point given on a body, and its velocity, including that along the body over time."""
-    frame = motion.frame
-    local, rate = vector_with_rate(read, local, frame.origin.shape[0])
-    point = frame.point(local)
-    velocity = motion.velocity_at(point)
-    return point, velocity if isinstance(rate, np.ndarray) else velocity + frame.direction(rate)
+    def force(self, d: AnyArray, rate: AnyArray, read: Reader) -> AnyArray:
+        """The force -c d (d . d') / (d . d)."""
+        return -read.number(self.damping) * (d @ rate) / (d @ d) * d
 
 
 @dataclass(frozen=True)
-class ForceLaw(AbstractPairForce, AbstractLoad):
+class ForceLaw(AbstractPull):
     """A force between two points by any law, such as a nonlinear spring or a table.
 
     It has no potential, so the energy of the mechanism is not audited. The points must never meet.
@@ -316,21 +306,16 @@ class ForceLaw(AbstractPairForce, AbstractLoad):
 
     kind = "force law"
 
-    def __post_init__(self, name: str, a: AbstractBody, b: AbstractBody) -> None:
-        super().__post_init__(name, a, b)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         require_function("law", self.law, "length, rate, t, params")
 
-    def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
-        """The force on b at its point, and the opposite on a."""
-        a, b = motions
-        p, p_rate = point_with_velocity(a, self.at_a, read)
-        r, r_rate = point_with_velocity(b, self.at_b, read)
-        d = r - p
+    def force(self, d: AnyArray, rate: AnyArray, read: Reader) -> AnyArray:
+        """The force of the law along d."""
         length = jnp.sqrt(d @ d)
-        rate = d @ (r_rate - p_rate) / length
-        size = read.array(lambda t, params: self.law(length, rate, t, params), ())
-        force, no_torque = size / length * d, jnp.zeros_like(a.spin)
-        return shifted((-force, no_torque), p, a.frame), shifted((force, no_torque), r, b.frame)
+        speed = d @ rate / length
+        size = read.array(lambda t, params: self.law(length, speed, t, params), ())
+        return size / length * d
 
 
 @dataclass(frozen=True)
@@ -346,10 +331,8 @@ class Applied(AbstractLoad):
         follows: whether the components are along the axes of the body instead of the ground.
     """
 
-    part: str = field(init=False)
-    bodies: tuple[AbstractBody, ...] = field(init=False)
-    name: InitVar[str]
-    body: InitVar[AbstractBody]
+    name: str
+    body: Body
     at: Components
     force: Components | None
     _: KW_ONLY
@@ -358,14 +341,17 @@ class Applied(AbstractLoad):
 
     kind = "applied force"
 
-    def __post_init__(self, name: str, body: AbstractBody) -> None:
-        part = part_name(self.kind, name)
-        check_fields(self, part, (ground, body), part=part)
-        require_on(part, "at", body, self.at)
-        if self.torque is not None and not body.rotates:
-            raise ValueError(f"{capital(part)} must have no `torque` on a point mass.")
-        if self.follows:
-            object.__setattr__(self, "bodies", self.bodies[1:])
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_on(self.part, "at", self.body, self.at)
+        if self.torque is not None and not self.body.rotates:
+            raise ValueError(f"{capital(self.part)} must have no `torque` on a point mass.")
+
+    @property
+    def bodies(self) -> tuple[AbstractBody, ...]:
+        """The body, after the ground unless the force follows the body."""
+        start = () if self.follows else (replace(ground, dimension=self.body.dimension),)
+        return *start, self.body
 
     def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The load on b; there is no opposite on a, since it is external."""

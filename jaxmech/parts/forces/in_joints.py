@@ -21,7 +21,7 @@ ValueError for a joint without such a freedom; the message names the force.
 
 import abc
 from collections.abc import Callable
-from dataclasses import KW_ONLY, InitVar, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -31,20 +31,56 @@ from jaxmech.parts.body import AbstractBody, Load, Moving
 from jaxmech.parts.forces.elements import AbstractLoad
 from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.joints.motions import AbstractFreedom
-from jaxmech.parts.kinds import (
-    NonNegative,
-    Number,
-    Positive,
-    check_kinds,
-    part_name,
-)
+from jaxmech.parts.kinds import NonNegative, Number, Part, Positive
 from jaxmech.parts.values import Reader
 from jaxmech.utils.checks import require_function, require_kind
 from jaxmech.utils.text import capital
 
 
+class InJoint(Part):
+    """A part in a freedom of a joint."""
+
+    joint: Joint
+    coordinate: str | None  # "angle" or "position" of a joint that has both
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.freedom  # which the joint must have
+
+    @property
+    def bodies(self) -> tuple[AbstractBody, ...]:
+        """The bodies of the joint."""
+        return self.joint.bodies
+
+    @property
+    def freedom(self) -> AbstractFreedom:
+        """The freedom of the joint.
+
+        Raises:
+            ValueError: if the joint has no such freedom.
+        """
+        joint, coordinate = self.joint, self.coordinate
+        require_kind(f"{self.part}: joint", joint, Joint, "revolute(...)")
+        freedoms = joint.freedoms if all(body.rotates for body in joint.bodies) else {}
+        if not freedoms:
+            raise ValueError(
+                f"{capital(self.part)} must be in a joint with one axis, such as `revolute` or "
+                f"`prismatic`, but has a {joint.part}; use `force_law` or `torque`."
+            )
+        if coordinate is None and len(freedoms) == 1:
+            coordinate = next(iter(freedoms))
+        if coordinate not in freedoms:
+            names = " or ".join(f'"{name}"' for name in freedoms)
+            raise ValueError(
+                f"{capital(self.part)} must have {names} as `coordinate`, one of the {joint.part}, "
+                f"but has {coordinate!r}."
+            )
+        freedom: AbstractFreedom = freedoms[coordinate]
+        return freedom
+
+
 @dataclass(frozen=True)
-class AbstractJointForce(AbstractLoad):
+class AbstractJointForce(InJoint, AbstractLoad):
     """A force in a freedom of a joint.
 
     Args:
@@ -53,18 +89,10 @@ class AbstractJointForce(AbstractLoad):
         coordinate: "angle" or "position" of a joint that has both.
     """
 
-    part: str = field(init=False)
-    bodies: tuple[AbstractBody, ...] = field(init=False)
-    freedom: AbstractFreedom = field(init=False)
-    name: InitVar[str]
-    joint: InitVar[Joint]
+    name: str
+    joint: Joint
     _: KW_ONLY
-    coordinate: InitVar[str | None] = None
-
-    def __post_init__(self, name: str, joint: Joint, coordinate: str | None) -> None:
-        part = part_name(self.kind, name)
-        bodies, freedom = freedom_of(part, joint, coordinate)
-        check_kinds(self, part, 0, part=part, bodies=bodies, freedom=freedom)
+    coordinate: str | None = None
 
     def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force or torque on b, and its opposite on a."""
@@ -91,9 +119,9 @@ class JointLaw(AbstractJointForce):
 
     kind = "joint force"
 
-    def __post_init__(self, name: str, joint: Joint, coordinate: str | None) -> None:
+    def __post_init__(self) -> None:
         require_function("law", self.law, "x, rate, t, params")
-        super().__post_init__(name, joint, coordinate)
+        super().__post_init__()
 
     def effort(self, x: Array, rate: Array, read: Reader) -> Any:
         """The value of the function."""
@@ -166,25 +194,3 @@ class JointFriction(AbstractJointForce):
 
 
 joint_force, servo, friction = JointLaw, PositionServo, JointFriction
-
-
-def freedom_of(
-    part: str, joint: Joint, coordinate: str | None
-) -> tuple[tuple[AbstractBody, ...], AbstractFreedom]:
-    """The bodies of a joint, and the freedom of it that a part is in."""
-    require_kind(f"{part}: joint", joint, Joint, "revolute(...)")
-    freedoms = joint.freedoms if all(body.rotates for body in joint.bodies) else {}
-    if not freedoms:
-        raise ValueError(
-            f"{capital(part)} must be in a joint with one axis, such as `revolute` or "
-            f"`prismatic`, but has a {joint.part}; use `force_law` or `torque`."
-        )
-    if coordinate is None and len(freedoms) == 1:
-        return joint.bodies, next(iter(freedoms.values()))
-    if coordinate not in freedoms:
-        names = " or ".join(f'"{name}"' for name in freedoms)
-        raise ValueError(
-            f"{capital(part)} must have {names} as `coordinate`, one of the {joint.part}, but has "
-            f"{coordinate!r}."
-        )
-    return joint.bodies, freedoms[coordinate]

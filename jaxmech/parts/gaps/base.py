@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import Frames
-from jaxmech.parts.joint_equations import AbstractPosition
+from jaxmech.parts.joint_equations import Position
 from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.kinds import Kind
 from jaxmech.parts.kinematics.base import AbstractKinematics
@@ -42,7 +42,7 @@ Restitution = Annotated[Any, Kind("Restitution", _restitution)]
 RestSpeed = Annotated[float | None, Kind("RestSpeed", _rest_speed)]
 
 
-class Gap(Joint, AbstractPosition, abc.ABC):
+class Gap(Joint, abc.ABC):
     """A part with gaps, computed from the frames of bodies or from coordinates of joints.
 
     Its multipliers push, or pull in a rope.
@@ -58,33 +58,33 @@ class Gap(Joint, AbstractPosition, abc.ABC):
     friction: Value | tuple[Value, Value] | None = None
 
     @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
+    def positions(self) -> tuple[Position, ...]:
         """The gaps, in place of equations."""
-        return (self,)
+        return (self.residual,)
+
+    @abc.abstractmethod
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """The gaps, (k,)."""
 
     @property
-    def arguments(self) -> tuple[str, ...]:
-        """The names of coordinates of joints on which the gaps depend alone; empty otherwise."""
-        return ()
+    def coordinate_name(self) -> str | None:
+        """The name of the coordinate of a joint on which the gaps depend alone; None otherwise."""
+        return None
 
-    def of_coordinates(self, x: tuple[Array, ...], read: Reader) -> Array:
-        """The gaps at the values of these coordinates, (k,)."""
+    def of_coordinate(self, x: Array, read: Reader) -> Array:
+        """The gaps at a value of this coordinate, (k,)."""
         raise NotImplementedError
 
     def slip(self, frames: Frames, read: Reader) -> Array:
         """The ways along which bodies slide where the gaps are closed, (k,)."""
         raise NotImplementedError
 
-    def require_frames(self) -> None:
-        """Raise a ValueError if frames do not tell the gaps; by default they do."""
-
     def unilateral(self, kinematics: AbstractKinematics) -> Any:
         """The gaps as a constraint on the coordinates of a mechanism."""
         friction, slip = self.friction, None
         if friction is not None:
             slip = SlipLevel(self, kinematics)
-            coefficients = friction if isinstance(friction, tuple) else (friction,)
-            friction = _Coefficients(self.part, coefficients)
+            friction = OfParams(self.part, friction if isinstance(friction, tuple) else (friction,))
         return Unilateral(
             self.level(kinematics),
             restitution=value_of_params(self.part, self.restitution),
@@ -96,11 +96,8 @@ class Gap(Joint, AbstractPosition, abc.ABC):
 
     def level(self, kinematics: AbstractKinematics) -> "GapLevel":
         """The gaps as a function of the coordinates of a mechanism."""
-        known = kinematics.coordinates
-        if self.arguments and set(self.arguments) <= set(known):
-            return GapLevel(self, kinematics, tuple(map(known.index, self.arguments)))
-        self.require_frames()
-        return GapLevel(self, kinematics, ())
+        known, name = kinematics.coordinates, self.coordinate_name
+        return GapLevel(self, kinematics, known.index(name) if name in known else None)
 
 
 @dataclass(frozen=True)
@@ -109,16 +106,15 @@ class GapLevel:
 
     joint: Gap
     kinematics: AbstractKinematics
-    indices: tuple[int, ...]  # of the coordinates on which they depend alone
+    index: int | None  # of the coordinate on which they depend alone
 
     def __call__(self, q: Any, t: Any, params: Any) -> Array:
         """The gaps, (k,)."""
         q, t = jnp.asarray(q), jnp.asarray(t)
         read = Reader(self.joint.part, t, params)
-        if not self.indices:
-            frames = self.kinematics.frames(self.joint.bodies, q, t, params)
-            return self.joint.position_level(frames, read)
-        return self.joint.of_coordinates(tuple(q[k] for k in self.indices), read)
+        if self.index is not None:
+            return self.joint.of_coordinate(q[self.index], read)
+        return self.joint.residual(self.kinematics.frames(self.joint.bodies, q, t, params), read)
 
 
 @dataclass(frozen=True)
@@ -136,29 +132,21 @@ class SlipLevel:
 
 
 @dataclass(frozen=True)
-class _Coefficients:
-    """The static and the kinetic coefficient of a friction."""
+class OfParams:
+    """Values as functions of params: one number, or for a friction the static and kinetic one."""
 
     part: str
-    values: tuple[Value, ...]
+    values: Value
 
-    def __call__(self, params: Any) -> tuple[Array, Array]:
+    def __call__(self, params: Any) -> Any:
+        """The number (), or a pair of the first and the last."""
         read = Reader(self.part, jnp.zeros(()), params)
+        if not isinstance(self.values, tuple):
+            return jnp.asarray(read.number(self.values))
         numbers = [jnp.asarray(read.number(value)) for value in self.values]
         return numbers[0], numbers[-1]
 
 
 def value_of_params(part: str, value: Value) -> Any:
     """A number, or a function of params."""
-    return value if isinstance(value, float) else _Number(part, value)
-
-
-@dataclass(frozen=True)
-class _Number:
-    """A number that is the name of a parameter, or a function."""
-
-    part: str
-    value: Value
-
-    def __call__(self, params: Any) -> Array:
-        return jnp.asarray(Reader(self.part, jnp.zeros(()), params).number(self.value))
+    return value if isinstance(value, float) else OfParams(part, value)

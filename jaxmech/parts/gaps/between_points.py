@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.parts.body import AbstractBody, Frames, along, pointing, separation
+from jaxmech.parts.body import Frames, along, pointing, separation
 from jaxmech.parts.gaps.base import Gap, Restitution, RestSpeed
 from jaxmech.parts.joints.base import PairJoint
 from jaxmech.parts.kinds import Direction, Kind, NonNegative
@@ -96,16 +96,16 @@ class Contact(PairJoint, Gap):
 
     kind = "contact"
 
-    def __post_init__(self, a: AbstractBody, b: AbstractBody) -> None:
-        super().__post_init__(a, b)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.normal is None and (self.radius_a, self.radius_b) == (0.0, 0.0):
             raise ValueError(
-                f"{capital(self.part)} must have a `normal`, for a plane on {a.name!r}, or a "
+                f"{capital(self.part)} must have a `normal`, for a plane on {self.a.name!r}, or a "
                 "`radius_a` or `radius_b`, for balls; give one of them."
             )
         if self.normal is not None and self.radius_a != 0.0:
             raise ValueError(
-                f"{capital(self.part)} must have a plane or a ball on {a.name!r}, but has a "
+                f"{capital(self.part)} must have a plane or a ball on {self.a.name!r}, but has a "
                 "`normal` and a `radius_a`; leave one of them out."
             )
 

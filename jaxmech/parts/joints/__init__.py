@@ -23,13 +23,6 @@ Each function raises a TypeError for an argument that is not a body or not a val
 for bodies, points or axes that do not fit; the message names the joint.
 """
 
-from jaxmech.parts.joint_equations import Across as Across
-from jaxmech.parts.joint_equations import Coincide as Coincide
-from jaxmech.parts.joint_equations import Level as Level
-from jaxmech.parts.joint_equations import Parallel as Parallel
-from jaxmech.parts.joint_equations import Perpendicular as Perpendicular
-from jaxmech.parts.joint_equations import RelativeAngle as RelativeAngle
-from jaxmech.parts.joint_equations import RelativeAttitude as RelativeAttitude
 from jaxmech.parts.joints.base import Joint as Joint
 from jaxmech.parts.joints.base import PairJoint as PairJoint
 from jaxmech.parts.joints.coordinates import CoordinateJoint as CoordinateJoint

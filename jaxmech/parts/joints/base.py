@@ -1,16 +1,16 @@
 """`Joint`: a connection of bodies under one name, with its equations as constraints."""
 
 from collections.abc import Iterator
-from dataclasses import InitVar, dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.parts.body import AbstractBody, Frame, Moving
-from jaxmech.parts.joint_equations import AbstractPosition, AbstractVelocity
-from jaxmech.parts.kinds import Point, check_fields, part_name
+from jaxmech.parts.body import Frame, Moving
+from jaxmech.parts.joint_equations import Position, Velocity
+from jaxmech.parts.kinds import Body, Part, Point
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.values import Reader
 from jaxmech.system import Holonomic, Nonholonomic, terms_of, without_implied
@@ -18,38 +18,23 @@ from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.probing import cached_by_shapes
 
 
-class Joint:
+class Joint(Part):
     """A connection between bodies, with everything that is known about it.
 
     Subclasses have the equations on positions or on velocities that hold where the joint is a
     constraint. A `CoordinateJoint` can also move its second body by coordinates of its own.
 
-    Attributes:
-        kind: kind of joint, as named in messages.
-        name: name of the joint and of its constraint. A joint with equations on positions and on
-            velocities has two, `name.contact` and `name.slip`.
-        bodies: the bodies, a before b.
+    Its name is that of its constraint. A joint with equations on positions and on velocities has
+    two, `name.contact` and `name.slip`.
     """
 
-    kind: str
-    name: str
-    bodies: tuple[AbstractBody, ...]
-
-    dimensions: ClassVar[tuple[int, ...]] = (2, 3)  # in which it exists
-    turning: ClassVar[bool] = False  # whether all bodies need an attitude
-
     @property
-    def part(self) -> str:
-        """The name of the joint in messages."""
-        return part_name(self.kind, self.name)
-
-    @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
+    def positions(self) -> tuple[Position, ...]:
         """The equations on the positions of the bodies."""
         return ()
 
     @property
-    def velocities(self) -> tuple[AbstractVelocity, ...]:
+    def velocities(self) -> tuple[Velocity, ...]:
         """The equations on the velocities of the bodies."""
         return ()
 
@@ -60,11 +45,11 @@ class Joint:
 
     def position_level(self, frames: tuple[Frame, ...], read: Reader) -> Array:
         """The residuals of the equations on positions, (k,)."""
-        return jnp.concatenate([e.residual(frames, read) for e in self.positions])
+        return jnp.concatenate([residual(frames, read) for residual in self.positions])
 
     def velocity_level(self, motions: tuple[Moving, ...], read: Reader) -> Array:
         """The residuals of the equations on velocities, (k,)."""
-        return jnp.concatenate([e.residual(motions, read) for e in self.velocities])
+        return jnp.concatenate([residual(motions, read) for residual in self.velocities])
 
     def point_on_b(self, frame: Frame, read: Reader) -> AnyArray:
         """The joint on its second body, by default the reference point, along the ground's axes."""
@@ -95,19 +80,16 @@ class PairJoint(Joint):
     """
 
     name: str
-    a: InitVar[AbstractBody]
+    a: Body
     at_a: Point
-    b: InitVar[AbstractBody]
+    b: Body
     at_b: Point
-    bodies: tuple[AbstractBody, ...] = field(init=False)
-
-    def __post_init__(self, a: AbstractBody, b: AbstractBody) -> None:
-        check_fields(self, self.part, (a, b))
 
     @property
     def dimension(self) -> int:
         """2 in the plane, 3 in space."""
-        return self.bodies[1].dimension
+        dimension: int = self.b.dimension
+        return dimension
 
 
 @dataclass(frozen=True)

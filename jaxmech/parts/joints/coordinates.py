@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.inertia import Inertia
-from jaxmech.parts.joint_equations import AbstractPosition, AbstractVelocity
+from jaxmech.parts.joint_equations import Position, Velocity
 from jaxmech.parts.joints.base import PairJoint
 from jaxmech.parts.joints.motions import AbstractFreedom, AbstractRotation, Hinge, Pin, Rigid
 from jaxmech.parts.kinematics.base import Point, Relation
@@ -39,12 +39,12 @@ class CoordinateJoint(PairJoint):
         return tuple(letter for motion in self.motions for letter in motion.letters)
 
     @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
+    def positions(self) -> tuple[Position, ...]:
         """The equations of the translation, and those of the rotation."""
         return tuple(equation for motion in self.motions for equation in motion.positions)
 
     @property
-    def velocities(self) -> tuple[AbstractVelocity, ...]:
+    def velocities(self) -> tuple[Velocity, ...]:
         """The equations on velocities."""
         return tuple(equation for motion in self.motions for equation in motion.velocities)
 
@@ -71,8 +71,7 @@ class CoordinateJoint(PairJoint):
     @property
     def functions(self) -> tuple[Callable[..., Any], ...]:
         """The functions of time and parameters among points, axes and sizes."""
-        named = ("name", "bodies")
-        values = (getattr(self, field.name) for field in fields(self) if field.name not in named)
+        values = (getattr(self, field.name) for field in fields(self))
         return tuple(_functions(tuple(values)))
 
     def relation(self, q: Array, v: Array, read: Reader) -> Relation:

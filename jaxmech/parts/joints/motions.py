@@ -1,16 +1,16 @@
 """The motions that joints are made of: a translation of b along a, then a rotation of b.
 
     translation   coordinates   equations, where the joint closes a loop
-    Pin                         Coincide
-    Slide         position      Across
-    Glide         x, y          Level
-    Thread        (the angle)   Across, ScrewSpeed
+    Pin                         coincide
+    Slide         position      on_line
+    Glide         x, y          level
+    Thread        (the angle)   on_line, and one on velocities
 
     rotation      coordinates   equations
-    Rigid                       RelativeAttitude
-    Hinge         angle         Parallel, in the plane none
+    Rigid                       relative_attitude
+    Hinge         angle         parallel, in the plane none
     Ball          e0 ... e3     none
-    Cross         two angles    Perpendicular
+    Cross         two angles    perpendicular
 
 The joint is a point of a that coincides with a point of b; a translation moves it along a. Angles
 are those of b relative to a, by the right-hand rule about the axis on a, and zero where the first
@@ -33,15 +33,15 @@ from jaxtyping import Array
 from jaxmech.parts.body import Frame, Load, Moving, pointing, separation, shifted, turn_about
 from jaxmech.parts.inertia import rounded
 from jaxmech.parts.joint_equations import (
-    AbstractPosition,
-    AbstractVelocity,
-    Across,
-    Coincide,
-    Level,
-    Parallel,
-    Perpendicular,
-    RelativeAttitude,
-    ScrewSpeed,
+    Position,
+    Velocity,
+    coincide,
+    level,
+    on_line,
+    parallel,
+    perpendicular,
+    relative_attitude,
+    slip,
 )
 from jaxmech.parts.kinematics.base import Point, Relation
 from jaxmech.parts.values import Reader, Value, Vector, unit
@@ -88,12 +88,12 @@ class AbstractMotion:
     letters: ClassVar[tuple[str, ...]] = ()  # of the coordinates, without the prefix of the joint
 
     @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
+    def positions(self) -> tuple[Position, ...]:
         """The equations on positions that hold where it closes a loop."""
         return ()
 
     @property
-    def velocities(self) -> tuple[AbstractVelocity, ...]:
+    def velocities(self) -> tuple[Velocity, ...]:
         """The equations on velocities that hold where it closes a loop."""
         return ()
 
@@ -106,9 +106,9 @@ class Pin(AbstractMotion):
     at_b: Vector
 
     @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
+    def positions(self) -> tuple[Position, ...]:
         """Both points coincide."""
-        return (Coincide(self.at_a, self.at_b),)
+        return (coincide(self.at_a, self.at_b),)
 
     def moved(self, joint: Point, q: Array, v: Array, read: Reader) -> Point:
         """The joint on a and its velocity, moved by the first coordinates."""
@@ -128,9 +128,9 @@ class Slide(Pin, AbstractFreedom):
     letters = ("position",)
 
     @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
+    def positions(self) -> tuple[Position, ...]:
         """The point on b is on the line."""
-        return (Across(self.at_a, self.axis, self.at_b),)
+        return (on_line(self.at_a, self.axis, self.at_b),)
 
     def moved(self, joint: Point, q: Array, v: Array, read: Reader) -> Point:
         """The joint on a, moved along the axis."""
@@ -173,9 +173,9 @@ class Glide(Pin):
     letters = ("x", "y")
 
     @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
+    def positions(self) -> tuple[Position, ...]:
         """The point on b is in the plane."""
-        return (Level(self.at_a, self.normal, self.at_b, 0.0),)
+        return (level(self.at_a, self.normal, self.at_b, 0.0),)
 
     def moved(self, joint: Point, q: Array, v: Array, read: Reader) -> Point:
         """The joint on a, moved in the plane."""
@@ -197,14 +197,22 @@ class Thread(Pin):
     lead: Value
 
     @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
+    def positions(self) -> tuple[Position, ...]:
         """The point on b is on the axis."""
-        return (Across(self.at_a, self.axis, self.at_b),)
+        return (on_line(self.at_a, self.axis, self.at_b),)
 
     @property
-    def velocities(self) -> tuple[AbstractVelocity, ...]:
+    def velocities(self) -> tuple[Velocity, ...]:
         """The speed along the axis is in proportion to that about it."""
-        return (ScrewSpeed(self.axis, self.at_b, self.lead),)
+        return (self._advance,)
+
+    def _advance(self, motions: tuple[Moving, ...], read: Reader) -> Array:
+        """The residual u . v - lead / (2 pi) u . w, with v and w relative to a."""
+        a, b = motions
+        u = pointing(a.frame, self.axis, read)
+        speed = u @ slip(motions, b.frame.point(read.vector(self.at_b, 3)))
+        pitch = read.number(self.lead) / (2 * np.pi)
+        return (speed - pitch * (u @ (b.spin - a.spin)))[None]
 
     def moved(self, joint: Point, q: Array, v: Array, read: Reader) -> Point:
         """The joint on a, moved along the axis by the angle, which is the first coordinate."""
@@ -238,9 +246,9 @@ class Rigid(AbstractRotation):
     dimension: int
 
     @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
+    def positions(self) -> tuple[Position, ...]:
         """b has its attitude."""
-        return (RelativeAttitude(self.turn),)
+        return (relative_attitude(self.turn),)
 
     def attitude(self, q: Array, v: Array, k: int, read: Reader) -> Attitude:
         """The constant attitude, without spin."""
@@ -270,9 +278,9 @@ class Hinge(AbstractRotation, AbstractFreedom):
     letters = ("angle",)
 
     @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
+    def positions(self) -> tuple[Position, ...]:
         """In space the axes are parallel."""
-        return () if self.axes is None else (Parallel(*self.axes),)
+        return () if self.axes is None else (parallel(*self.axes),)
 
     def attitude(self, q: Array, v: Array, k: int, read: Reader) -> Attitude:
         """The attitude turned about the axis."""
@@ -389,9 +397,9 @@ class Cross(AbstractRotation):
     letters = ("angle_a", "angle_b")
 
     @property
-    def positions(self) -> tuple[AbstractPosition, ...]:
+    def positions(self) -> tuple[Position, ...]:
         """The arms are at right angles."""
-        return (Perpendicular(self.arm_a, self.arm_b),)
+        return (perpendicular(self.arm_a, self.arm_b),)
 
     def _arms(self, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray]:
         """The arms on a and b, and the quaternion of b at angles of zero."""

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.parts.body import AbstractBody
 from jaxmech.parts.joints.coordinates import CoordinateJoint
 from jaxmech.parts.joints.motions import (
     AbstractRotation,
@@ -51,8 +50,8 @@ class Revolute(CoordinateJoint):
 
     kind = "revolute joint"
 
-    def __post_init__(self, a: AbstractBody, b: AbstractBody) -> None:
-        super().__post_init__(a, b)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.axis is None:
             return
         partners(self.part, self.bodies, turning=True)
