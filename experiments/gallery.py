@@ -6,6 +6,7 @@
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 import jaxmech as jm
@@ -39,4 +40,10 @@ def mode(path: Path) -> Path:
     """Animate the second mode of the double pendulum, for docs/modes.md."""
     model = jm.models.double_pendulum()
     hanging = jm.analysis.equilibrium(model.system, [0.1, -0.9, 0.0, -1.9], model.params)
-    return Path(jm.animate(model, hanging, mode=1, fps=FPS).save(path, dpi=DPI))
+    found = jm.analysis.modes(hanging.linearization)
+    k = int(jnp.argmax(found.eigenvalues.imag))
+    w, shape = found.eigenvalues[k].imag, found.shapes[:, k].real
+    ts = jnp.linspace(0.0, 2 * jnp.pi / w, 65)
+    near = hanging.q + 0.4 * jnp.cos(w * ts)[:, None] * shape / jnp.abs(shape).max()
+    q, _ = jax.vmap(lambda q: jm.assemble(model.system, q, hanging.v, 0.0, model.params))(near)
+    return Path(jm.animate(model, (ts, q), speed=0.5, fps=FPS).save(path, dpi=DPI))

@@ -150,10 +150,6 @@ class AbstractBody(abc.ABC):
         """The generalized force of a force at the reference point and a torque about it."""
         raise NotImplementedError
 
-    def load(self, q: Array, generalized: Array) -> Load:
-        """The force and torque of a generalized force, the inverse of `generalized`."""
-        raise NotImplementedError
-
     def start(self, start: Start) -> tuple[Array, Array]:
         """The initial coordinates and velocities of the body."""
         raise NotImplementedError
@@ -261,10 +257,6 @@ class PointMass(AbstractBody):
     def generalized(self, q: Array, load: Load) -> Array:
         """The force; a torque has no effect on a point."""
         return load[0]
-
-    def load(self, q: Array, generalized: Array) -> Load:
-        """The force, with a zero torque."""
-        return generalized, self.spin(q, q)
 
     def start(self, start: Start) -> tuple[Array, Array]:
         """The initial position and velocity."""

@@ -7,11 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmech.parts.body import AbstractBody, Frame, Load
+from jaxmech.parts.body import AbstractBody, Frame
 from jaxmech.parts.forces.elements import point_with_velocity
 from jaxmech.parts.joint_loads import total_momentum
 from jaxmech.parts.kinematics.base import AbstractKinematics
-from jaxmech.parts.kinematics.tree import BodyCoordinates
 from jaxmech.parts.values import Reader, vector
 from jaxmech.system import System
 
@@ -153,36 +152,6 @@ class BodyMotions:
                 f"shape {local.shape}; for many points use `jax.vmap`."
             )
         return local
-
-    def load(self, body: str, q: Any, generalized: Any) -> Load:
-        """The force [N] and the torque [N m] that a generalized force exerts on a body.
-
-        Args:
-            body: name of the body.
-            q: all coordinates, shape (n,).
-            generalized: generalized force, shape (n,), such as a reaction of `observe`.
-
-        Returns:
-            The force (d,), and the torque about the reference point, along the axes of the ground.
-
-        Raises:
-            ValueError: if no body has this name, an argument has the wrong shape, or the
-                coordinates are those of joints, for which a generalized force does not determine
-                the loads on single bodies.
-        """
-        carrier, names, system = self._body(body), ("q", "generalized"), self.system
-        if not isinstance(self.kinematics, BodyCoordinates):
-            raise ValueError(
-                "With the coordinates of joints, a generalized force does not tell the loads on "
-                "single bodies; `observe(...).loads` has those of all joints by name."
-            )
-        q, generalized, t, _ = system.arguments(q, generalized, 0.0, None, names)
-        # The force on the coordinates of the same power.
-        rates = jnp.zeros_like(q)
-        pull = jax.vjp(lambda rates: system.dynamics.from_speeds(q, rates, t, None), rates)[1]
-        (generalized,) = pull(generalized)
-        entries = (self.kinematics.entries(carrier, x) for x in (q, generalized))
-        return carrier.load(*entries)
 
     def momentum(
         self, q: Any, v: Any, t: Any = 0.0, params: Any = None

@@ -110,10 +110,6 @@ class PlanarBody(AbstractRigidBody):
         force, torque = load
         return jnp.stack([force[0], force[1], torque])
 
-    def load(self, q: Array, generalized: Array) -> Load:
-        """The force and the torque, which are the generalized force."""
-        return generalized[:2], generalized[2]
-
     def start(self, start: Start) -> tuple[Array, Array]:
         """The initial position and angle, with their rates."""
         r, u = (entries(self, start, field, (2,)) for field in ("position", "velocity"))
@@ -144,10 +140,6 @@ class SpatialBody(AbstractRigidBody):
         """The force, and 2 (0, torque) e, which does the work of the torque."""
         force, torque = load
         return jnp.concatenate([force, 4 * quaternion_rate(q[3:], torque)])
-
-    def load(self, q: Array, generalized: Array) -> Load:
-        """The force, and the torque vec(Q_e conj(e)) / 2, without the part that stretches e."""
-        return generalized[:3], 0.25 * spin_in_space(q[3:], generalized[3:])
 
     def start(self, start: Start) -> tuple[Array, Array]:
         """The initial position and quaternion, and their rates with e' = (0, w) e / 2."""

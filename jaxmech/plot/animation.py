@@ -22,7 +22,6 @@ from matplotlib.text import Text
 from PIL import Image
 from tqdm import tqdm
 
-from jaxmech.analysis import Equilibrium
 from jaxmech.geometry import Geometry
 from jaxmech.interop.mujoco import Robot
 from jaxmech.models import Model
@@ -280,11 +279,9 @@ def animation(
 
 def animate(
     subject: Model | Mechanism | Robot | Geometry,
-    motion: Solution | Equilibrium | tuple[Any, Any],
+    motion: Solution | tuple[Any, Any],
     params: Any = None,
     *,
-    mode: int = 0,
-    amplitude: float = 0.2,
     speed: float | None = None,
     fps: float = 25.0,
     trails: Sequence[str] | None = None,
@@ -303,14 +300,10 @@ def animate(
         subject: a model, a mechanism, a robot, or a function `geometry(q, t, params)` that returns
             points [m] by name, shape (d,) for a dot and (k, d) for a line (`jaxmech.geometry`).
         motion: a `Solution`, or times (T,) and coordinates (T, n); with a leading batch axis for
-            several trajectories in one picture. Or an `Equilibrium`, one mode of which is shown.
+            several trajectories in one picture.
         params: parameters; by default those of the model or mechanism.
-        mode: index of a mode of an equilibrium, in the order in which `modes` are printed.
-            Oscillations are shown for one period, at constant amplitude even if damped or growing.
-        amplitude: largest displacement of a point by a mode, relative to the size of the moving
-            shapes; less where it is large, since states are moved onto the constraints.
         speed: seconds of the motion per second; by default real time, for a motion of 1 to 30 s,
-            else the slow or quick motion that lasts up to ten seconds; a mode lasts two.
+            else the slow or quick motion that lasts up to ten seconds.
         fps: frames per second.
         trails: names of the dots that leave a trail; by default the last one that moves.
         members: indices of the drawn trajectories of a batch; by default the first 16.
@@ -342,8 +335,7 @@ def animate(
     """
     subject = getattr(subject, "mechanism", subject)  # of a robot
     display = display_of(
-        subject, motion, params, mode=mode, amplitude=amplitude, speed=speed, fps=fps,
-        members=members, params_axes=params_axes, other_params=other_params,
+        subject, motion, params, speed=speed, fps=fps, members=members, params_axes=params_axes,
+        other_params=other_params,
     )  # fmt: skip
-    is_mode = isinstance(motion, Equilibrium)
-    return animation(display, fps=fps, trails=trails or () if is_mode else trails, ax=ax)
+    return animation(display, fps=fps, trails=trails, ax=ax)

@@ -1,9 +1,9 @@
-"""Plots of a fit: measured and fitted motion, residuals, loss, correlations.
+"""Plots of a fit: measured and fitted motion, residuals, loss.
 
 Fitted parameters are drawn with their intervals, beside their bounds and priors.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,19 +15,20 @@ import jaxmech.plot.panels as panels
 from jaxmech.identify import Fit, Predicted
 from jaxmech.plot.panels import (
     BLUE,
+    COLORS,
     GREY,
     ORANGE,
-    UNKNOWN,
-    SensorAxes,
     add_axes,
     axes_or_new,
-    heat_map,
-    interrupted,
     labelled,
     new_figure,
-    root_mean_squares,
+    sensor_groups,
+    unit_of,
 )
 
+_PRIOR = "#DDE2E6"
+_NAMES = 3  # of sensors in the label of an axis
+_GAP = 4.0  # in usual steps
 MOST_PARAMETERS = 24
 _INTERVALS_WIDTH, _ROW = 7.0, 0.62  # inches
 _NEAR = 3.0  # lengths of what is drawn within which a bound is drawn too
@@ -65,7 +66,7 @@ def _row(fit: Fit, k: int, interval: np.ndarray | None, ax: Axes) -> None:
     if np.isfinite(fit.priors[k, 1]):
         mean, sd = fit.priors[k]
         drawn += [mean - _NORMAL * sd, mean + _NORMAL * sd]
-        ax.barh(0, 2 * _NORMAL * sd, 0.8, mean - _NORMAL * sd, color=UNKNOWN, label="prior")
+        ax.barh(0, 2 * _NORMAL * sd, 0.8, mean - _NORMAL * sd, color=_PRIOR, label="prior")
     if interval is None:
         ax.plot([value], [0], "o", color=GREY, markerfacecolor="none", label="not determined")
     else:
@@ -100,13 +101,9 @@ MOST_MARKS = 200  # measurements drawn of one recording; more would merge into a
 
 
 def fit_over_data(
-    fit: Fit,
-    recording: int = 0,
-    *,
-    validation: bool = False,
-    sensors: Sequence[str] = (),
+    fit: Fit, recording: int = 0, *, validation: bool = False, sensors: Sequence[str] = (),
     ax: Axes | None = None,
-) -> Axes:
+) -> Axes:  # fmt: skip
     """Draw the measurements of a recording as dots and the fitted motion as lines.
 
     Sensors of other units, by names such as "angle [rad]", or else of another size have axes of
@@ -127,26 +124,12 @@ def fit_over_data(
 
 
 def residuals(
-    fit: Fit,
-    recording: int = 0,
-    *,
-    validation: bool = False,
-    sensors: Sequence[str] = (),
+    fit: Fit, recording: int = 0, *, validation: bool = False, sensors: Sequence[str] = (),
     ax: Axes | None = None,
-) -> Axes:
+) -> Axes:  # fmt: skip
     """Draw the residuals of a recording over time, predicted - measured: noise, if the model fits.
 
-    Sensors of unlike units or sizes have axes of their own, as for `fit_over_data`.
-
-    Args:
-        fit: the fit.
-        recording: index of the recording.
-        validation: as for `fit_over_data`.
-        sensors: names for the legend, in place of those of the recording.
-        ax: axes to draw into; the topmost of several is returned.
-
-    Raises:
-        ValueError: if the recording does not exist.
+    All arguments are those of `fit_over_data`.
     """
     return _misfit(fit, recording, validation, sensors, axes_or_new(ax))[0]
 
@@ -167,33 +150,6 @@ def loss(fit: Fit, *, ax: Axes | None = None) -> Axes:
     labelled(ax, "step", "loss")
     ax.margins(x=0.02)
     return ax
-
-
-def correlation(fit: Fit, *, by_recording: bool = False, ax: Axes | None = None) -> Axes:
-    """Draw the correlations of the fitted parameters; grey for parameters not determined.
-
-    Near 1 or -1 the recordings hardly distinguish two parameters.
-
-    Args:
-        fit: the fit.
-        by_recording: whether to assume independent residuals between recordings only.
-        ax: axes to draw into.
-
-    Raises:
-        ValueError: if the recordings are too few for `by_recording`.
-    """
-    uncertainty = fit.uncertainty
-    kind = "by recording" if by_recording else "white noise"
-    if all(one.kind != kind for one in uncertainty.covariances):
-        raise ValueError(
-            f"Argument `by_recording` must be False: {uncertainty.recordings} recordings are too "
-            f"few for {len(uncertainty.names)} parameters."
-        )
-    values = uncertainty[kind].correlation
-    ax = axes_or_new(ax)
-    ax.set_facecolor(UNKNOWN)
-    texts = [[f"{x:.2f}" for x in row] for row in values]
-    return heat_map(ax, values, texts, uncertainty.names, uncertainty.names, rotation=90)
 
 
 def plot_fit(fit: Fit, sensors: Sequence[str], figure: Figure | None) -> panels.Panels:
@@ -230,24 +186,16 @@ def _motion(
     fit: Fit, recording: int, validation: bool, sensors: Sequence[str], ax: Axes
 ) -> list[Axes]:
     part = _part(fit, recording, validation)
-    sizes = root_mean_squares([one.observed - _middle(one.observed) for one in part.recordings])
+    sizes = _root_mean_squares([_centred(one.observed) for one in part.recordings])
     chosen, values = part.recordings[recording], part.values[recording]
-    names = sensors or part.recordings[recording].sensors
-    stacked = SensorAxes.of(part, recording, names, sizes, ax)
+    stacked = _SensorAxes(part, recording, sensors, sizes, ax)
     for k, name, color, ax in stacked.curves():
         seen = np.flatnonzero(np.isfinite(chosen.observed[:, k]))
         shown = seen[:: -(-seen.size // MOST_MARKS) or 1]
-        label = f"{name} measured" if name else "measured"
-        ax.plot(
-            chosen.ts[shown],
-            chosen.observed[shown, k],
-            ".",
-            color=color,
-            markersize=3,
-            alpha=0.45,
-            label=label,
-        )
-        motion = interrupted(chosen.ts, values[:, k])
+        dots = chosen.ts[shown], chosen.observed[shown, k]
+        label = f"{name} measured".strip()
+        ax.plot(*dots, ".", color=color, markersize=3, alpha=0.45, label=label)
+        motion = _interrupted(chosen.ts, values[:, k])
         ax.plot(*motion, color=color, linewidth=1.2, label=f"{name} fit".strip())
     return stacked.labelled("measured and fitted", "")
 
@@ -256,15 +204,13 @@ def _misfit(
     fit: Fit, recording: int, validation: bool, sensors: Sequence[str], ax: Axes
 ) -> list[Axes]:
     part = _part(fit, recording, validation)
-    chosen, values = part.recordings[recording], part.values[recording]
-    names = sensors or part.recordings[recording].sensors
-    stacked = SensorAxes.of(part, recording, names, root_mean_squares(part.residuals), ax)
+    ts, residual = part.recordings[recording].ts, part.residuals[recording]
+    stacked = _SensorAxes(part, recording, sensors, _root_mean_squares(part.residuals), ax)
     for ax in stacked.axes:
         ax.axhline(0, color=GREY, linewidth=0.6)
     for k, name, color, ax in stacked.curves():
-        residual = (values - chosen.observed)[:, k]
-        seen = np.isfinite(residual)
-        line = interrupted(chosen.ts[seen], residual[seen])
+        seen = np.isfinite(residual[:, k])
+        line = _interrupted(ts[seen], residual[seen, k])
         ax.plot(*line, color=color, linewidth=0.9, label=name or None)
     return stacked.labelled("predicted - measured", "residual of\n")
 
@@ -281,7 +227,75 @@ def _part(fit: Fit, recording: int, validation: bool) -> Predicted:
     return part
 
 
-def _middle(observed: np.ndarray) -> np.ndarray:
+class _SensorAxes:
+    """The axes of a recording in the place of one, and the sensors that each of them shows."""
+
+    def __init__(
+        self, part: Predicted, recording: int, sensors: Sequence[str], sizes: np.ndarray, ax: Axes
+    ) -> None:
+        one, residual, count = part.recordings[recording], part.residuals[recording], len(sizes)
+        unnamed = ("",) if count == 1 else tuple(f"sensor {k}" for k in range(count))
+        self.names = tuple(sensors or one.sensors) or unnamed
+        self.groups = sensor_groups(sizes.tolist(), self.names)
+        measured = np.isfinite(one.observed)  # NaN of a failed prediction is not left out
+        squares = [residual[:, group][measured[:, group]] ** 2 for group in self.groups]
+        spread = ", ".join(f"{np.sqrt(x.mean()):.3g}" for x in squares)
+        ax.set_title(f"{one.name}: RMS {spread}", fontsize="small")
+        self.axes = _divided(ax, len(self.groups))
+
+    def curves(self) -> Iterator[tuple[int, str, str, Axes]]:
+        """The index, name, colour and axes of each sensor."""
+        for ax, group in zip(self.axes, self.groups, strict=True):
+            for k in group:
+                yield k, self.names[k], COLORS[k % len(COLORS)], ax
+
+    def labelled(self, alone: str, before: str) -> list[Axes]:
+        """The axes with labels: of one `alone`, of several the names of their sensors."""
+        several = len(set(self.axes)) > 1
+        for ax, group in zip(self.axes, self.groups, strict=True):
+            named, unit = [self.names[k] for k in group], unit_of(self.names[group[0]])
+            if len(named) > _NAMES:
+                named = [named[0], "...", named[-1]]
+            label = before + ", ".join(named) if several else f"{alone} [{unit}]" if unit else alone
+            labelled(ax, "t [s]" if ax is self.axes[-1] else "", label)
+        return self.axes
+
+
+def _divided(ax: Axes, count: int) -> list[Axes]:
+    """Divide the area of axes in a figure among several with the same times, from the top."""
+    slot, figure = ax.get_subplotspec(), ax.get_figure()
+    if count == 1 or slot is None or figure is None:
+        return [ax] * count  # axes that are not part of a grid cannot be divided
+    rows = slot.subgridspec(count, 1, hspace=0.08)
+    ax.set_subplotspec(rows[0])
+    parts = [ax, *(figure.add_subplot(rows[k], sharex=ax) for k in range(1, count))]
+    for part in parts[:-1]:
+        part.tick_params(labelbottom=False)
+    return parts
+
+
+def _centred(observed: np.ndarray) -> np.ndarray:
+    """Samples (T, d) less the mean of each sensor."""
     known = np.isfinite(observed)
-    middle: np.ndarray = np.where(known, observed, 0.0).sum(0) / np.maximum(known.sum(0), 1)
-    return middle
+    centred: np.ndarray = observed - observed.sum(0, where=known) / np.maximum(known.sum(0), 1)
+    return centred
+
+
+def _root_mean_squares(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """The root mean square of each sensor over all recordings, (d,)."""
+    rows = np.concatenate(columns)
+    known = np.isfinite(rows)
+    squares = np.where(known, rows, 0.0) ** 2
+    roots: np.ndarray = np.sqrt(squares.sum(0) / np.maximum(known.sum(0), 1))
+    return roots
+
+
+def _interrupted(ts: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Samples (T,) with an unknown one in each gap of their times, where a line is interrupted.
+
+    A gap is several times as long as the usual step.
+    """
+    steps = np.diff(ts)
+    gaps = np.flatnonzero(steps > _GAP * np.median(steps)) if steps.size else steps.astype(int)
+    middles = (ts[gaps] + ts[gaps + 1]) / 2 if gaps.size else ts[:0]
+    return np.insert(ts, gaps + 1, middles), np.insert(values, gaps + 1, np.nan)

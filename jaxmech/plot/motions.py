@@ -1,7 +1,4 @@
-"""What `animate` and `view` display: the shapes of a subject along a motion of it.
-
-That of a mode is its shape about an equilibrium, projected onto the constraints.
-"""
+"""What `animate` and `view` display: the shapes of a subject along a motion of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,20 +9,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.analysis import Equilibrium, Modes, modes
 from jaxmech.geometry import Geometry
 from jaxmech.models import Model
 from jaxmech.parts import Mechanism
 from jaxmech.plot.links import links_of
-from jaxmech.plot.paths import Shapes, Track, bounds, moving, points_of, shapes_at
+from jaxmech.plot.paths import Shapes, Track, shapes_at
 from jaxmech.run import Solution
-from jaxmech.system import Params, System
+from jaxmech.system import System
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import require_positive
 from jaxmech.utils.parameters import ParameterWarning, differing, digests_of, unread
 from jaxmech.utils.trees import as_dtype
 
-_PERIOD = 2.0  # seconds for which a mode is shown
 MOST = 16  # number of trajectories of a batch drawn by default
 _SHORTEST, _LONGEST, _CHOSEN = 1.0, 30.0, 10.0  # seconds: limits of real time, else the longest
 
@@ -70,8 +65,6 @@ def display_of(
     motion: Any,
     params: Any,
     *,
-    mode: int,
-    amplitude: float,
     speed: float | None,
     fps: float,
     members: Sequence[int] | None,
@@ -85,11 +78,6 @@ def display_of(
     for name, value in (("speed", speed), ("fps", fps)):
         if value is not None:
             require_positive(name, value)
-    if isinstance(motion, Equilibrium):
-        track, label = _mode(geometry, system, motion, mode, amplitude, params)
-        first, last = track.span
-        speed = (last - first) / _PERIOD if speed is None else float(speed)
-        return Display(geometry, track, params, False, (0,), speed, label)
     arrays = _arrays(motion, system)
     if isinstance(motion, Solution) and not other_params:
         _warn_of_other_params(geometry, motion, params, params_axes, len(arrays[1]))
@@ -121,21 +109,6 @@ def extent(ts: np.ndarray, fps: float, speed: float) -> str:
     pace = "in real time" if speed == 1 else f"at {speed:g} times real time"
     frames = f"{len(ts)} frames in {(len(ts) - 1) / fps:.3g} s"
     return f"t = {ts[0]:g} ... {ts[-1]:g} s {pace}, {frames}"
-
-
-def _mode(
-    geometry: Geometry, system: System | None, equilibrium: Equilibrium, mode: int,
-    amplitude: float, params: Any,
-) -> tuple[Track, str]:  # fmt: skip
-
-    if system is None:
-        raise ValueError(
-            "Argument `subject` must be a Model or a Mechanism to show a mode, since its "
-            "states are moved onto the constraints; wrap the geometry and its system in a "
-            "Model."
-        )
-    track, name = mode_track(geometry, system, equilibrium, mode, amplitude, params)
-    return track, f",  {name}"
 
 
 def _geometry(subject: Any) -> tuple[Geometry, System | None]:
@@ -257,78 +230,3 @@ def _pace(speed: float) -> str:
     if speed == 1:
         return ""
     return f",  {1 / speed:.3g} times slower" if speed < 1 else f",  {speed:.3g} times faster"
-
-
-_SAVES = 65  # states per period
-_TIMES = 3.0  # exponent of e by which a motion without oscillation grows or decays
-_STEPS = 6  # Newton steps onto the constraints
-
-
-def mode_track(
-    geometry: Geometry, system: System, equilibrium: Equilibrium, mode: int, amplitude: float,
-    params: Params,
-) -> tuple[Track, str]:  # fmt: skip
-    """A period of a mode as a motion, with its name.
-
-    An oscillation is shown at constant amplitude, even if it is damped or grows; a mode without
-    oscillation grows or decays. The largest displacement of a point is the amplitude times the size
-    of the moving shapes.
-    """
-    if np.ndim(equilibrium.q) != 1:
-        raise ValueError("Argument `motion` must be one equilibrium to show a mode, not a batch.")
-    require_positive("amplitude", amplitude)
-    spectrum = modes(equilibrium.linearization)
-    value, shape = _chosen(spectrum, mode)
-    oscillates = value.imag != 0
-    if oscillates:
-        ts = np.linspace(0.0, 2 * np.pi / value.imag, _SAVES)
-        change = np.exp(1j * value.imag * ts)
-    else:
-        ts = np.linspace(0.0, _TIMES / abs(value.real), _SAVES)
-        change = np.exp(value.real * ts - (_TIMES if value.real > 0 else 0.0))
-    away = (shape[None] * change[:, None]).real
-    scale = _scale(geometry, np.asarray(equilibrium.q), away, params)
-    q, dynamics = np.asarray(equilibrium.q) + amplitude * scale * away, system.dynamics
-
-    @jax.jit
-    @jax.vmap
-    def level(q: Any) -> tuple[Any, Any]:
-        t = jnp.zeros((), q.dtype)
-        return dynamics.position_level(q, t, params), dynamics.position_jacobian(q, t, params)
-
-    for _ in range(_STEPS):
-        phi, A = map(np.asarray, level(q))
-        q = q - np.einsum("kij,kj->ki", np.linalg.pinv(A, rcond=1e-9), phi)
-    rates = np.gradient(q, ts, axis=0)
-    ratio = -value.real / abs(value)
-    name = f"{value.imag / (2 * np.pi):.4g} Hz, damping ratio {ratio + 0.0:.3g}"
-    if not oscillates:
-        name = f"{'grows' if value.real > 0 else 'decays'} at {abs(value.real):.4g} per second"
-    return Track(ts[None], q[None], rates[None]), name
-
-
-def _chosen(spectrum: Modes, mode: int) -> tuple[complex, np.ndarray]:
-    """The eigenvalue and shape of a mode, counted in the order in which modes are printed."""
-    values = np.asarray(spectrum.eigenvalues)
-    vibrations = np.flatnonzero((values.imag >= 0) & ~np.asarray(spectrum.zero))
-    if not 0 <= mode < len(vibrations):
-        raise ValueError(
-            f"Argument `mode` must be the number of a mode from 0 to {len(vibrations) - 1}, in the "
-            f"order in which `modes` are printed, but is {mode}."
-        )
-    return complex(values[vibrations[mode]]), np.asarray(spectrum.shapes)[:, vibrations[mode]]
-
-
-def _scale(geometry: Geometry, q: np.ndarray, away: np.ndarray, params: Params) -> float:
-    small = 1e-4 / max(float(np.abs(away).max()), 1e-300)
-    states = np.concatenate([q[None], q + small * away])
-    ts = np.arange(len(states), dtype=float)
-    track = Track(ts[None], states[None], np.zeros_like(states)[None])
-    shapes = shapes_at(geometry, track, ts, params, batched=False)
-    in_motion = moving(shapes)
-    points = [points_of(shape) for shape in in_motion.values()]
-    sizes = [float(np.linalg.norm(x - x[:, :1], axis=-1).max()) for x in points]
-    largest = max(sizes, default=0.0)
-    low, high = bounds(in_motion or shapes)
-    size = float((high - low).max())
-    return small * (size if size > 10 * largest else 1.0) / (largest or 1.0)

@@ -1,10 +1,9 @@
 """Shared elements of all pictures: their style, axes, grids of panels, and writing to files.
 
-The style is read from `style.mplstyle`. Sensors that cannot share axes, of unlike units or sizes,
-have axes below each other.
+The style is read from `style.mplstyle`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -15,15 +14,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from jaxmech.identify import Predicted
-
 STYLE: Any = mpl.rc_params_from_file(
     Path(__file__).with_name("style.mplstyle"), use_default_template=False
 )
 COLORS: tuple[str, ...] = tuple(STYLE["axes.prop_cycle"].by_key()["color"])
 BLUE, ORANGE, GREEN = COLORS[:3]
 GREY, INK = "#5A6772", STYLE["text.color"]
-UNKNOWN = "#DDE2E6"  # behind cells without a number
 # What ticks, which are made late, would take from the settings of that time.
 _TICKS = {
     "color": "xtick.color",
@@ -61,21 +57,6 @@ def keep_style(ax: Axes) -> Axes:
     return ax
 
 
-def bare(ax: Axes) -> Axes:
-    """Take the grid and the ticks from axes whose cells or bars are labelled."""
-    ax.grid(False)
-    ax.tick_params(length=0)
-    return ax
-
-
-def scale_beside(cells: Any, ax: Axes, label: str = "", shrink: float = 1.0) -> None:
-    """Draw the scale of coloured cells beside their axes."""
-    with styled():
-        bar = ax.figure.colorbar(cells, ax=ax, label=label, shrink=shrink)
-    keep_style(bar.ax).grid(False)
-    bar.outline.set_visible(False)
-
-
 def legend_of(ax: Axes, handles: Sequence[Any] | None = None, **slot: Any) -> Any:
     """The legend of axes, above what it covers."""
     settings = {key: STYLE[f"legend.{key}"] for key in ("fontsize", "framealpha", "edgecolor")}
@@ -84,10 +65,6 @@ def legend_of(ax: Axes, handles: Sequence[Any] | None = None, **slot: Any) -> An
 
 
 MOST_PANELS = 24
-_GAP = 4.0  # in usual steps
-_MOST_WRITTEN = 12  # rows and columns up to which numbers are written into cells
-_PALE = 1.4  # ends of the colour scale, of which cells use the part that is not too dark
-_DARK = 0.84  # number from which the text on its cell is white
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,36 +113,6 @@ def labelled(ax: Axes, x: str, y: str, *, legend: bool = False) -> Axes:
     if legend:
         legend_of(ax)
     return ax
-
-
-def interrupted(ts: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Samples (T,) with an unknown one in each gap of their times, where a line is interrupted.
-
-    A gap is several times as long as the usual step.
-    """
-    steps = np.diff(ts)
-    gaps = np.flatnonzero(steps > _GAP * np.median(steps)) if steps.size else steps.astype(int)
-    middles = (ts[gaps] + ts[gaps + 1]) / 2 if gaps.size else ts[:0]
-    return np.insert(ts, gaps + 1, middles), np.insert(values, gaps + 1, np.nan)
-
-
-def heat_map(
-    ax: Axes, values: np.ndarray, texts: Sequence[Sequence[str]], names: Sequence[str],
-    columns: Sequence[str], *, aspect: Any = "equal", **ticks: Any,
-) -> Axes:  # fmt: skip
-    """Draw numbers from -1 to 1 as coloured cells, with their texts or, if many, with a scale."""
-    cells = ax.imshow(values, vmin=-_PALE, vmax=_PALE, cmap="RdBu_r", aspect=aspect)
-    if max(values.shape) > _MOST_WRITTEN:
-        scale_beside(cells, ax, shrink=0.8)
-        cells.colorbar.ax.set_ylim(-1, 1)  # type: ignore[union-attr]
-    rows = np.argwhere(np.isfinite(values)) if max(values.shape) <= _MOST_WRITTEN else ()
-    for i, j in rows:
-        color = "white" if abs(values[i, j]) > _DARK else "black"
-        ax.text(j, i, texts[i][j], ha="center", va="center", fontsize="x-small", color=color)
-    ax.set_xticks(range(len(columns)), columns, **ticks)
-    ax.set_yticks(range(len(names)), names)
-    ax.spines[:].set_visible(False)
-    return bare(ax)
 
 
 def single() -> tuple[Figure, Axes]:
@@ -228,49 +175,6 @@ def share_time(axes: Sequence[Axes]) -> None:
 
 
 _ALIKE = 10.0  # ratio of sizes up to which curves are drawn into the same axes
-_NAMES = 3  # of sensors in the label of an axis
-
-
-@dataclass(frozen=True)
-class SensorAxes:
-    """The axes of a recording, and the sensors that each of them shows."""
-
-    axes: list[Axes]
-    groups: list[list[int]]
-    names: tuple[str, ...]
-
-    @staticmethod
-    def of(
-        part: Predicted, recording: int, names: Sequence[str], sizes: np.ndarray, ax: Axes
-    ) -> "SensorAxes":
-        """The axes in the place of one, with the title of the recording."""
-        count = len(sizes)
-        titles = tuple(names) or (
-            ("",) if count == 1 else tuple(f"sensor {k}" for k in range(count))
-        )
-        groups = sensor_groups(sizes.tolist(), titles)
-        one, residual = part.recordings[recording], part.residuals[recording]
-        measured = np.isfinite(one.observed)  # NaN of a failed prediction is not left out
-        squares = [residual[:, group][measured[:, group]] ** 2 for group in groups]
-        spread = ", ".join(f"{np.sqrt(x.mean()):.3g}" for x in squares)
-        ax.set_title(f"{one.name}: RMS {spread}", fontsize="small")
-        return SensorAxes(_divided(ax, len(groups)), groups, titles)
-
-    def curves(self) -> Iterator[tuple[int, str, str, Axes]]:
-        """The index, name, colour and axes of each sensor."""
-        for ax, group in zip(self.axes, self.groups, strict=True):
-            for k in group:
-                yield k, self.names[k], COLORS[k % len(COLORS)], ax
-
-    def labelled(self, alone: str, before: str) -> list[Axes]:
-        """The axes with labels: of one `alone`, of several the names of their sensors."""
-        for ax, group in zip(self.axes, self.groups, strict=True):
-            names = _label([self.names[k] for k in group])
-            unit = _unit(self.names[group[0]])
-            one = f"{alone} [{unit}]" if unit else alone
-            several = len(set(self.axes)) > 1
-            labelled(ax, "t [s]" if ax is self.axes[-1] else "", before + names if several else one)
-        return self.axes
 
 
 def sensor_groups(sizes: Sequence[float], names: Sequence[str]) -> list[list[int]]:
@@ -278,7 +182,7 @@ def sensor_groups(sizes: Sequence[float], names: Sequence[str]) -> list[list[int
 
     Those whose names end in the same unit in brackets; where a name has none, those of like size.
     """
-    units = [_unit(name) for name in names]
+    units = [unit_of(name) for name in names]
     if all(units):
         return [[k for k, x in enumerate(units) if x == unit] for unit in dict.fromkeys(units)]
     groups: list[list[int]] = []
@@ -291,39 +195,7 @@ def sensor_groups(sizes: Sequence[float], names: Sequence[str]) -> list[list[int
     return sorted(map(sorted, groups))
 
 
-def _unit(name: str) -> str:
+def unit_of(name: str) -> str:
     """The unit in brackets at the end of a name; empty if it has none."""
     head, _, unit = name.rpartition("[")
     return unit.removesuffix("]") if head and unit.endswith("]") else ""
-
-
-def _label(names: Sequence[str]) -> str:
-    """The names of the sensors of an axis, as far as they have room."""
-    shown = [name for name in names if name]
-    if len(shown) > _NAMES:
-        return f"{shown[0]}, ..., {shown[-1]}"
-    return ", ".join(shown)
-
-
-def _divided(ax: Axes, count: int) -> list[Axes]:
-    """Divide the area of axes in a figure among several with the same times, from the top."""
-    slot = ax.get_subplotspec()
-    if count == 1 or slot is None:
-        return [ax] * count  # axes that are not part of a grid cannot be divided
-    rows = slot.subgridspec(count, 1, hspace=0.08)
-    ax.set_subplotspec(rows[0])
-    figure = ax.get_figure()
-    assert figure is not None
-    parts = [ax, *(figure.add_subplot(rows[k], sharex=ax) for k in range(1, count))]
-    for part in parts[:-1]:
-        part.tick_params(labelbottom=False)
-    return parts
-
-
-def root_mean_squares(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """The root mean square of each sensor over all recordings, (d,)."""
-    rows = np.concatenate(columns)
-    known = np.isfinite(rows)
-    squares = np.where(known, rows, 0.0) ** 2
-    roots: np.ndarray = np.sqrt(squares.sum(0) / np.maximum(known.sum(0), 1))
-    return roots

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from jaxmech.ensemble import SERIES, Results
-from jaxmech.plot.panels import BLUE, GREY, ORANGE, Drawing, axes_or_new, bare, labelled
+from jaxmech.plot.panels import BLUE, GREY, ORANGE, Drawing, axes_or_new, labelled
 from jaxmech.utils.units import with_unit
 
 LOW, HIGH = 0.05, 0.95  # the probabilities between which most members lie
@@ -77,7 +77,9 @@ def influences(
     ax.set_yticks(rows, [names[k] for k in order])
     ax.set_ylim(max(len(order), 3) - 0.4, -0.6)
     ax.axvline(0, color=GREY, linewidth=0.8)
-    return labelled(bare(ax), measure, "")
+    ax.grid(False)
+    ax.tick_params(length=0)
+    return labelled(ax, measure, "")
 
 
 class _Picture(NamedTuple):

@@ -23,12 +23,13 @@ from jaxmech.plot.panels import (
     add_axes,
     axes_or_new,
     entitled,
+    keep_style,
     labelled,
     legend_beside,
-    scale_beside,
     sensor_groups,
     share_time,
     shown_figure,
+    styled,
 )
 from jaxmech.run import Solution
 from jaxmech.status import succeeded
@@ -304,7 +305,10 @@ class Shown:
                 norm = LogNorm(vmin=1, vmax=max(2, counts.max()))
                 density = np.ma.masked_equal(counts.T, 0)
                 cells = ax.pcolormesh(*edges, density, norm=norm, cmap="viridis", rasterized=True)
-                scale_beside(cells, ax, "saved states in a cell")
+                with styled():
+                    bar = ax.figure.colorbar(cells, ax=ax, label="saved states in a cell")
+                keep_style(bar.ax).grid(False)
+                bar.outline.set_visible(False)  # type: ignore[operator]
             else:
                 for k, states in enumerate(zip(across, up, strict=True)):
                     if self.event:

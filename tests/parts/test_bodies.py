@@ -9,7 +9,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from tests.parts.poses import hamilton, matrix, plane_matrix
+from tests.parts.poses import hamilton, load, matrix, plane_matrix
 
 T0 = jnp.zeros(())
 SEEDS = range(3)
@@ -147,7 +147,7 @@ def test_generalized_force_does_the_work_of_force_and_torque(size: int) -> None:
     force, torque = draw.normal(size=size), draw.normal(size=np.shape(w))
     generalized = body.generalized(q, (jnp.asarray(force), jnp.asarray(torque)))
     np.testing.assert_allclose(generalized @ v, force @ u + np.sum(torque * w), rtol=1e-13)
-    back = mechanism.load("b", q, generalized)
+    back = load(mechanism, "b", q, generalized)
     np.testing.assert_allclose(back[0], force, atol=1e-14)
     np.testing.assert_allclose(back[1], torque, atol=1e-14)
 

@@ -10,7 +10,6 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from jaxmech.errors import SimulationError
 
 G = 9.81
 

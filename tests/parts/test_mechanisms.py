@@ -18,6 +18,7 @@ from tests.parts.mechanisms import (
     parallel_four_bar,
     slider_crank,
 )
+from tests.parts.poses import load
 from tests.published import published
 
 equations_at = jax.jit(jm.System.equations, static_argnums=0)
@@ -101,7 +102,7 @@ def test_four_bar_in_space_moves_as_the_one_in_the_plane() -> None:
         np.testing.assert_allclose(qdd[7 * k : 7 * k + 2], wanted[3 * k : 3 * k + 2], atol=1e-12)
         np.testing.assert_allclose(qdd[7 * k + 2], 0, atol=1e-12)
         weight = np.array([0.0, -params["m"] * params["g"], 0.0])
-        held, _ = mechanism.load(name, q, forces)
+        held, _ = load(mechanism, name, q, forces)
         np.testing.assert_allclose(held + weight, params["m"] * qdd[7 * k : 7 * k + 3], atol=1e-12)
 
 

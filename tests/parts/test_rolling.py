@@ -9,7 +9,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from tests.parts.poses import B, assert_balanced, hamilton, matrix, pair, plane_matrix, rows
+from tests.parts.poses import B, assert_balanced, hamilton, load, matrix, pair, plane_matrix, rows
 from tests.published import published
 
 acceleration = jax.jit(jm.acceleration, static_argnums=0)
@@ -66,9 +66,9 @@ def test_rolling_in_space_is_turning_about_the_contact_point(kind: str) -> None:
     np.testing.assert_allclose(whole @ allowed, 0, atol=1e-14)
     assert np.linalg.matrix_rank(whole) + np.linalg.matrix_rank(allowed) == 14
     assert_balanced(mechanism, q, A_of["J.slip"].T @ np.array([0.7, -0.4]) + A_of["J.contact"][0])
-    pushed, _ = mechanism.load(B, q, A_of["J.contact"][0])
+    pushed, _ = load(mechanism, B, q, A_of["J.contact"][0])
     np.testing.assert_allclose(pushed, n, atol=1e-14)
-    forward, _ = mechanism.load(B, q, A_of["J.slip"][0])
+    forward, _ = load(mechanism, B, q, A_of["J.slip"][0])
     np.testing.assert_allclose([forward @ n, forward @ forward], [0, 1], atol=1e-14)
     if kind == "wheel":
         np.testing.assert_allclose(np.cross(axle, n) @ forward, np.linalg.norm(np.cross(axle, n)))
@@ -113,7 +113,7 @@ def test_knife_edge_goes_along_itself_and_turns() -> None:
     common = in_plane([1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 0], turning)
     (row,) = rows(mechanism, q)["J"]
     np.testing.assert_allclose(row @ np.hstack([free, common]), 0, atol=1e-14)
-    force, torque = mechanism.load(B, q, row)
+    force, torque = load(mechanism, B, q, row)
     np.testing.assert_allclose([force @ (world @ along), force @ force], [0, 1], atol=1e-14)
     np.testing.assert_allclose(torque, np.cross([*arm, 0], [*force, 0])[2], atol=1e-14)
     assert np.linalg.norm(point) > 1  # not the origin, where the test would see less

@@ -116,7 +116,7 @@ def test_mass_and_force_are_the_projected_ones() -> None:
 
 
 @pytest.mark.slow
-def test_names_starts_and_loads_of_bodies() -> None:
+def test_names_and_starts_of_bodies() -> None:
     body = jp.spatial_body("body", mass=2.0, inertia=(0.1, 0.2, 0.25))
     start = jp.Start((1, 2, 3), jp.quaternion((1, 2, 3), 0.7), velocity=(4, 5, 6), spin=(1, 0, 2))
     free = jp.Mechanism([body], velocities="spins")
@@ -130,9 +130,6 @@ def test_names_starts_and_loads_of_bodies() -> None:
     np.testing.assert_allclose(
         free.system.equations(q, v).M, np.diag([2, 2, 2, 0.1, 0.2, 0.25]), atol=1e-15
     )
-    force, torque = free.load("body", q, [1.0, 2.0, 3.0, 0.4, 0.5, 0.6])
-    np.testing.assert_allclose(force, [1, 2, 3])
-    np.testing.assert_allclose(torque, axes @ jnp.array([0.4, 0.5, 0.6]), atol=1e-15)
     assert "coordinates 7, velocities 6, constraint equations 0" in repr(free)
     sol = jm.simulate(free.system, q, v, [0.0, 0.1], {})
     np.testing.assert_array_equal(sol["body.spin_y"], sol.v[:, 4])

@@ -6,7 +6,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from jaxmech.plot.panels import heat_map, single
 from jaxmech.plot.trajectories import drift, energy_drift, quantile_bands
 
 TS = np.linspace(0, 2, 9)
@@ -58,12 +57,3 @@ def test_given_axes_are_used(draw, tmp_path: Path) -> None:
     assert plt.get_fignums() == [figure.number]
     figure.savefig(tmp_path / "drawn.png")
     assert draw(None) is not ax
-
-
-@pytest.mark.parametrize(("count", "axes"), [(3, 1), (13, 2)])
-def test_cells_without_numbers_have_a_scale(count: int, axes: int) -> None:
-    names = [f"p{k}" for k in range(count)]
-    figure, ax = single()
-    heat_map(ax, np.eye(count), [["1.00"] * count] * count, names, names)
-    assert len(figure.axes) == axes
-    assert bool(ax.texts) == (axes == 1)

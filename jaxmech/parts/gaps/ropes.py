@@ -69,9 +69,8 @@ class Rope(Gap):
                 )
         by_name: dict[Any, Any] = {getattr(body, "name", body): body for body, _ in ends}
         if len(by_name) == 1:
-            raise ValueError(
-                f"{start} must be between different bodies, but has {[*by_name][0]!r}."
-            )
+            only = next(iter(by_name))
+            raise ValueError(f"{start} must be between different bodies, but has {only!r}.")
         bodies, size = partners(self.part, [*by_name.values()])
         by_name = {body.name: body for body in bodies}
         points = [(by_name[body.name], at) for body, at in ends]

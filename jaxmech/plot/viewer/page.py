@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.analysis import Equilibrium
 from jaxmech.geometry import Geometry
 from jaxmech.interop.mujoco import Robot
 from jaxmech.models import Model
@@ -149,15 +148,13 @@ def is_notebook() -> bool:
 
 def view(
     subject: Model | Mechanism | Robot | Geometry,
-    motion: Solution | Equilibrium | tuple[Any, Any],
+    motion: Solution | tuple[Any, Any],
     params: Any = None,
     *,
     file: str | Path | None = None,
     show: bool | None = None,
     forces: bool = True,
     force_scale: float | None = None,
-    mode: int = 0,
-    amplitude: float = 0.2,
     speed: float | None = None,
     fps: float = 30.0,
     trails: Sequence[str] | None = None,
@@ -186,8 +183,6 @@ def view(
         forces: whether to show the forces of joints.
         force_scale: length of an arrow per force [m/N]; by default such that the longest are a
             third of the size of the mechanism.
-        mode: index of a mode of an equilibrium.
-        amplitude: largest displacement of a point by a mode, relative to the size.
         speed: seconds of the motion per second; by default as in `animate`.
         fps: frames per second.
         trails: names of the shapes that leave a trail; by default as for `animate`.
@@ -223,14 +218,13 @@ def view(
     title = getattr(subject, "name", "motion")
     subject = getattr(subject, "mechanism", subject)  # of a robot
     display = display_of(
-        subject, motion, params, mode=mode, amplitude=amplitude, speed=speed, fps=fps,
-        members=members, params_axes=params_axes, other_params=other_params,
+        subject, motion, params, speed=speed, fps=fps, members=members, params_axes=params_axes,
+        other_params=other_params,
     )  # fmt: skip
-    is_mode = isinstance(motion, Equilibrium)
     ts = display.moments(fps)
     shapes = display.shapes_at(ts)
     box = box_around(shapes)
-    names = trail_names(shapes, trails or () if is_mode else trails)
+    names = trail_names(shapes, trails)
     items, scale, facts, down = [*items_of(shapes, display.members, box, names)], 0.0, {}, None
     if isinstance(subject, Mechanism):
         facts, down = facts_of(subject, display, ts), gravity_of(subject, display)

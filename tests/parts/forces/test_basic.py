@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmech import parts as jp
-from tests.parts.poses import hamilton, matrix, pair, plane_matrix
+from tests.parts.poses import hamilton, load, matrix, pair, plane_matrix
 
 PA, PB, AXIS = (
     np.array([0.3, -0.2, 0.5]),
@@ -111,7 +111,7 @@ def test_damper_feels_the_motion_of_its_point_along_a_body(size: int) -> None:
     (p, p_rate), (r, r_rate) = state.point(0, PA + way * T**2), state.point(1, PB)
     d, rate = r - p, r_rate - p_rate - state.R[0] @ (2 * T * way[:size])
     force = state.mechanism.system.force(state.q, state.v, jnp.asarray(T), state.params)
-    found, _ = state.mechanism.load("b", state.q, force)
+    found, _ = load(state.mechanism, "b", state.q, force)
     np.testing.assert_allclose(found, -3 * d * (d @ rate) / (d @ d), rtol=1e-12)
 
 
