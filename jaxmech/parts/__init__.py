@@ -18,29 +18,29 @@ from jaxmech.parts.body import Frame as Frame
 from jaxmech.parts.body import Start as Start
 from jaxmech.parts.body import ground as ground
 from jaxmech.parts.body import point_mass as point_mass
-from jaxmech.parts.dynamics import MassAndForce as MassAndForce
+from jaxmech.parts.dynamics.recursion import MassAndForce as MassAndForce
 from jaxmech.parts.equations import EnergyDifference as EnergyDifference
-from jaxmech.parts.forces import applied_force as applied_force
-from jaxmech.parts.forces import damper as damper
-from jaxmech.parts.forces import force_law as force_law
-from jaxmech.parts.forces import friction as friction
-from jaxmech.parts.forces import gravity as gravity
-from jaxmech.parts.forces import joint_force as joint_force
-from jaxmech.parts.forces import joint_spring as joint_spring
-from jaxmech.parts.forces import rotor as rotor
-from jaxmech.parts.forces import servo as servo
-from jaxmech.parts.forces import spring as spring
-from jaxmech.parts.forces import torque as torque
-from jaxmech.parts.forces import torsion_damper as torsion_damper
-from jaxmech.parts.forces import torsion_spring as torsion_spring
+from jaxmech.parts.forces.basic import applied_force as applied_force
+from jaxmech.parts.forces.basic import damper as damper
+from jaxmech.parts.forces.basic import force_law as force_law
+from jaxmech.parts.forces.basic import gravity as gravity
+from jaxmech.parts.forces.basic import joint_spring as joint_spring
+from jaxmech.parts.forces.basic import rotor as rotor
+from jaxmech.parts.forces.basic import spring as spring
+from jaxmech.parts.forces.basic import torque as torque
+from jaxmech.parts.forces.basic import torsion_damper as torsion_damper
+from jaxmech.parts.forces.basic import torsion_spring as torsion_spring
 from jaxmech.parts.forces.elements import CoordinateSprings as CoordinateSprings
 from jaxmech.parts.forces.elements import Gravity as Gravity
 from jaxmech.parts.forces.elements import Rotors as Rotors
 from jaxmech.parts.forces.elements import Support as Support
-from jaxmech.parts.gaps import contact as contact
-from jaxmech.parts.gaps import dry_friction as dry_friction
-from jaxmech.parts.gaps import rope as rope
-from jaxmech.parts.gaps import stop as stop
+from jaxmech.parts.forces.in_joints import friction as friction
+from jaxmech.parts.forces.in_joints import joint_force as joint_force
+from jaxmech.parts.forces.in_joints import servo as servo
+from jaxmech.parts.gaps.between_points import contact as contact
+from jaxmech.parts.gaps.in_joints import dry_friction as dry_friction
+from jaxmech.parts.gaps.in_joints import stop as stop
+from jaxmech.parts.gaps.ropes import rope as rope
 from jaxmech.parts.gears import belt as belt
 from jaxmech.parts.gears import gear as gear
 from jaxmech.parts.gears import rack as rack
@@ -61,7 +61,6 @@ from jaxmech.parts.point_joints import given_angle as given_angle
 from jaxmech.parts.point_joints import given_position as given_position
 from jaxmech.parts.point_joints import point_on_line as point_on_line
 from jaxmech.parts.point_joints import point_on_plane as point_on_plane
-from jaxmech.parts.point_joints import point_on_surface as point_on_surface
 from jaxmech.parts.rigid_bodies import AbstractRigidBody as AbstractRigidBody
 from jaxmech.parts.rigid_bodies import planar_body as planar_body
 from jaxmech.parts.rigid_bodies import spatial_body as spatial_body
@@ -108,7 +107,6 @@ __all__ = [
     "point_mass",
     "point_on_line",
     "point_on_plane",
-    "point_on_surface",
     "prismatic",
     "quaternion",
     "rack",

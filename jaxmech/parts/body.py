@@ -129,22 +129,43 @@ class AbstractBody(abc.ABC):
     def spin(self, q: Array, v: Array) -> AnyArray:
         """The spin along the axes of the body, from its coordinates and their rates."""
 
+    @property
+    def is_central(self) -> bool:
+        """Whether the reference point is the centre of mass."""
+        return True
+
     def kinetic(
         self, velocity: AnyArray, spin: AnyArray, read: Reader, frame: Frame | None = None
     ) -> AnyArray:
-        """The kinetic energy [J], from velocity and spin along the axes of the body.
+        """The kinetic energy [J], m v . v / 2, v . (w x S) and w . I w / 2.
 
-        With its frame the velocity is along the axes of the ground.
+        Velocity and spin are along the axes of the body; with its frame the velocity is along the
+        axes of the ground.
         """
-        raise NotImplementedError
+        m, S, inertia = self.inertia(read)
+        energy = 0.5 * m * (velocity @ velocity)
+        if not self.rotates:
+            return energy
+        is_planar = self.dimension == 2
+        turning = inertia * spin**2 if is_planar else spin @ apply(inertia, spin)
+        energy = energy + 0.5 * turning
+        if self.is_central:
+            return energy
+        if is_planar:
+            arm = S if frame is None else frame.direction(S)
+            return energy + spin * (velocity @ quarter_turn(arm))
+        momentum = cross(spin, S)
+        return energy + velocity @ (momentum if frame is None else frame.direction(momentum))
 
     def inertia(self, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray]:
         """Mass (), static moment (d,) and inertia about the reference point, () or (3, 3)."""
         raise NotImplementedError
 
     def moment(self, frame: Frame, read: Reader) -> AnyArray:
-        """The mass times the position of the centre of mass [kg m], (d,)."""
-        raise NotImplementedError
+        """The mass times the position of the centre of mass [kg m], m r + R S, (d,)."""
+        m, S, _ = self.inertia(read)
+        at_reference = m * frame.origin
+        return at_reference if self.is_central else at_reference + frame.direction(S)
 
     def generalized(self, q: Array, load: Load) -> Array:
         """The generalized force of a force at the reference point and a torque about it."""
@@ -239,20 +260,10 @@ class PointMass(AbstractBody):
         """No spin."""
         return Ground(dimension=self.dimension).spin(q, v)
 
-    def kinetic(
-        self, velocity: AnyArray, spin: AnyArray, read: Reader, frame: Frame | None = None
-    ) -> AnyArray:
-        """The kinetic energy m v . v / 2."""
-        return 0.5 * read.number(self.mass) * (velocity @ velocity)
-
     def inertia(self, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray]:
         """The mass, without static moment and inertia."""
         mass, shape = read.number(self.mass), () if self.dimension == 2 else (3, 3)
         return mass, np.zeros(self.dimension, mass.dtype), np.zeros(shape, mass.dtype)
-
-    def moment(self, frame: Frame, read: Reader) -> AnyArray:
-        """The moment m r."""
-        return read.number(self.mass) * frame.origin
 
     def generalized(self, q: Array, load: Load) -> Array:
         """The force; a torque has no effect on a point."""

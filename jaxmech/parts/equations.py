@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import Load, sum_of_loads
-from jaxmech.parts.dynamics import MassAndForce
+from jaxmech.parts.dynamics.recursion import MassAndForce
 from jaxmech.parts.forces.elements import (
     AbstractForce,
     AbstractLoad,
@@ -17,7 +17,7 @@ from jaxmech.parts.forces.elements import (
     Coordinates,
     Gravity,
 )
-from jaxmech.parts.gaps import Gap
+from jaxmech.parts.gaps.base import Gap
 from jaxmech.parts.joint_loads import JointLoads
 from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.kinematics.base import AbstractKinematics

@@ -1,11 +1,10 @@
-"""Joints that tie a point to a point, line, plane or surface, and motions prescribed in time.
+"""Joints that tie a point to a point, line or plane, and motions prescribed in time.
 
     tie                equations        freedoms         multiplier
                        plane, space     plane, space
     distance           1, 1             2, 5             force along the rod [N], positive: pushes
     point_on_line      1, 2             2, 4             force across the line [N]
     point_on_plane     -, 1             -, 5             force along the normal [N]
-    point_on_surface   1, 1             2, 5             times grad f: force
     given_angle        1, 1             2, 5             torque [N m] about the axis
     given_position     1, 1             2, 5             force [N] along the axis
 
@@ -16,13 +15,9 @@ Each function raises a TypeError for an argument that is not a body or not a val
 for bodies, points or directions that do not fit; the message names the joint.
 """
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any
 
-from jaxtyping import Array
-
-from jaxmech.parts.body import Frames
 from jaxmech.parts.joint_equations import (
     Position,
     apart,
@@ -32,9 +27,8 @@ from jaxmech.parts.joint_equations import (
     relative_attitude,
 )
 from jaxmech.parts.joints.base import Joint, PairJoint
-from jaxmech.parts.kinds import Axis, Body, Direction, Kind, Number, Point, same_as
+from jaxmech.parts.kinds import Axis, Body, Direction, Kind, Number, same_as
 from jaxmech.parts.values import Reader, positive, require_sign
-from jaxmech.utils.checks import require_function
 
 
 def _length(part: str, argument: str, value: Any, size: int) -> Any:
@@ -110,44 +104,6 @@ class PointOnPlane(PairJoint):
 
 
 @dataclass(frozen=True)
-class PointOnSurface(Joint):
-    """A point of b stays on a surface of a, or in the plane on a curve.
-
-    Args:
-        name: name of the tie.
-        a: the body with the surface, or `ground`.
-        surface: `surface(x, t, params)`, a scalar that is zero on the surface, for the position x
-            (d,) relative to the reference point of a, along its axes. Its gradient must not vanish
-            on the surface.
-        b: the body with the point.
-        at_b: the point on b [m].
-    """
-
-    name: str
-    a: Body
-    surface: Callable[..., Any]
-    b: Body
-    at_b: Point
-
-    kind = "point on surface"
-
-    def __post_init__(self) -> None:
-        require_function("surface", self.surface)
-        super().__post_init__()
-
-    @property
-    def positions(self) -> tuple[Position, ...]:
-        """The point on b is on the surface."""
-        return (self._height,)
-
-    def _height(self, frames: Frames, read: Reader) -> Array:
-        """The residual f(x, t, params) at x along the axes of a."""
-        a, b = frames
-        x = a.components(b.point(read.vector(self.at_b, b.origin.shape[0])) - a.origin)
-        return read.array(lambda t, params: self.surface(x, t, params), ())[None]
-
-
-@dataclass(frozen=True)
 class GivenAngle(Joint):
     """A body turns relative to another by a prescribed angle: a drive in a hinge.
 
@@ -202,4 +158,4 @@ class GivenPosition(PairJoint):
 
 
 distance, point_on_line, point_on_plane = Distance, PointOnLine, PointOnPlane
-point_on_surface, given_angle, given_position = PointOnSurface, GivenAngle, GivenPosition
+given_angle, given_position = GivenAngle, GivenPosition

@@ -34,10 +34,7 @@ from jaxmech.parts.values import (
     Vector,
 )
 from jaxmech.parts.vectors import (
-    apply,
-    cross,
     plane_rotation,
-    quarter_turn,
     quaternion_rate,
     rotation,
     spin_in_body,
@@ -63,27 +60,10 @@ class AbstractRigidBody(AbstractBody):
         """The mass properties about the reference point."""
         return self.properties.about_reference(read, self.dimension)
 
-    def kinetic(
-        self, velocity: AnyArray, spin: AnyArray, read: Reader, frame: Frame | None = None
-    ) -> AnyArray:
-        """The kinetic energy: m v . v / 2, v . (w x S) and w . I w / 2."""
-        m, S, inertia = self.inertia(read)
-        is_planar = self.dimension == 2
-        turning = inertia * spin**2 if is_planar else spin @ apply(inertia, spin)
-        energy = 0.5 * m * (velocity @ velocity) + 0.5 * turning
-        if self.properties.is_central:
-            return energy
-        if is_planar:
-            arm = S if frame is None else frame.direction(S)
-            return energy + spin * (velocity @ quarter_turn(arm))
-        momentum = cross(spin, S)
-        return energy + velocity @ (momentum if frame is None else frame.direction(momentum))
-
-    def moment(self, frame: Frame, read: Reader) -> AnyArray:
-        """The moment m r + R S."""
-        m, S, _ = self.inertia(read)
-        at_reference = m * frame.origin
-        return at_reference if self.properties.is_central else at_reference + frame.direction(S)
+    @property
+    def is_central(self) -> bool:
+        """Whether the reference point is the centre of mass."""
+        return self.properties.is_central
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import base64
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -26,7 +27,7 @@ from jaxmech.geometry import Geometry
 from jaxmech.interop.mujoco import Robot
 from jaxmech.models import Model
 from jaxmech.parts import Mechanism
-from jaxmech.plot.motions import Display, clock, display_of, extent
+from jaxmech.plot.motions import clock, display_of, extent
 from jaxmech.plot.panels import STYLE
 from jaxmech.plot.paths import dimension, trail_names
 from jaxmech.plot.scene import Scene, new_axes
@@ -117,16 +118,11 @@ def _write_video(path: Path, frames: Frames, fps: float) -> None:
     ]  # fmt: skip
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None
-        assert process.stderr is not None
-        try:
+        with suppress(BrokenPipeError):  # ffmpeg says why
             for frame in chain([first], rest):
                 process.stdin.write(frame.tobytes())
-            process.stdin.close()
-        except BrokenPipeError:
-            pass  # ffmpeg says why
-        message = process.stderr.read().decode(errors="replace").strip()
-        code = process.wait()
-    if code:
+        message = process.communicate()[1].decode(errors="replace").strip()
+    if process.returncode:
         raise ValueError(f"ffmpeg cannot write {path.suffix}: {message}; save a GIF instead.")
 
 
@@ -260,23 +256,6 @@ class Animation:
         self.figure.set_layout_engine("none")
 
 
-def animation(
-    display: Display, *, fps: float, trails: Sequence[str] | None, ax: Axes | None
-) -> Animation:
-    """Make the animation of a motion; see `jaxmech.animate`."""
-    moments = display.moments(fps, FINE)
-    shapes = display.shapes_at(moments)
-    chosen = trail_names(shapes, trails)
-    if ax is not None and (ax.name == "3d") != (dimension(shapes) == 3):
-        raise ValueError(
-            'Argument `ax` must be in space, made with projection="3d", for shapes in space, '
-            "and in the plane for those in the plane."
-        )
-    ax = new_axes(shapes) if ax is None else ax
-    scene = Scene(ax, shapes, chosen, FINE)
-    return Animation(moments[::FINE], fps, display.speed, ax, display.label, scene)
-
-
 def animate(
     subject: Model | Mechanism | Robot | Geometry,
     motion: Solution | tuple[Any, Any],
@@ -338,4 +317,13 @@ def animate(
         subject, motion, params, speed=speed, fps=fps, members=members, params_axes=params_axes,
         other_params=other_params,
     )  # fmt: skip
-    return animation(display, fps=fps, trails=trails, ax=ax)
+    moments = display.moments(fps, FINE)
+    shapes = display.shapes_at(moments)
+    chosen = trail_names(shapes, trails)
+    if ax is not None and (ax.name == "3d") != (dimension(shapes) == 3):
+        raise ValueError(
+            'Argument `ax` must be in space, made with projection="3d", for shapes in space, '
+            "and in the plane for those in the plane."
+        )
+    scene = Scene(new_axes(shapes) if ax is None else ax, shapes, chosen, FINE)
+    return Animation(moments[::FINE], fps, display.speed, scene.ax, display.label, scene)

@@ -429,7 +429,6 @@ SHAPES: dict[str, Callable[[Drawing], Shapes]] = {
     "distance": _stretched(_ROD, 0.45, STEEL),
     "point on line": _guided_bead,
     "point on plane": lambda x: {},
-    "point on surface": _bead,
     "given angle": lambda x: {},
     "given point": _bead,
     "given position": lambda x: x.ground_line(x.part.at_a, x.part.axis),

@@ -63,14 +63,6 @@ def fixed() -> Any:
     return np.asarray(FIXED) / np.linalg.norm(FIXED)
 
 
-def bowl(x: Any, t: Any, p: Any) -> Any:
-    return x[2] - x[0] ** 2 / 2 - x[0] * x[1]
-
-
-def in_bowl(f: Any) -> Any:
-    return np.array([f[0], f[1], f[0] ** 2 / 2 + f[0] * f[1]]) - np.asarray(PA)
-
-
 def globe(f: Any) -> Any:
     return L * np.array([np.cos(f[0]) * np.cos(f[1]), np.sin(f[0]) * np.cos(f[1]),
                           np.sin(f[1])])  # fmt: skip
@@ -160,12 +152,6 @@ SPATIAL = {
         5,
         lambda f: (plane_of(f), attitude(f[2:])),
     ),
-    "point on surface": Case(
-        lambda a, b: jp.point_on_surface("J", a, bowl, b, PB),
-        1,
-        5,
-        lambda f: (in_bowl(f), attitude(f[2:])),
-    ),
 }
 
 
@@ -200,12 +186,6 @@ PLANAR = {
         1,
         2,
         lambda f: (straight(f[0]), f[1]),
-    ),
-    "point on curve": Case(
-        lambda a, b: jp.point_on_surface("J", a, lambda x, t, p: x[1] - x[0] ** 3, b, QB),
-        1,
-        2,
-        lambda f: (np.array([f[0], f[0] ** 3]) - np.asarray(QA), f[1]),
     ),
     "given angle": Case(
         lambda a, b: jp.given_angle("J", a, b, 0.4), 1, 2, lambda f: (np.array([f[0], f[1]]), 0.4)

@@ -3,5 +3,3 @@
 `members` are the bodies of a tree, with the passages over their joints at a state; `recursion` has
 the recursions.
 """
-
-from jaxmech.parts.dynamics.recursion import MassAndForce as MassAndForce

@@ -19,7 +19,9 @@ from jaxmech.models import Model
 from jaxmech.parts import Mechanism
 from jaxmech.plot.motions import digits, display_of, extent
 from jaxmech.plot.panels import ORANGE
-from jaxmech.plot.viewer.stage import Box, Item, Stage
+from jaxmech.plot.paths import trail_names
+from jaxmech.plot.viewer.loads import arrows_of, facts_of, gravity_of
+from jaxmech.plot.viewer.stage import Box, Item, Stage, box_around, framing, items_of
 from jaxmech.run import Solution
 from jaxmech.utils.checks import require_positive
 
@@ -207,10 +209,6 @@ def view(
         >>> jm.view(model, swing, show=False)
         View: t = 0 ... 3 s in real time, 91 frames in 3 s
     """
-    from jaxmech.plot.paths import trail_names
-    from jaxmech.plot.viewer.loads import arrows_of, facts_of, gravity_of
-    from jaxmech.plot.viewer.stage import Stage, box_around, framing, items_of
-
     if file is not None:
         page_path("file", file)
     if force_scale is not None:
