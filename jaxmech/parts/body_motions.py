@@ -16,7 +16,19 @@ from jaxmech.system import System
 
 
 class BodyMotions:
-    """Positions, velocities, momenta and energies of the bodies of a `Mechanism`."""
+    """Positions, velocities, momenta and energies of the bodies of a `Mechanism`.
+
+    The arguments of its functions are
+
+        body: name of the body.
+        at: a point along the axes of the body [m], d values as in joints, or an array (d,).
+        q: all coordinates, shape (n,).
+        v: all velocities, shape (n,) or (k,).
+        t: time [s].
+        params: parameters; by default those of the mechanism.
+
+    They raise a ValueError if no body has this name, or an argument has the wrong shape.
+    """
 
     bodies: Sequence[AbstractBody]
     forces: Sequence[Any]
@@ -25,35 +37,14 @@ class BodyMotions:
     kinematics: AbstractKinematics
 
     def frame(self, body: str, q: Any, t: Any = 0.0, params: Any = None) -> Frame:
-        """The frame of a body: its `origin`, its `axes` and its `attitude`.
-
-        Args:
-            body: name of the body.
-            q: all coordinates, shape (n,).
-            t: time [s].
-            params: parameters; by default those of the mechanism.
-
-        Raises:
-            ValueError: if no body has this name, or `q` has the wrong shape.
-        """
+        """The frame of a body: its `origin`, its `axes` and its `attitude`."""
         q, t, params = self._pose(q, t, params)
         return self.kinematics.frames([self._body(body)], q, t, params)[0]
 
     def point(
         self, body: str, at: Any, q: Any, t: Any = 0.0, params: Any = None
     ) -> Float[Array, " d"]:
-        """The position of a point of a body, along the axes of the ground [m].
-
-        Args:
-            body: name of the body.
-            at: the point along the axes of the body [m], d values as in joints, or an array (d,).
-            q: all coordinates, shape (n,).
-            t: time [s].
-            params: parameters; by default those of the mechanism.
-
-        Raises:
-            ValueError: if no body has this name, or an argument has the wrong shape.
-        """
+        """The position of a point of a body, along the axes of the ground [m]."""
         q, t, params = self._pose(q, t, params)
         local = self._local(at)
         frame = self.kinematics.frames([self._body(body)], q, t, params)[0]
@@ -62,19 +53,7 @@ class BodyMotions:
     def velocity(
         self, body: str, at: Any, q: Any, v: Any, t: Any = 0.0, params: Any = None
     ) -> Float[Array, " d"]:
-        """The velocity of a point of a body, along the axes of the ground [m/s].
-
-        Args:
-            body: name of the body.
-            at: the point along the axes of the body [m], d values as in joints, or an array (d,).
-            q: all coordinates, shape (n,).
-            v: all velocities, shape (n,) or (k,).
-            t: time [s].
-            params: parameters; by default those of the mechanism.
-
-        Raises:
-            ValueError: if no body has this name, or an argument has the wrong shape.
-        """
+        """The velocity of a point of a body, along the axes of the ground [m/s]."""
         at_rest = jnp.zeros(self.system.n_velocities)
         return self._motion_of(body, at, (q, v, at_rest), t, params)[0]
 
@@ -83,17 +62,7 @@ class BodyMotions:
     ) -> Float[Array, " d"]:
         """The acceleration of a point of a body, along the axes of the ground [m/s^2].
 
-        Args:
-            body: name of the body.
-            at: the point along the axes of the body [m], d values as in joints, or an array (d,).
-            q: all coordinates, shape (n,).
-            v: all velocities, shape (n,) or (k,).
-            qdd: all accelerations, shape (n,) or (k,), such as those of `observe`.
-            t: time [s].
-            params: parameters; by default those of the mechanism.
-
-        Raises:
-            ValueError: if no body has this name, or an argument has the wrong shape.
+        All accelerations qdd, shape (n,) or (k,), are such as those of `observe`.
 
         Example:
             >>> from jaxmech.parts import ground, Mechanism, planar_body, revolute
@@ -157,12 +126,6 @@ class BodyMotions:
         self, q: Any, v: Any, t: Any = 0.0, params: Any = None
     ) -> tuple[Float[Array, " d"], Float[Array, "..."]]:
         """The momentum and the angular momentum about the origin of all bodies.
-
-        Args:
-            q: all coordinates, shape (n,).
-            v: all velocities, shape (n,) or (k,).
-            t: time [s].
-            params: parameters; by default those of the mechanism.
 
         Returns:
             Momentum (d,) [kg m/s], and angular momentum [kg m^2/s], a scalar in the plane and (3,)

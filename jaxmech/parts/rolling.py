@@ -133,7 +133,7 @@ class RollingWheel(PairJoint):
 
     def _height(self, frames: Frames, read: Reader) -> Array:
         """The height of the lowest point, n . d - radius times the sine."""
-        n, along = self._track(*frames, read)
+        n, along = self._track(frames[0], frames[1], read)
         d = separation(frames, self.at_a, self.at_b, read)
         return (n @ d - read.number(self.radius) * jnp.sqrt(along @ along))[None]
 

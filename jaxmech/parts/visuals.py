@@ -75,11 +75,6 @@ class Visual:
         return cls("capsule", Triangles(np.asarray(vertices), faces), (1.0,) * 3, **look)
 
     @classmethod
-    def wheel(cls, radius: Value, width: Value = 1.0, **look: Any) -> "Visual":
-        """A wheel with spokes about z [m]."""
-        return cls("wheel", meshes.wheel(), _sizes("wheel", (radius, radius, width)), **look)
-
-    @classmethod
     def outline(cls, points: Any, thickness: Value = 1.0, **look: Any) -> "Visual":
         """An outline through points (k, 2) in the plane of x and y [m], extruded along z.
 

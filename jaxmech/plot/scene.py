@@ -4,7 +4,6 @@ Solids are outlines seen from above in the plane, and shaded faces in space.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,30 +39,13 @@ _GHOST = 0.3  # opacity in a large group of trajectories
 _DEPTHS = 0.4  # of the order in which solids in the plane are drawn
 
 
-@dataclass(frozen=True, eq=False)
-class MovingSolid:
-    """A solid of one trajectory: its frame over time, its vertices and faces, and its colour."""
-
-    origin: np.ndarray
-    axes: np.ndarray
-    vertices: np.ndarray
-    faces: np.ndarray
-    color: tuple[float, float, float]
-
-    @classmethod
-    def of(cls, solid: Solid, k: int, color: Any) -> "MovingSolid":
-        """The solid of trajectory k."""
-        shape = solid.vertices[k], solid.faces
-        return cls(solid.origin[k], solid.axes[k], *shape, to_rgb(color))
-
-
 class Outline(PathPatch):
     """A solid seen from above, moved by its transformation."""
 
-    def __init__(self, body: MovingSolid, **style: Any) -> None:
+    def __init__(self, body: Solid, **style: Any) -> None:
         super().__init__(_silhouette(body.vertices, body.faces), **style)
 
-    def show(self, body: MovingSolid, k: int) -> None:
+    def show(self, body: Solid, k: int) -> None:
         """Move the outline to time k."""
         (a, c), (b, d) = body.axes[k].T
         x, y = body.origin[k]
@@ -76,14 +58,14 @@ class Outline(PathPatch):
 class Faces(Poly3DCollection):  # type: ignore[misc]
     """The faces of all solids in space, from back to front, shaded by a light from above."""
 
-    def __init__(self, bodies: Sequence[MovingSolid], **style: Any) -> None:
+    def __init__(self, bodies: Sequence[Solid], **style: Any) -> None:
         super().__init__([np.zeros((3, 3))], **style)
         self._colors = np.repeat(
             [body.color for body in bodies], [len(body.faces) for body in bodies], axis=0
         )
         self._corners = np.zeros((0, 3, 3))
 
-    def show(self, bodies: Sequence[MovingSolid], k: int) -> None:
+    def show(self, bodies: Sequence[Solid], k: int) -> None:
         """Move the faces to time k."""
         parts = [(body.origin[k] + body.vertices @ body.axes[k].T)[body.faces] for body in bodies]
         self._corners = np.concatenate(parts)
@@ -110,7 +92,7 @@ class Faces(Poly3DCollection):  # type: ignore[misc]
 Drawing = Outline | Faces
 
 
-def drawings(ax: Axes, bodies: Sequence[MovingSolid], *, members: int) -> list[tuple[Drawing, Any]]:
+def drawings(ax: Axes, bodies: Sequence[Solid], *, members: int) -> list[tuple[Drawing, Any]]:
     """The artists of solids, each with what its method `show` needs."""
     if not bodies:
         return []
@@ -192,7 +174,7 @@ class Scene:
         self._artists: list[tuple[Any, Any]] = []
         colors = colors_by_body(in_motion)
         count = len(points_of(next(iter(shapes.values()))))
-        solids: list[MovingSolid] = []
+        solids: list[Solid] = []
         self._trails = [
             (self._line(color, linewidth=0.9, alpha=0.6, zorder=1.5), paths[name][k])
             for name in trails
@@ -204,13 +186,11 @@ class Scene:
             of_each = _colors(count, single) if moves else [GREY] * count
             for k in range(count) if moves else _different(shape):
                 if isinstance(shape, Solid):
-                    has_own = count == 1 and np.isfinite(shape.color).all()
-                    color = tuple(shape.color) if has_own or not moves else of_each[k]
-                    solids.append(
-                        MovingSolid.of(
-                            shape, k, color if np.isfinite(shape.color).all() or moves else GREY
-                        )
-                    )
+                    has_own = bool(np.isfinite(shape.color).all())
+                    is_own = has_own and (count == 1 or not moves)
+                    color = tuple(shape.color) if is_own else of_each[k]
+                    frames = shape.origin[k], shape.axes[k], shape.vertices[k]
+                    solids.append(Solid(*frames, shape.faces, to_rgb(color)))
                     continue
                 artist = _artist(ax, shape[k], of_each[k], is_fixed=not moves, is_group=count > 1)
                 if moves:

@@ -308,7 +308,7 @@ class Shown:
                 with styled():
                     bar = ax.figure.colorbar(cells, ax=ax, label="saved states in a cell")
                 keep_style(bar.ax).grid(False)
-                bar.outline.set_visible(False)  # type: ignore[operator]
+                bar.outline.set_visible(False)
             else:
                 for k, states in enumerate(zip(across, up, strict=True)):
                     if self.event:

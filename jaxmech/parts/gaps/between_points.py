@@ -70,20 +70,6 @@ class Contact(PairJoint, Gap):
         friction: coefficient of friction in the plane, or the static and the kinetic one; None for
             none. The force on b, to the right of the normal, is observed under the name of the
             contact and " friction".
-
-    Example:
-        A ball that is dropped from one metre bounces, and lies still at last:
-
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> from jaxmech.parts import Mechanism, gravity, ground, point_mass
-        >>> ball = point_mass("ball", mass=0.1)
-        >>> floor = contact("floor", ground, (0, 0), ball, (0, 0), normal=(0, 1), radius_b=0.05,
-        ...                 restitution=0.5)
-        >>> drop = Mechanism([ball], [floor], [gravity(9.81)])
-        >>> sol = jm.simulate(drop, [0.0, 1.0], [0.0, 0.0], jnp.linspace(0, 2, 21))
-        >>> print(sol.q[-1], jm.observe(drop, sol).multipliers["floor"][-1])
-        [0.   0.05] [0.981]
     """
 
     _: KW_ONLY

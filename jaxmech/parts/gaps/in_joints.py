@@ -55,20 +55,6 @@ class Stop(JointGap):
         rest_speed: rate of a rebound below which the joint stays at the stop [rad/s or m/s], by
             default a millionth of the rates of the motion.
         coordinate: "angle" or "position" of a joint that has both.
-
-    Example:
-        A door that is pushed open hits its stop, and stays there:
-
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> from jaxmech.parts import Mechanism, ground, planar_body, revolute, torque
-        >>> door = planar_body("door", mass=20.0, inertia=2.0)
-        >>> hinge = revolute("hinge", ground, (0, 0), door, (-0.4, 0))
-        >>> push = torque("push", ground, door, 3.0)
-        >>> open_door = Mechanism([door], [hinge, stop("wall", hinge, upper=1.5)], [push])
-        >>> sol = jm.simulate(open_door, [0.0], [0.0], jnp.linspace(0, 4, 9))
-        >>> print(sol.q[-1], jm.observe(open_door, sol).multipliers["wall"][-1])
-        [1.5] [3.]
     """
 
     name: str

@@ -29,19 +29,6 @@ class Rope(Gap):
         restitution: rate after the jerk of a rope that becomes taut per rate before, from 0 to 1.
         rest_speed: rate of a rebound below which the rope stays taut [m/s], by default a millionth
             of the speeds of the motion.
-
-    Example:
-        Two masses on a rope over a pulley (Atwood's machine):
-
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> from jaxmech.parts import Mechanism, gravity, ground, point_mass
-        >>> a, b = point_mass("a", mass=1.0), point_mass("b", mass=3.0)
-        >>> ends = [(a, (0, 0)), (ground, (0, 0)), (b, (0, 0))]
-        >>> atwood = Mechanism([a, b], [rope("rope", ends, 2.0)], [gravity(9.81)])
-        >>> sol = jm.simulate(atwood, [0, -1.5, 0, -0.5], [0.0] * 4, jnp.linspace(0, 0.5, 6))
-        >>> print(sol.v[-1].round(4), jm.observe(atwood, sol).multipliers["rope"][0])
-        [ 0.      2.4525  0.     -2.4525] [14.715]
     """
 
     name: str
