@@ -1,24 +1,12 @@
 """The pictures of studies, drawn from what is stored."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from jaxmech.ensemble import (
-    Results,
-    array_of,
-)
-from jaxmech.plot.panels import (
-    Drawing,
-    Panels,
-    laid_out,
-    legend_below,
-    legend_of,
-    single,
-)
+from jaxmech.ensemble import Results, array_of
+from jaxmech.plot.panels import Drawing, Panels, laid_out, legend_below, legend_of, single
 from jaxmech.plot.statistics import statistic_drawings
 from jaxmech.plot.trajectories import drift, energy_drift, quantile_bands
 from jaxmech.status import succeeded
@@ -55,66 +43,58 @@ def trajectory_figures(results: Results) -> Iterator[tuple[str, Figure]]:
     ):
         if drawings:
             yield name, laid_out(drawings).figure
-    ts, position = results.ts[_times(results)], _stored(results, "position_residual")
-    if position is not None:
+    if (stored := _stored(results, "position_residual")) is not None:
         figure, ax = single()
-        drift(ts, position, _stored(results, "velocity_residual"), ax=ax)
+        velocity = _stored(results, "velocity_residual")
+        drift(*stored, None if velocity is None else velocity[1], ax=ax)
         ax.legend().remove()  # six lines would cover the bands
         legend_below(figure, [ax], columns=2)
         yield "drift", figure
-    if (energy := _stored(results, "energy")) is not None:
+    if (stored := _stored(results, "energy")) is not None:
         figure, ax = single()
         if np.isfinite(results.good("energy_drift")).any():
-            energy_drift(ts, energy, ax=ax)
+            energy_drift(*stored, ax=ax)
         else:
-            quantile_bands(ts, energy, name="energy, not conserved [J]", ax=ax)
+            quantile_bands(*stored, name="energy, not conserved [J]", ax=ax)
             legend_of(ax)
         yield "energy", figure
 
 
-def _stored(results: Results, name: str) -> np.ndarray | None:
-    """A series of good trajectories at the times that are drawn, if it is stored."""
+def _stored(results: Results, name: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """The times that are drawn, and a series of good trajectories there, if it is stored."""
     if not results.has(name):
         return None
-    return np.asarray(results.good(name, times=_times(results), limit=_most(results)))
+    times = evenly_spaced(len(results.ts), MOST_TIMES)
+    return results.ts[times], np.asarray(results.good(name, times=times, limit=_most(results)))
 
 
 def _coordinates(results: Results) -> Iterator[tuple[str, Drawing]]:
     """How the quantiles of the coordinates are drawn over time."""
-    ts, q = results.ts[_times(results)], _stored(results, "q")
-    for k, name in enumerate(results.coordinates if q is not None else ()):
-        assert q is not None
-        yield name, partial(_column, ts, q[..., k], results.labels[k])
+    if (stored := _stored(results, "q")) is not None:
+        for k, name in enumerate(results.coordinates):
+            yield name, _bands(stored[0], stored[1][..., k], results.labels[k])
 
 
 def _observed(results: Results) -> Iterator[tuple[str, Drawing]]:
     """How the observed quantities with a number at each of several times are drawn."""
     for name in results.config.get("observe", {}):
-        ts = results.ts
-        if not results.has(name):
-            continue
-        shape = array_of(results.group, name).shape
-        if len(shape) == 2 and 1 < shape[1] == len(ts):
-            times = evenly_spaced(len(ts), MOST_TIMES)
-            values = results.good(name, times=times, limit=_most(results))
-            is_known = np.isfinite(values).all(axis=1)
-            if is_known.any():
-                label = with_unit(name, results.unit_of(name))
-                yield name, partial(_column, ts[times], values[is_known], label)
+        shape = array_of(results.group, name).shape if results.has(name) else ()
+        if len(shape) == 2 and 1 < shape[1] == len(results.ts):
+            stored = _stored(results, name)
+            assert stored is not None
+            known = stored[1][np.isfinite(stored[1]).all(axis=1)]
+            if len(known):
+                yield name, _bands(stored[0], known, with_unit(name, results.unit_of(name)))
 
 
-def _column(ts: np.ndarray, values: np.ndarray, label: str, ax: Axes) -> None:
-    quantile_bands(ts, values, name=label, ax=ax)
+def _bands(ts: np.ndarray, values: np.ndarray, label: str) -> Drawing:
+    return lambda ax: quantile_bands(ts, values, name=label, ax=ax)
 
 
 def _most(results: Results) -> int:
     # Fewer, the more numbers each trajectory has.
-    numbers = len(_times(results)) * len(results.coordinates)
+    numbers = min(len(results.ts), MOST_TIMES) * len(results.coordinates)
     return min(MOST_TRAJECTORIES, max(MOST_NUMBERS // numbers, LEAST_TRAJECTORIES))
-
-
-def _times(results: Results) -> np.ndarray:
-    return evenly_spaced(len(results.ts), MOST_TIMES)
 
 
 def _title(results: Results) -> str:
