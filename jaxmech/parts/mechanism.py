@@ -12,9 +12,8 @@ from jaxmech.parts.body import AbstractBody, Ground, Start
 from jaxmech.parts.body_motions import BodyMotions
 from jaxmech.parts.equations import system_of
 from jaxmech.parts.forces.elements import AbstractTerm, Gravity
-from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.kinematics.base import AbstractKinematics
-from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
+from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates, Link
 from jaxmech.parts.kinematics.tree import kinematics_of, spins_of
 from jaxmech.parts.rigid_bodies import AbstractRigidBody
 from jaxmech.parts.validation import (
@@ -44,7 +43,7 @@ def outline(mechanism: Any) -> str:
     q, v = jnp.zeros(system.n), jnp.zeros(system.n_velocities)
     counts += f", constraint equations {sum(system.dynamics.sizes(q, v, jnp.zeros(()), params))}"
     lines = [f"Mechanism: {counts}", "ground"]
-    lines += _branches(_children(kinematics, joints), "ground", "")
+    lines += _branches(_children(kinematics), "ground", "")
     constraints = [joint for joint in joints if joint.name not in tree]
     for title, parts in (("constraints", constraints), ("forces", mechanism.forces)):
         if parts:
@@ -52,15 +51,11 @@ def outline(mechanism: Any) -> str:
     return "\n".join(lines)
 
 
-def _children(
-    kinematics: AbstractKinematics, joints: Sequence[Joint | AbstractConstraint]
-) -> dict[str, list[tuple[AbstractBody, str]]]:
+def _children(kinematics: AbstractKinematics) -> dict[str, list[tuple[AbstractBody, str]]]:
     """By name of a body, those that hang on it, each with a word on its coordinates."""
     children: dict[str, list[tuple[AbstractBody, str]]] = {}
-    if not isinstance(kinematics, JointCoordinates):
-        free = [(body, f"free: {', '.join(body.letters)}") for body in kinematics.bodies]
-        return {"ground": free}
-    for link in kinematics.links:
+    free = [Link(body, "ground", None) for body in kinematics.bodies]
+    for link in kinematics.links if isinstance(kinematics, JointCoordinates) else free:
         letters = ", ".join(link.letters) or "no coordinates"
         how = "free" if link.joint is None else f"{link.name!r}, {link.joint.kind}"
         children.setdefault(link.parent, []).append((link.body, f"{how}: {letters}"))

@@ -18,8 +18,6 @@ Each function raises a TypeError for an argument that is not a body or not a val
 for bodies, points or directions that do not fit; the message names the force.
 """
 
-import numpy as np
-
 from jaxmech.parts.forces.elements import (
     Applied,
     CoordinateSprings,
@@ -33,27 +31,9 @@ from jaxmech.parts.forces.elements import (
     TorsionSpring,
 )
 from jaxmech.parts.joints.base import Joint
-from jaxmech.parts.values import Value, Vector, direction, non_negative, number
+from jaxmech.parts.values import Value, non_negative, number
 
-
-def gravity(acceleration: Value = 9.81, *, down: Vector | None = None) -> Gravity:
-    """The weight of all bodies of a mechanism, along -y in the plane and -z in space.
-
-    Args:
-        acceleration: acceleration of gravity [m/s^2].
-        down: another direction of gravity, of any length.
-
-    Example:
-        >>> gravity("g")
-        Gravity(acceleration='g', down=None)
-    """
-    magnitude = number("gravity", "acceleration", acceleration)
-    if down is None:
-        return Gravity(magnitude, None)
-    size = np.size(down) if np.ndim(down) == 1 else 3  # that of a name is checked when it is read
-    return Gravity(magnitude, direction("gravity", "down", down, size))
-
-
+gravity = Gravity
 spring, damper = Spring, Damper
 torsion_spring, torsion_damper, torque = TorsionSpring, TorsionDamper, Torque
 applied_force, force_law = Applied, ForceLaw

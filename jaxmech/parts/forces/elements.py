@@ -38,6 +38,8 @@ from jaxmech.parts.values import (
     Reader,
     Value,
     Vector,
+    direction,
+    number,
     unit,
     vector_with_rate,
 )
@@ -161,10 +163,29 @@ class CoordinateSprings(AbstractTerm):
 
 @dataclass(frozen=True)
 class Gravity:
-    """The weight of all bodies; `down` is None for -y in the plane and -z in space."""
+    """The weight of all bodies of a mechanism, along -y in the plane and -z in space.
 
-    acceleration: Value
-    down: Vector | None
+    Args:
+        acceleration: acceleration of gravity [m/s^2].
+        down: another direction of gravity, of any length.
+
+    Example:
+        >>> from jaxmech.parts import gravity
+        >>> gravity("g")
+        Gravity(acceleration='g', down=None)
+    """
+
+    acceleration: Value = 9.81
+    _: KW_ONLY
+    down: Vector | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "acceleration", number("gravity", "acceleration", self.acceleration)
+        )
+        if (down := self.down) is not None:
+            size = np.size(down) if np.ndim(down) == 1 else 3  # of a name, as it is read
+            object.__setattr__(self, "down", direction("gravity", "down", down, size))
 
     def energy(self, moment: AnyArray, read: Reader) -> AnyArray:
         """The potential energy [J] from mass times the position of the centre of mass."""
