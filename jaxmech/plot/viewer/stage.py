@@ -197,17 +197,12 @@ def _motion(frames: np.ndarray, stream: Stream, step: float) -> tuple[str, dict[
 
 def _quaternions(axes: np.ndarray) -> np.ndarray:
     """Unit quaternions (K, 4) of frames whose axes are rows, without jumps of sign."""
-    m = axes.swapaxes(1, 2)
-    xx, yy, zz = m[:, 0, 0], m[:, 1, 1], m[:, 2, 2]
-    squares = np.stack([1 + xx + yy + zz, 1 + xx - yy - zz, 1 - xx + yy - zz, 1 - xx - yy + zz], 1)
-    a, b, c = m[:, 2, 1] - m[:, 1, 2], m[:, 0, 2] - m[:, 2, 0], m[:, 1, 0] - m[:, 0, 1]
-    d, e, f = m[:, 1, 0] + m[:, 0, 1], m[:, 0, 2] + m[:, 2, 0], m[:, 2, 1] + m[:, 1, 2]
-    rows = np.stack([
-        np.stack([squares[:, 0], a, b, c], 1), np.stack([a, squares[:, 1], d, e], 1),
-        np.stack([b, d, squares[:, 2], f], 1), np.stack([c, e, f, squares[:, 3]], 1),
-    ], 1)  # fmt: skip
-    best = rows[np.arange(len(m)), np.nan_to_num(squares).argmax(axis=1)]
-    unit = best / np.linalg.norm(best, axis=1, keepdims=True)
+    from scipy.spatial.transform import Rotation  # slow to import
+
+    known = np.isfinite(axes).all(axis=(1, 2))
+    unit = np.full((len(axes), 4), np.nan)
+    turns = Rotation.from_matrix(axes[known].swapaxes(1, 2))
+    unit[known] = turns.as_quat()[:, [3, 0, 1, 2]]
     signs = np.sign(np.nan_to_num((unit[1:] * unit[:-1]).sum(axis=1), nan=1.0))
     signs[signs == 0] = 1.0
     smooth: np.ndarray = unit * np.cumprod(np.concatenate([[1.0], signs]))[:, None]
