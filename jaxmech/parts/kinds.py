@@ -18,6 +18,7 @@ from jaxmech.parts.values import (
     non_negative,
     number,
     positive,
+    require_sign,
     vector,
 )
 from jaxmech.utils.text import capital
@@ -68,7 +69,11 @@ class Part:
         return tuple(getattr(self, name) for name, kind, _ in fields if kind is BODY)
 
     def require(self, read: Reader) -> None:
-        """Raise a ValueError for known sizes that nothing can have; by default none."""
+        """Raise a ValueError for known sizes that nothing can have, as a radius below zero."""
+        for name, kind, _ in _fields(cast(Any, type(self))):
+            value = getattr(self, name)
+            if kind.is_positive and value is not None:
+                require_sign(read.part, name, read.number(value))
 
 
 def partners(
@@ -142,6 +147,7 @@ class Kind:
 
     name: str
     check: Check
+    is_positive: bool = False
 
     def __repr__(self) -> str:
         return self.name
@@ -203,7 +209,7 @@ Components = Annotated[Any, Kind("Components", vector)]
 Moment = Annotated[Any, Kind("Moment", _moment)]  # three components in space
 Number = Annotated[Any, Kind("Number", _single(number))]
 NonZero = Annotated[Any, Kind("NonZero", _single(non_zero))]
-Positive = Annotated[Any, Kind("Positive", _single(positive))]
+Positive = Annotated[Any, Kind("Positive", _single(positive), is_positive=True)]
 NonNegative = Annotated[Any, Kind("NonNegative", _single(non_negative))]
 Phase = Annotated[Any, Kind("Phase", _phase)]  # in the plane only
 Direction = Annotated[Any, Kind("Direction", direction)]  # of any length

@@ -28,7 +28,7 @@ from jaxmech.parts.joint_equations import (
 )
 from jaxmech.parts.joints.base import Joint, PairJoint
 from jaxmech.parts.kinds import Axis, Body, Direction, Kind, Number, same_as
-from jaxmech.parts.values import Reader, positive, require_sign
+from jaxmech.parts.values import positive
 
 
 def _length(part: str, argument: str, value: Any, size: int) -> Any:
@@ -36,7 +36,7 @@ def _length(part: str, argument: str, value: Any, size: int) -> Any:
     return positive(part, argument, value, remedy)
 
 
-Length = Annotated[Any, Kind("Length", _length)]
+Length = Annotated[Any, Kind("Length", _length, is_positive=True)]
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,6 @@ class Distance(PairJoint):
     def positions(self) -> tuple[Position, ...]:
         """The points have their distance."""
         return (apart(self.at_a, self.at_b, self.length),)
-
-    def require(self, read: Reader) -> None:
-        """Raise unless the length is positive."""
-        require_sign(read.part, "length", read.number(self.length))
 
 
 @dataclass(frozen=True)

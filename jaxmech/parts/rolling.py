@@ -32,7 +32,7 @@ from jaxmech.parts.body import (
 from jaxmech.parts.joint_equations import Position, Velocity, level, slip
 from jaxmech.parts.joints.base import Joint, PairJoint
 from jaxmech.parts.kinds import Body, Direction, Point, Positive
-from jaxmech.parts.values import Reader, require_sign
+from jaxmech.parts.values import Reader
 from jaxmech.parts.vectors import apply, cross
 from jaxmech.utils.arrays import AnyArray
 
@@ -63,10 +63,6 @@ class RollingDisk(PairJoint):
     def velocities(self) -> tuple[Velocity, ...]:
         """The point of contact does not slip."""
         return (self._slip,)
-
-    def require(self, read: Reader) -> None:
-        """Raise unless the radius is positive."""
-        require_sign(read.part, "radius", read.number(self.radius))
 
     def _slip(self, motions: tuple[Moving, ...], read: Reader) -> Array:
         """The velocity at the contact along the line or along n1, n2 of the plane."""
@@ -121,10 +117,6 @@ class RollingWheel(PairJoint):
     def velocities(self) -> tuple[Velocity, ...]:
         """The point of contact does not slip."""
         return (self._slip,)
-
-    def require(self, read: Reader) -> None:
-        """Raise unless the radius is positive."""
-        require_sign(read.part, "radius", read.number(self.radius))
 
     def _track(self, a: Frame, b: Frame, read: Reader) -> tuple[AnyArray, AnyArray]:
         """The unit normal n of the plane, and axle x n, whose length is the sine between them."""
