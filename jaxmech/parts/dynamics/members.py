@@ -27,11 +27,9 @@ from jaxmech.parts.values import Reader
 from jaxmech.parts.vectors import (
     apply,
     cross,
-    plane_rotation,
     right_products,
     rotation,
     rotation_about,
-    spin_in_body,
 )
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.probing import depends_on
@@ -220,7 +218,7 @@ class Connection:
             q, speeds = jax.jvp(_with_unit, (q,), (speeds,))
         read = replace(self.read, t=t)
         if joint is None:
-            relation = _free(self.link, q, speeds)
+            relation = _free(self.link.body, q, speeds)
         elif self.is_steady:
             relation = joint.relation(q, speeds, read)
         else:
@@ -243,16 +241,11 @@ def _with_unit(q: Array) -> Array:
     return jnp.concatenate([q[:-4], e / jnp.sqrt(jnp.where(squared > 0, squared, 1.0))])
 
 
-def _free(link: Link, q: Array, v: Array) -> Relation:
-    body, dtype = link.body, q.dtype
-    size = body.dimension
-    zeros = np.zeros(size, dtype)
-    ends = (q[:size], v[:size]), (zeros, zeros)
-    if not body.rotates:
-        return Relation(np.eye(3, dtype=dtype), q, *ends, np.zeros(3, dtype))
-    if size == 2:
-        return Relation(plane_rotation(q[2]), q[2], *ends, v[2])
-    return Relation(rotation(q[3:]), q[3:], *ends, spin_in_body(q[3:], v[3:]))
+def _free(body: AbstractBody, q: Array, v: Array) -> Relation:
+    frame, d = body.frame(q), body.dimension
+    zeros = np.zeros(d, q.dtype)
+    ends = (q[:d], v[:d]), (zeros, zeros)
+    return Relation(frame.axes, frame.attitude, *ends, body.spin(q, v))
 
 
 def connection_of(link: Link, read: Reader, has_spins: bool) -> Connection:
