@@ -220,6 +220,25 @@ Turn = Annotated[Any, Kind("Turn", _turn_in_space)]
 Attitude = Annotated[Any, Kind("Attitude", _attitude)]
 
 
+@dataclass(frozen=True)
+class Pair(Part):
+    """A part between a point of a and a point of b.
+
+    Args:
+        name: name of the part, and of its constraint if it is a joint.
+        a: first body, or `ground`.
+        at_a: the point on a [m].
+        b: second body.
+        at_b: the point on b [m].
+    """
+
+    name: str
+    a: Body
+    at_a: Point
+    b: Body
+    at_b: Point
+
+
 def same_as(name: str) -> Any:
     """The default of a field that is that of another one."""
     return field(default=None, metadata={"same as": name})

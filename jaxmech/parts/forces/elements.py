@@ -29,8 +29,8 @@ from jaxmech.parts.kinds import (
     Components,
     Moment,
     Number,
+    Pair,
     Part,
-    Point,
     require_on,
     same_as,
 )
@@ -85,25 +85,6 @@ class AbstractLoad(AbstractForce):
     @abc.abstractmethod
     def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force and torque at the reference point of each body."""
-
-
-@dataclass(frozen=True)
-class AbstractPairForce(AbstractForce):
-    """A force between a point of a and a point of b.
-
-    Args:
-        name: name of the force.
-        a: first body, or `ground`.
-        at_a: the point on a [m].
-        b: second body.
-        at_b: the point on b [m].
-    """
-
-    name: str
-    a: Body
-    at_a: Point
-    b: Body
-    at_b: Point
 
 
 @dataclass(frozen=True)
@@ -214,7 +195,7 @@ class Support(AbstractPotential):
 
 
 @dataclass(frozen=True)
-class Spring(AbstractPairForce, AbstractPotential):
+class Spring(Pair, AbstractPotential):
     """A spring between two points: the potential k (|d| - length)^2 / 2 for the way d between them.
 
     Args:
@@ -278,7 +259,7 @@ def point_with_velocity(motion: Moving, local: Vector, read: Reader) -> tuple[An
     return point, velocity if isinstance(rate, np.ndarray) else velocity + frame.direction(rate)
 
 
-class AbstractPull(AbstractPairForce, AbstractLoad):
+class AbstractPull(Pair, AbstractLoad):
     """A force along the way between two points, which must never meet."""
 
     @abc.abstractmethod

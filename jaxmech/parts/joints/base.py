@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 from jaxmech.parts.body import Frame, Moving
 from jaxmech.parts.joint_equations import Position, Velocity
-from jaxmech.parts.kinds import Body, Part, Point
+from jaxmech.parts.kinds import Pair, Part
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.values import Reader
 from jaxmech.system import Holonomic, Nonholonomic, terms_of, without_implied
@@ -67,23 +67,8 @@ class Joint(Part):
             yield Nonholonomic(JointVelocities(self, kinematics), name=name)
 
 
-@dataclass(frozen=True)
-class PairJoint(Joint):
-    """A joint between a point of a and a point of b.
-
-    Args:
-        name: name of the joint, and of its constraint.
-        a: first body, or `ground`.
-        at_a: the joint on a [m].
-        b: second body.
-        at_b: the joint on b [m].
-    """
-
-    name: str
-    a: Body
-    at_a: Point
-    b: Body
-    at_b: Point
+class PairJoint(Pair, Joint):
+    """A joint between a point of a and a point of b."""
 
     @property
     def dimension(self) -> int:
