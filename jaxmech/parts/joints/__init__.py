@@ -35,14 +35,6 @@ from jaxmech.parts.joints.motions import Pin as Pin
 from jaxmech.parts.joints.motions import Rigid as Rigid
 from jaxmech.parts.joints.motions import Slide as Slide
 from jaxmech.parts.joints.motions import Thread as Thread
-from jaxmech.parts.joints.pairs import cylindrical as cylindrical
-from jaxmech.parts.joints.pairs import planar as planar
-from jaxmech.parts.joints.pairs import prismatic as prismatic
-from jaxmech.parts.joints.pairs import revolute as revolute
-from jaxmech.parts.joints.pairs import screw as screw
-from jaxmech.parts.joints.pairs import spherical as spherical
-from jaxmech.parts.joints.pairs import universal as universal
-from jaxmech.parts.joints.pairs import weld as weld
 from jaxmech.parts.kinds import Attitude as Attitude
 from jaxmech.parts.kinds import Direction as Direction
 from jaxmech.parts.kinds import Number as Number
