@@ -11,7 +11,7 @@ from jaxtyping import Array
 from jaxmech import meshes
 from jaxmech.geometry import BY_BODY, DARK, GROUND, SPRING, Solid, between, circle, line, scaled
 from jaxmech.meshes import Triangles
-from jaxmech.parts import Frame, Reader
+from jaxmech.parts import Frame, Reader, vectors
 
 STEEL, DAMPER, TYRE = (0.5, 0.53, 0.57), (0.35, 0.38, 0.42), (0.25, 0.25, 0.27)
 
@@ -313,12 +313,11 @@ def _stop(x: Drawing) -> Shapes:
             turn = x.read.number(end) - freedom.position(x.frames, x.read)
             center = getattr(getattr(x.part.bodies[1], "properties", None), "center", None)
             middle = x.frames[1].origin if center is None else x.on(1, center)
-            c, s, way = jnp.cos(turn), jnp.sin(turn), middle - x.point
             if freedom.axes is None:
-                at = x.point + jnp.stack([c * way[0] - s * way[1], s * way[0] + c * way[1]])
+                turned = vectors.plane_rotation(turn)
             else:
-                u = x.pointing(0, freedom.axes[0])
-                at = x.point + c * way + s * jnp.cross(u, way) + (1 - c) * (u @ way) * u
+                turned = vectors.rotation_about(x.pointing(0, freedom.axes[0]), turn)
+            at = x.point + turned @ (middle - x.point)
         ends[f"{x.name}.{label}"] = x.bead(at)
     return ends
 
