@@ -147,9 +147,9 @@ def supports(
             continue
         if isinstance(own.mass, str) or isinstance(own.center, str):
             raise ValueError(
-                f"The body {names[index]!r}, which consists of bodies with different `gravcomp`, cannot "
-                'have a mass or a centre that is a parameter; leave "mass" and "center" out of '
-                "`params`, or give its bodies the same `gravcomp`."
+                f"The body {names[index]!r}, which consists of bodies with different `gravcomp`, "
+                'cannot have a mass or a centre that is a parameter; leave "mass" and "center" out '
+                "of `params`, or give its bodies the same `gravcomp`."
             )
         for k in members:
             factor = float(model.body_gravcomp[k])
