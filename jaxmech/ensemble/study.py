@@ -229,36 +229,23 @@ class Study:
 
     def problems(self) -> Iterator[Problem]:
         """The settings that contradict each other, but for those of wrong ranges."""
+        for section in ("observe", "events", "statistics"):  # which name arrays
+            for name in getattr(self, section):
+                if message := name_problem(name):
+                    yield Problem((section, name), message)
         for name, quantity in self.observe.items():
             if not isinstance(quantity, Observed):
                 message = f"must be an Observed, such as Observed(function), but is {quantity!r}"
                 yield Problem(("observe", name), message)
-        yield from _of_names(self)
         yield from input_problems(self.inputs, self.parameters)
         if not 0 <= self.failed_allowed <= 1:
             message = f"must be a fraction from 0 to 1, but is {self.failed_allowed}"
             yield Problem(("failed_allowed",), message)
-        yield from _of_statistics(self)
+        if self.store == "statistics" and not self.statistics:
+            message = 'must not be "statistics" where the table `statistics` names none'
+            yield Problem(("store",), message)
 
     @property
     def block_size(self) -> int:
         """The number of members of one block."""
-        return self.block or min(LARGEST_DEFAULT_BLOCK, _round_up(self.size, LANES))
-
-
-def _of_names(study: Study) -> Iterator[Problem]:
-    """The quantities, events and statistics that no array can be named by."""
-    for section in ("observe", "events", "statistics"):
-        for name in getattr(study, section, ()):
-            if message := name_problem(name):
-                yield Problem((section, name), message)
-
-
-def _of_statistics(study: Study) -> Iterator[Problem]:
-    if study.store == "statistics" and not study.statistics:
-        message = 'must not be "statistics" where the table `statistics` names none'
-        yield Problem(("store",), message)
-
-
-def _round_up(number: int, unit: int) -> int:
-    return -(-number // unit) * unit
+        return self.block or min(LARGEST_DEFAULT_BLOCK, -(-self.size // LANES) * LANES)

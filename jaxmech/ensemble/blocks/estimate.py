@@ -47,7 +47,8 @@ def sized(study: Study, trajectory: int) -> Study:
         steps = (study.times.saves - 1) * (_steps_per_save(study) or UNKNOWN_STEPS)
         most = min(LARGEST_ON_A_CPU // max(trajectory, 1), LONGEST_BLOCK // steps)
     else:
-        most = int(min(LARGEST_RESULTS, device_memory() / SHARE)) // max(trajectory, 1)
+        memory = (jax.devices()[0].memory_stats() or {}).get("bytes_limit", inf)
+        most = int(min(LARGEST_RESULTS, memory / SHARE)) // max(trajectory, 1)
     block = LARGEST_BLOCK
     while block > max(most, LARGEST_DEFAULT_BLOCK):
         block //= 2
@@ -105,12 +106,6 @@ def study_devices() -> list[jax.Device]:
     if jax.config.jax_default_device is not None:  # type: ignore[attr-defined]
         return list(jax.numpy.zeros(()).devices())
     return jax.local_devices()
-
-
-def device_memory() -> float:
-    """The bytes of the first device that JAX may use; infinity where unknown."""
-    stats = jax.devices()[0].memory_stats() or {}
-    return float(stats.get("bytes_limit", inf))
 
 
 def _free_disk(out: Path) -> float:
