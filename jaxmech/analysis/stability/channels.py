@@ -69,9 +69,9 @@ def named_outputs(system: System, outputs: Channels) -> Named:
 
 
 def _named(argument: str, channels: Channels, resolve: Callable[[str], Any]) -> Named:
-    require_sequence(argument, channels)
+    require_sequence(argument, channels := () if channels is None else channels)
     if not isinstance(channels, Mapping):
-        return tuple((name, resolve(name)) for name in channels or ())
+        return tuple((name, resolve(name)) for name in channels)
     for name, channel in channels.items():
         if not isinstance(channel, str):
             require_function(f"{argument}[{name!r}]", channel)
