@@ -1,6 +1,6 @@
 """A study after all checks that need no tracing: its sizes, system, draws and functions."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -83,11 +83,27 @@ def require_used(subject: Subject, sampler: Sampler, study: Study) -> None:
     system = subject.system
     q, v = jnp.zeros(system.n), jnp.zeros(system.n_velocities)
     state = State(q, v, q[0], params_of(subject, drawn))
-    reads = _state_reads(study, subject)
+    event_set = study_events(study, system)
 
     def also(q: Array, v: Array, t: Array, params: Any) -> Any:
+        """What reads parameters beside the system."""
         start = subject.model.state(drawn["start"], params) if subject.model else ()
-        return start, reads(q, v, t, params) if reads else ()
+        if not (study.events or study.observe or study.statistics):
+            return start
+        if system.sampling is not None:  # as in a run
+            memory = system.memory_at(t[None], params)
+            params = system.with_outputs(params, memory)
+        gaps = Gaps.of(system, q, t, params)
+        reactions = observed_at(gaps.system(system), study.formulation, q, v, t, params)
+        reactions, events = gaps.joined(reactions), event_set.events
+        transitions = [event.transition for event in events if event.transition]
+        return (
+            start,
+            [Observed(event.fn).at(q, v, t, params, reactions) for event in events],
+            [x.at(q, v, t, params, reactions) for x in study.observe.values()],
+            [x.fn(q, v, t, params) for x in transitions if x.fn],
+            [x.restitution(params) for x in transitions if callable(x.restitution)],
+        )
 
     unused = set(unused_parameters(system, state, energy=True, also=also))
     idle = [name for name in subject.inputs.signals if f"{name}.values" in unused]
@@ -98,28 +114,3 @@ def require_used(subject: Subject, sampler: Sampler, study: Study) -> None:
     message = f"is not used by the system; it uses {used_names}"
     idle = [name for name in params if name in unused]
     refuse_all(Problem(("parameters", name), message) for name in idle)
-
-
-def _state_reads(study: Study, subject: Subject) -> Callable[..., Any] | None:
-    if not (study.events or study.observe or study.statistics):
-        return None
-    system = subject.system
-    event_set = study_events(study, system)
-
-    def reads(q: Array, v: Array, t: Array, params: Any) -> Any:
-        if system.sampling is not None:  # as in a run
-            memory = system.memory_at(t[None], params)
-            params = system.with_outputs(params, memory)
-        gaps = Gaps.of(system, q, t, params)
-        reactions = observed_at(gaps.system(system), study.formulation, q, v, t, params)
-        reactions, events = gaps.joined(reactions), event_set.events
-        transitions = [event.transition for event in events if event.transition]
-        factors = [x.restitution for x in transitions if callable(x.restitution)]
-        return (
-            [Observed(event.fn).at(q, v, t, params, reactions) for event in events],
-            [x.at(q, v, t, params, reactions) for x in study.observe.values()],
-            [x.fn(q, v, t, params) for x in transitions if x.fn],
-            [factor(params) for factor in factors],
-        )
-
-    return reads
