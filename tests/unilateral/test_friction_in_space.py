@@ -317,13 +317,3 @@ def test_a_bar_on_two_feet_moves_like_its_centre_or_slides_turns_and_stops() -> 
     assert (sol.v[2:] == 0).all()
     assert (jnp.diff(sol.v**2 @ jnp.array([1.0, 1.0, TURN])) <= 0).all()
     np.testing.assert_allclose(sol.events["feet[1] stops"].t[0], 0.39599, atol=1e-5)
-
-
-def test_several_slips_in_space_must_not_be_pressed_by_gaps() -> None:
-    floor = jm.Unilateral(
-        lambda q, t, p: jnp.stack([q[2], q[2]]), friction=0.3,
-        slip=lambda q, v, t, p: jnp.stack([v[:2], v[:2]]), name="feet",
-    )  # fmt: skip
-    box = jm.System(lambda q, v, t, p: 0.5 * v @ v - G * q[2], [floor], coordinates=tuple("xyz"))
-    with pytest.raises(ValueError, match="feet friction"):
-        jm.simulate(box, jnp.zeros(3), jnp.zeros(3), jnp.linspace(0.0, 1.0, 3), steps=STEPS)

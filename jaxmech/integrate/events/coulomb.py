@@ -26,7 +26,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from jaxmech.linalg import LDL, QR, complementarity, diagonal, matvec, metric
+from jaxmech.linalg import (
+    LDL,
+    QR,
+    column_space_projector,
+    complementarity,
+    diagonal,
+    matvec,
+    metric,
+)
 
 _FREE = 1e-12  # relative compliance of a row below which equality constraints keep it as it is
 _SEARCHES = 20  # of the margin, which needs two or three
@@ -53,7 +61,7 @@ def compliance(
     return W, jax.vmap(pair.mass.upper)(within)
 
 
-def _finite(x: Array) -> Array:
+def finite(x: Array) -> Array:
     """Numbers with zero for those that are not finite, so that products with zero are folded."""
     return jnp.where(jnp.isfinite(x), x, 0.0)
 
@@ -355,7 +363,7 @@ def _cone_forces(
     )  # fmt: skip
     end = jax.lax.while_loop(lambda x: x.goes_on & (x.number < _CONES), newton, start)
     solved = (end.wrong < eps**0.5) & jnp.isfinite(end.x).all()
-    x = unit * largest * _finite(end.x)
+    x = unit * largest * finite(end.x)
     pushes = jnp.where(members, x[:count], 0.0)
     friction = jnp.where(box, x[np.array(place)], 0.0) - matvec(slides, pushes) - rest
     terms = jnp.concatenate([pushes, jnp.abs(friction) + jnp.abs(law.force(pushes))])
@@ -444,13 +452,13 @@ def contact(
 
     def finite_pass(state: _Pass) -> _Pass:
         # Native code does not know what a loop carries.
-        return a_pass(state._replace(direction=_finite(state.direction)))
+        return a_pass(state._replace(direction=finite(state.direction)))
 
     end = jax.lax.while_loop(lambda x: x.goes_on & (x.number < most), finite_pass, start)
     is_solved = end.found.solved & jnp.isfinite(end.found.forces).all()
-    forces, terms = _finite(end.found.forces), _finite(end.found.terms)
+    forces, terms = finite(end.found.forces), finite(end.found.terms)
     end = end._replace(
-        direction=_finite(end.direction),
+        direction=finite(end.direction),
         found=end.found._replace(forces=forces, terms=terms, solved=is_solved),
     )
     pushes = end.found.pushes
@@ -458,6 +466,15 @@ def contact(
         pushes, forces = _sharing(W, r, size, end.members, law_of(end, 1.0), end.found)
     solved = end.found.solved & end.is_unique
     return Contact(forces, pushes, end.box, jnp.where(end.box, 0.0, end.direction), solved)
+
+
+class _Shares(NamedTuple):
+    """How contacts share a load."""
+
+    members: Bool[Array, " C"]  # gaps that may push
+    forces: Float[Array, " R"]
+    is_valid: Bool[Array, ""]
+    goes_on: Bool[Array, ""]
 
 
 def _sharing(
@@ -471,18 +488,34 @@ def _sharing(
     """
     count, share = len(members), small(r, law.discs)
     zero = share * (size + matvec(jnp.abs(W), found.terms))
-    rows = jnp.concatenate([members, law.box])
-    rows &= jnp.abs(r + matvec(W, found.forces)) <= zero
+    calm = jnp.concatenate([members, law.box]) & (jnp.abs(r + matvec(W, found.forces)) <= zero)
     slides = jnp.where(law.box[:, None], 0.0, law.slope)
-    offset = jnp.where(law.box, 0.0, law.offset)
-    by_pushes = W[:, :count] - W[:, count:] @ slides
-    S = jnp.concatenate([by_pushes, W[:, count:]], axis=1)
-    S = jnp.where(rows[:, None] & rows[None], S, 0.0)
-    goal = jnp.where(rows, -(r - matvec(W[:, count:], offset)), 0.0)
-    x = jnp.where(rows, QR().factor(S).min_norm_solve(goal)[0], 0.0)
-    pushes, friction = jnp.split(x, [count])
+    rest = r - matvec(W[:, count:], jnp.where(law.box, 0.0, law.offset))
+    S0 = jnp.concatenate([W[:, :count] - W[:, count:] @ slides, W[:, count:]], axis=1)
+
+    def shared(state: _Shares) -> _Shares:
+        pressed = matvec(law.slope, state.members.astype(r.dtype)) + law.offset > 0
+        rows = calm & jnp.concatenate([state.members, law.box & pressed])
+        S, within = (jnp.where(rows[:, None] & rows[None], x, 0.0) for x in (S0, W))
+        # Forces within the rows of W, as in the law of a run; sliding has other rows in S.
+        P = column_space_projector(within)
+        y = QR().factor(S @ P).min_norm_solve(jnp.where(rows, -rest, 0.0))[0]
+        x = jnp.where(rows, matvec(P, y), 0.0)
+        wrong = jnp.where(calm, rest + matvec(S0, x), 0.0)
+        pushes, fits = x[:count], (jnp.abs(wrong) <= zero).all()
+        pulls = pushes < -share * jnp.abs(pushes).max(initial=0.0)
+        least = pulls & (pushes <= pushes.min(initial=0.0))
+        pulled = pulls.any()
+        return _Shares(
+            state.members & ~least, x, fits & ~pulled, fits & pulled & (slides != 0).any()
+        )
+
+    end = _Shares(members, jnp.zeros_like(r), jnp.asarray(False), jnp.asarray(True))
+    # Those of minimum norm may pull: where others slide, gaps are relieved until none pulls.
+    end = jax.lax.while_loop(lambda x: x.goes_on, shared, end) if len(law.box) else shared(end)
+    is_valid = end.is_valid & jnp.isfinite(end.forces).all()
+    pushes, friction = jnp.split(finite(end.forces), [count])
     least = share * jnp.abs(pushes).max(initial=0.0)
-    is_valid = (jnp.abs(matvec(S, x) - goal) <= zero).all() & (pushes >= -least).all()
     sizes = jnp.abs(friction)
     if law.discs:
         sizes = with_pairs(sizes, law.discs, norm(pairs_of(friction, law.discs))[:, None])
@@ -531,7 +564,7 @@ def margin(
 
     def held(rho: Array) -> Array:
         """The forces with the least acceleration in the bounds of some rho."""
-        rho = _finite(rho)
+        rho = finite(rho)
         pushes, less = rho * units[:count], jnp.where(box, rho * units[count:], 0.0)
         offset = law0.force(pushes) - less
         r = matvec(W0[:, :count], pushes) - matvec(W0, x)
@@ -570,7 +603,7 @@ def margin(
     )
     # What is not finite makes the value NaN, and is no factor of a zero.
     rho = rho + jnp.where(jnp.isfinite(y + change).all(), 0.0, jnp.nan)
-    y, change = _finite(y), _finite(change)
+    y, change = finite(y), finite(change)
     # The derivative of the value is that of the Lagrange function of the linear program.
     w = matvec(W0, change)
     rates, along = ratio(w)

@@ -168,23 +168,13 @@ def frictions_of(
                     f"Argument `normal` of {friction.name!r}: {friction.normal!r} {known}"
                 )
             frictions.append(Friction(friction, k, size, gap, rows, each=each))
-    _require_forces_in_space(frictions)
-    return tuple(frictions)
-
-
-def _require_forces_in_space(frictions: Sequence[Friction]) -> None:
-    """Raise a ValueError if one of several slips in space is pressed, or beside other frictions.
-
-    The law may give redundant gaps pushes of either sign, with which a slip would be driven.
-    """
-    slips = [f for f in frictions if not f.is_second]
-    wrong = [f.name for f in slips if f.each == 1 or f.of.normal is not None]
-    if discs_of(frictions) and len(slips) > 1 and wrong:
+    pressed = [f.name for f in frictions if f.each == 2 and not f.is_second and f.of.normal]
+    if len(pressed) > 1:  # stops of several that are pressed together may be missed
         raise ValueError(
-            f"Several frictions, one of which has two components, must all have two and no "
-            f"`normal`, but {wrong[0]!r} has one component or a `normal`; give each of them one "
-            "component, or forces as limits."
+            f"Frictions with two components and a `normal` must be one, but {pressed[0]!r} and "
+            f"{pressed[1]!r} have them; give each of them one component, or forces as limits."
         )
+    return tuple(frictions)
 
 
 def discs_of(frictions: Sequence[Friction]) -> tuple[int, ...]:
@@ -315,6 +305,11 @@ def pressing(frictions: Sequence[Friction], count: int, dtype: Any) -> Float[Arr
     return jnp.asarray(flags)
 
 
+def least_norm(A: Float[Array, "m n"], multipliers: Float[Array, " m"]) -> Float[Array, " m"]:
+    """The multipliers of the same forces that have minimum norm, which no dropped rows change."""
+    return LDL().factor(A.T).min_norm_solve(matvec(A.T, multipliers))[0]
+
+
 def load_margin(
     frictions: Sequence[Friction], system: System, eom: EquationsOfMotion,
     multipliers: Float[Array, " m"], state: tuple[Array, Array, Array, Switched],
@@ -423,7 +418,10 @@ class SlidingForce:
         def loads(q: Array, v: Array, t: Array, params: Switched) -> tuple[Array, ...]:
             eom, law = scheme.law(q, v, t, params)
             slip = self.slip_at(system.dynamics.speeds(q, v, t, params), q, t, params)
-            rubbing = Rubbing.at(self.frictions, params, law.multipliers, self.count, t, slip)
+            multipliers = law.multipliers
+            if self.count > len(self.frictions):
+                multipliers = least_norm(eom.A, multipliers)
+            rubbing = Rubbing.at(self.frictions, params, multipliers, self.count, t, slip)
             rows = [c.rows(q, v, t, params.params) for c in self.constraints]
             A, b = (jnp.concatenate(x) for x in zip(*rows, strict=True))
             W, _ = compliance(metric_mass(system, q, v, t, params), eom.A, A)

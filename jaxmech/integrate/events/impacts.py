@@ -25,6 +25,7 @@ from jaxmech.integrate.events.coulomb import (
     compliance,
     contact,
     coulomb_forces,
+    finite,
     norm,
     pairs_of,
     small,
@@ -53,6 +54,7 @@ AS_FAST = 0.999  # relative speed of gaps that close equally fast
 ROUNDING = 64.0  # units of round-off of an acceleration that counts as zero
 _AT_REST = 1e-6  # of the change of a slip by friction in a step: the speed that is none
 _SWEEPS = 60  # over the impulses of slips in space
+_AHEAD = 1e-3  # of a step: where accelerations that begin at zero are asked
 _FAR = 1e6  # round-off of a gap: no closed one is so far from zero, but by a jump
 
 
@@ -285,8 +287,18 @@ def decided_at(
         S = jnp.where((w == 0)[:, None] & (w == 0)[None], W[slots.size :, slots.size :], 0.0)
         v -= matvec(rows.T, QR().factor(S).min_norm_solve(left)[0])
     after = state._replace(v=v)
-    qdd, _ = accelerations(after)
-    r, size = _accelerations_of_rows(gaps, system, after, qdd, params)
+    speeds = base.dynamics.speeds(q, v, state.t, params)
+
+    def asked(qdd: Array, ahead: Array) -> tuple[Array, tuple[Array, Array]]:
+        later = after._replace(q=q + ahead * speeds, v=v + ahead * qdd, t=state.t + ahead)
+        qdd, _ = accelerations(later)
+        r, size = _accelerations_of_rows(gaps, system, later, qdd, params)
+        return finite(qdd), (finite(r), finite(size))
+
+    # Where a gap has no acceleration, that which follows at once tells whether it opens.
+    times = jnp.stack([jnp.zeros_like(state.h), _AHEAD * state.h])
+    _, (both_r, (size, _)) = jax.lax.scan(asked, jnp.zeros_like(v), times)
+    r = jnp.where((both_r[0] == 0) & (np.arange(both_r.shape[1]) < count), both_r[1], both_r[0])
     r, size = (
         jnp.concatenate([slots.of_slots(x[:count]), x[count:]]) for x in (r, size)
     )  # fmt: skip

@@ -9,11 +9,17 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.integrate.events.coulomb import norm, pairs_of, with_pairs
-from jaxmech.integrate.events.friction import TURNED, Rubbing, discs_of, load_margin
+from jaxmech.integrate.events.friction import (
+    TURNED,
+    Rubbing,
+    discs_of,
+    least_norm,
+    load_margin,
+    pressing,
+)
 from jaxmech.integrate.events.gaps import Gaps
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.switches import plain, with_shared_rows
-from jaxmech.linalg import LDL, matvec
 from jaxmech.system import Params
 
 
@@ -52,10 +58,20 @@ class GapMultipliers(NamedTuple):
         values = jnp.concatenate([multipliers[-count:-own], rubbing.reserves(discs)])
         if len(multipliers) > 1 and not gaps.apart:
             redundant = jnp.asarray(True) if law.independent is None else ~law.independent[-count:]
+            # What presses where bodies slide has the multipliers of the law, of minimum norm.
+            presses = (pressing(frictions, count - own, q.dtype) > 0) & ~rubbing.sticks[:, None]
+            presses = jnp.pad(presses.any(0) | ~rubbing.sticks.any(), (0, own))
 
             def shared() -> Array:
-                found = load_margin(frictions, system, eom, multipliers, (q, v, t, params))
-                return found.value * found.units
+                smallest = least_norm(eom.A, multipliers)
+
+                def held() -> Array:
+                    found = load_margin(frictions, system, eom, smallest, (q, v, t, params))
+                    return found.value * found.units
+
+                alone = smallest[-count:]
+                margins = jax.lax.cond(rubbing.sticks.any(), held, lambda: alone)
+                return jnp.where(presses, alone, margins)
 
             values = jax.lax.cond((acts & redundant).any(), shared, lambda: values)
         speeds = system.dynamics.speeds(q, v, t, params)
@@ -93,8 +109,7 @@ def _smallest(
     count = len(closed)
 
     def smallest() -> Array:
-        forces = matvec(eom.A.T, law.multipliers)
-        return LDL().factor(eom.A.T).min_norm_solve(forces)[0][-count:]
+        return least_norm(eom.A, law.multipliers)[-count:]
 
     if law.independent is None:
         return smallest()
