@@ -58,6 +58,7 @@ class Scheme:
         stabilization: the policy against drift.
         drive: whether constraints contain the time, so that they may move the system where its
             accelerations do not show it; known after `at`.
+        contact: whether a gap is closed; None if the parameters tell.
     """
 
     system: System
@@ -66,6 +67,7 @@ class Scheme:
     formulation: AbstractFormulation
     stabilization: AbstractStabilization
     drive: Drive = Drive.NONE
+    contact: bool | None = None
 
     @staticmethod
     def of(
@@ -143,10 +145,18 @@ class Scheme:
         count = gap_count(self.system)
         if not count:
             return run(self)
-        without = replace(self, system=without_last(self.system, count))
-        is_closed = params.active[-count:].any()
-        closed = replace(self, system=with_shared_rows(self.system, count))
-        result: _Result = jax.lax.cond(is_closed, lambda: run(closed), lambda: run(without))
+        without = replace(self, system=without_last(self.system, count), contact=None)
+        closed = replace(self, system=with_shared_rows(self.system, count), contact=None)
+        return self.if_closed(params, count, lambda: run(closed), lambda: run(without))
+
+    def if_closed(
+        self, params: Params, count: int, closed: Callable[[], _Result],
+        apart: Callable[[], _Result],
+    ) -> _Result:  # fmt: skip
+        """One of two results by whether any of the last `count` switches, those of gaps, is on."""
+        if self.contact is not None:
+            return closed() if self.contact else apart()
+        result: _Result = jax.lax.cond(params.active[-count:].any(), closed, apart)
         return result
 
     def law(

@@ -157,7 +157,7 @@ class MovesRun(AbstractRun):
                 lambda: moves.advance(state, (None, None), active, move, all_shared)[0],
                 lambda: state,
             )
-            return new, moves.switched(active, move), moves.elapsed(move)
+            return (new, moves.switched(active, move), moves.elapsed(move)), before
 
         def pull_move(wrt_end: Any, before: Any, number: Array) -> Any:
             (state, active, begin), (wrt_state, *wrt) = before, wrt_end

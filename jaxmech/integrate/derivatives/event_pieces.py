@@ -108,22 +108,36 @@ def to_step_end(
     return PieceState(q, v, memory, piece.late)
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _root(value: Callable[[Any, Array], Array], root: Array, accuracy: Array, data: Any) -> Array:
-    return root
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _to_root(
+    motion: Callable[..., Any], value: Callable[..., Array], size: Array, accuracy: Array,
+    data: tuple[Any, Any],
+) -> tuple[Array, Any]:  # fmt: skip
+    """The size of a motion at whose end the value is zero, and the state there.
+
+    Both functions have the values that they close over, `data`, as their first argument.
+    """
+    return size, motion(data[0], size)
 
 
-# Not `jax.lax.custom_root`, which JAX 0.12 cannot compile within an operation.
-@_root.defjvp
-def _root_jvp(
-    value: Callable[[Any, Array], Array], primals: tuple[Any, ...], tangents: tuple[Any, ...]
-) -> tuple[Array, Array]:
-    root, accuracy, data = primals
-    size = _root(value, root, accuracy, data)
-    g, along = jax.jvp(partial(value, data), (size,), (jnp.ones_like(size),))
-    _, moved = jax.jvp(lambda data: value(data, size), (data,), (tangents[2],))
-    jumps = jnp.abs(g) > accuracy * jnp.abs(along)
-    return size, jnp.where(jumps, 0.0, -moved / jnp.where(jumps, 1.0, along))
+# Not `jax.lax.custom_root`, which JAX 0.12 cannot compile within an operation. Cotangents go
+# through the motion once: the state moves by its own change and along the motion by the size's.
+@_to_root.defjvp
+def _to_root_jvp(
+    motion: Callable[..., Any], value: Callable[..., Array], primals: tuple[Any, ...],
+    tangents: tuple[Any, ...],
+) -> tuple[Any, Any]:  # fmt: skip
+    _, accuracy, (of_motion, of_value) = primals
+    d_motion, d_value = tangents[2]
+    size, _ = _to_root(motion, value, *primals)
+    _, along = jax.jvp(partial(motion, of_motion), (size,), (jnp.ones_like(size),))
+    state, moved = jax.jvp(lambda data: motion(data, size), (of_motion,), (d_motion,))
+    g, g_along = jax.jvp(partial(value, of_value), (state,), (along,))
+    _, g_moved = jax.jvp(value, (of_value, state), (d_value, moved))
+    jumps = jnp.abs(g) > accuracy * jnp.abs(g_along)
+    d_size = jnp.where(jumps, 0.0, -g_moved / jnp.where(jumps, 1.0, g_along))
+    d_state = jax.tree.map(lambda x, y: x + y * d_size, moved, along)
+    return (size, state), (d_size, d_state)
 
 
 def along_motion(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> "Motion":
@@ -170,15 +184,16 @@ def at_event(
     """
     active_params = event_set.params(params, piece.active)
 
-    def value(size: Array) -> Array:
-        return event_set.chosen(piece.which, event_set.values(scheme, *motion(size), active_params))
+    def value(state: tuple[Array, Array, Array]) -> Array:
+        return event_set.chosen(piece.which, event_set.values(scheme, *state, active_params))
 
-    with_traced, traced = hoisted(value, recorded_size)
+    moved, of_motion = hoisted(motion, recorded_size)
+    valued, of_value = hoisted(value, jax.eval_shape(motion, recorded_size))
     # Far above the accuracy of the search, and far below what a jump makes of a load.
     eps = float(jnp.finfo(h.dtype).eps)
     accuracy = jnp.maximum(1e-6 * jnp.abs(h), 1e4 * eps * jnp.abs(piece.t))
-    size = _root(with_traced, recorded_size, jax.lax.stop_gradient(accuracy), traced)
-    q, v, t = motion(size)
+    accuracy = jax.lax.stop_gradient(accuracy)
+    size, (q, v, t) = _to_root(moved, valued, recorded_size, accuracy, (of_motion, of_value))
     next_state = q, v
     if event_set.has_transitions:
         state = MotionState(q, v, t, jnp.abs(q), jnp.zeros_like(t), jnp.zeros_like(t))

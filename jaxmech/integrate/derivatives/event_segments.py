@@ -5,9 +5,10 @@ for again. Every step ends with a piece of the motion from its last event, or fr
 steps with events have pieces before it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -38,7 +39,10 @@ from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.rollout import rollout
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import AnyInterval, segments
+from jaxmech.integrate.switches import gap_count
 from jaxmech.integrate.trajectory import Trajectory
+
+_Result = TypeVar("_Result")
 
 
 def event_trajectory(
@@ -60,11 +64,16 @@ def event_trajectory(
         first_segment.interval,
     )  # fmt: skip
     example = PieceState(x.q0, x.v0, x.memory, zero[None]), piece, zero
-    kinds: list[Part] = [partial(kind, scheme, event_set) for kind in (to_event, to_step_end)]
-    examples = [example, (*example, jnp.asarray(False))]
-    x, run, (event, plain) = with_traced(forward, x, kinds, examples)
-    count = scheme.per_save
-    return EventSegments(run, count, steps, event_set, event, plain).trajectory(x)
+    schemes = [replace(scheme, contact=contact) for contact in (True, False)]
+    schemes = schemes if gap_count(scheme.system) else [scheme]
+    kinds: list[Part] = [
+        partial(kind, each, event_set) for kind in (to_event, to_step_end) for each in schemes
+    ]
+    count = len(schemes)
+    examples = [example] * count + [(*example, jnp.asarray(False))] * count
+    x, run, parts = with_traced(forward, x, kinds, examples)
+    event, plain = tuple(parts[:count]), tuple(parts[count:])
+    return EventSegments(run, scheme.per_save, steps, event_set, event, plain).trajectory(x)
 
 
 class _Along(eqx.Module):
@@ -76,14 +85,15 @@ class _Along(eqx.Module):
 
 
 _Position = tuple[PieceState, _Along]
+_Kinds = tuple[Kind, ...]  # that with a closed gap, and that without; or one for both
 
 
 @dataclass(frozen=True)
 class EventSegments(AbstractSegments):
     """A run with fixed steps and events."""
 
-    event: Kind  # the piece to an event: the state after it, and its row in the log
-    plain: Kind  # the piece to the end of a step: the state there
+    event: _Kinds  # the piece to an event: the state after it, and its row in the log
+    plain: _Kinds  # the piece to the end of a step: the state there
 
     def advance(
         self, segment: SegmentData, state: list[Array], timed: Times, shared: Any
@@ -108,23 +118,24 @@ class EventSegments(AbstractSegments):
         """Forward through the steps, which keeps the states between them, and back."""
         all_shared = eqx.combine(shared, fixed)
 
-        def after_events(number: Array, position: _Position) -> _Position:
-            no_rows = jnp.zeros_like(rows)
-            return self._after_events(segment, number, timed, all_shared, position, no_rows)[0]
+        def make_step(start: _Position, number: Array) -> tuple[_Position, Any]:
+            last, _ = self._after_events(
+                segment, number, timed, all_shared, start, jnp.zeros_like(rows)
+            )
+            end = self._end_step(segment, number, timed, all_shared, last)
+            return end, (start, last)
 
-        def make_step(position: _Position, number: Array) -> _Position:
-            position = after_events(number, position)
-            return self._end_step(segment, number, timed, all_shared, position)
+        def pull_step(cotangents: Any, positions: Any, number: Array) -> Any:
+            (wrt_end, *wrt), (start, (state, along)) = cotangents, positions
 
-        def pull_step(cotangents: Any, start: _Position, number: Array) -> Any:
-            (wrt_end, *wrt), (state, along) = cotangents, after_events(number, start)
+            def pulled(plain: Kind) -> Any:
+                def run(state: PieceState, timed: Times, shared: Any) -> PieceState:
+                    position, all_shared = (state, along), eqx.combine(shared, fixed)
+                    return self._ended(plain, segment, number, timed, all_shared, position)
 
-            def run(state: PieceState, timed: Times, shared: Any) -> PieceState:
-                position, all_shared = (state, along), eqx.combine(shared, fixed)
-                return self._end_step(segment, number, timed, all_shared, position)[0]
+                return jax.vjp(run, state, timed, shared)[1](wrt_end)
 
-            # Outside of any branch, which native code would take for a rare case.
-            wrt_state, *more = jax.vjp(run, state, timed, shared)[1](wrt_end)
+            wrt_state, *more = self._by_contact(self.plain, along, pulled)
             wrt_all = wrt_state, *jax.tree.map(jnp.add, wrt, more)
             through = partial(
                 self._pull_events, segment, number, timed, (shared, fixed), rows, start, wrt_all
@@ -147,9 +158,10 @@ class EventSegments(AbstractSegments):
         shared, fixed = parts
         all_shared = eqx.combine(shared, fixed)
 
-        def advance(position: _Position, _: None) -> _Position:
+        def advance(position: _Position, _: None) -> tuple[_Position, _Position]:
             carry = position, jnp.zeros_like(rows)
-            return self._event_piece(segment, number, timed, all_shared, carry, None)[0][0]
+            next_carry, _empty = self._event_piece(segment, number, timed, all_shared, carry, None)
+            return next_carry[0], position
 
         def pull(cotangents: Any, position: _Position, _: None) -> Any:
             (wrt_state, *wrt), (state, along) = cotangents, position
@@ -157,12 +169,15 @@ class EventSegments(AbstractSegments):
             # A comparison and a sum instead of a computed index.
             row = jnp.where(_is_entry(segment, along)[:, None], rows, 0.0).sum(0)
 
-            def run(state: PieceState, timed: Times, shared: Any) -> Any:
-                piece, *_ = self._next_event(segment, along, number, timed)
-                return self.event(state, piece, timed[1], eqx.combine(shared, fixed))
+            def pulled(event: Kind) -> Any:
+                def run(state: PieceState, timed: Times, shared: Any) -> Any:
+                    piece, *_ = self._next_event(segment, along, number, timed)
+                    return event(state, piece, timed[1], eqx.combine(shared, fixed))
+
+                return jax.vjp(run, state, timed, shared)[1]((wrt_state, row))
 
             def through() -> Any:
-                return jax.vjp(run, state, timed, shared)[1]((wrt_state, row))
+                return self._by_contact(self.event, along, pulled)
 
             def stays() -> Any:
                 return wrt_state, *jax.tree.map(jnp.zeros_like, (timed, shared))
@@ -195,7 +210,12 @@ class EventSegments(AbstractSegments):
         """The position after the next event of a step, if there is one, and its row."""
         (state, along), rows = carry
         piece, is_event, next_along = self._next_event(segment, along, number, timed)
-        through = partial(self.event, state, piece, timed[1], shared)
+
+        def through() -> tuple[PieceState, Array]:
+            return self._by_contact(
+                self.event, along, lambda event: event(state, piece, timed[1], shared)
+            )
+
         state, row = jax.lax.cond(is_event, through, lambda: (state, jnp.zeros_like(rows[0])))
         is_row = is_event & _is_entry(segment, along)
         rows = jnp.where(is_row[:, None], row[None], rows)
@@ -205,10 +225,32 @@ class EventSegments(AbstractSegments):
         self, segment: SegmentData, number: Array, timed: Times, shared: Any, position: _Position
     ) -> _Position:
         """The position at the end of a step, from that after its events."""
+        ended = partial(self._ended, segment=segment, number=number, timed=timed, shared=shared)
+        along = position[1]
+        return self._by_contact(self.plain, along, partial(ended, position=position)), along
+
+    def _ended(
+        self, plain: Kind, segment: SegmentData, number: Array, timed: Times, shared: Any,
+        position: _Position,
+    ) -> PieceState:  # fmt: skip
+        """The state at the end of a step by one kind of piece."""
         state, along = position
         piece, goes_on = self._step_end(segment, along, number, timed)
-        ended = self.plain(state, piece, timed[1], ~goes_on, shared)
-        return jax.tree.map(partial(jnp.where, goes_on), ended, state), along
+        ended = plain(state, piece, timed[1], ~goes_on, shared)
+        return jax.tree.map(partial(jnp.where, goes_on), ended, state)
+
+    def _by_contact(self, kinds: _Kinds, along: _Along, run: Callable[[Kind], _Result]) -> _Result:
+        """What `run` returns for the kind of piece where a gap is closed or none is.
+
+        Derivatives are taken within it: those of such a choice would pass on all the intermediate
+        values of both.
+        """
+        if len(kinds) == 1:
+            return run(kinds[0])
+        closed, apart = kinds
+        is_closed = along.active[-self.event_set.gaps.count :].any()
+        result: _Result = jax.lax.cond(is_closed, lambda: run(closed), lambda: run(apart))
+        return result
 
     def _step_end(
         self, segment: SegmentData, along: _Along, number: Array, timed: Times

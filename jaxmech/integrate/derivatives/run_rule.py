@@ -197,14 +197,14 @@ def split_shared(x: RolloutInputs, changes: RolloutInputs) -> tuple[Any, Any]:
 
 
 def pulled_through(
-    advance: Callable[[Any, Any], Any], pull: Callable[[Any, Any, Any], Any], start: Any,
-    moves: Any, cotangents: Any, count: int | None = None,
+    advance: Callable[[Any, Any], tuple[Any, Any]], pull: Callable[[Any, Any, Any], Any],
+    start: Any, moves: Any, cotangents: Any, count: int | None = None,
 ) -> Any:  # fmt: skip
     """Pull cotangents back through moves, of which `moves` has the data along its first axis.
 
     Args:
-        advance: from a state and a move to the next state.
-        pull: from the cotangents after a move, the state before it and the move to those before.
+        advance: from a state and a move to the next state, and what `pull` needs to know.
+        pull: from the cotangents after a move, that of `advance` and the move to those before.
         start: the first state.
         moves: the data of the moves; None with their `count`.
         cotangents: those after the last move.
@@ -213,13 +213,10 @@ def pulled_through(
 
     # By two loops and not by the derivative of one, which keeps all intermediate values; with
     # events native code cannot do that.
-    def forward(state: Any, move: Any) -> tuple[Any, Any]:
-        return advance(state, move), state
-
     def backward(cotangents: Any, before: Any) -> tuple[Any, None]:
         return pull(cotangents, *before), None
 
-    _, states = jax.lax.scan(forward, start, moves, length=count)
+    _, states = jax.lax.scan(advance, start, moves, length=count)
     return jax.lax.scan(backward, cotangents, (states, moves), length=count, reverse=True)[0]
 
 

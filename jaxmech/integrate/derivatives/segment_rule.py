@@ -259,8 +259,8 @@ class PlainSegments(AbstractSegments):
         """Pull back step by step."""
         all_shared = eqx.combine(shared, fixed)
 
-        def make_step(state: list[Array], number: Array) -> list[Array]:
-            return self._step(data, state, number, timed, all_shared)
+        def make_step(state: list[Array], number: Array) -> tuple[list[Array], list[Array]]:
+            return self._step(data, state, number, timed, all_shared), state
 
         def pull_step(wrt: Any, state: list[Array], number: Array) -> Any:
             wrt_end, *wrt_inputs = wrt

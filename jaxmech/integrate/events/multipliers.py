@@ -1,6 +1,7 @@
 """What the functions of the events of gaps and frictions read: multipliers, reserves and slips."""
 
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -44,10 +45,8 @@ class GapMultipliers(NamedTuple):
         count = gaps.equations
         if not gaps.frictions:
             # The law is evaluated once more only where a gap is closed.
-            is_closed, zeros = params.active[-count:].any(), jnp.zeros(count, q.dtype)
-            pushes = jax.lax.cond(
-                is_closed, lambda: _of_closed(gaps, scheme, q, v, t, params), lambda: zeros
-            )
+            closed = partial(_of_closed, gaps, scheme, q, v, t, params)
+            pushes = scheme.if_closed(params, count, closed, lambda: jnp.zeros(count, q.dtype))
             return GapMultipliers.by_name(gaps, pushes)
         system, frictions, own = scheme.system, gaps.frictions, len(gaps.frictions)
         acts = params.active[-len(gaps.switches) :][:count]

@@ -1,5 +1,7 @@
 """The gradient of a single trajectory with events is native code, as that of a batch is."""
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -7,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import Adaptive, Event, FixedSteps, System, Transition, compiler, simulate
+from jaxmech import Adaptive, Event, FixedSteps, System, Transition, Unilateral, compiler, simulate
 from jaxmech import parts as jp
+from jaxmech.compiler.frontend.jaxprs import _contents
 from jaxmech.integrate import AbstractSteps
 
 
@@ -51,3 +54,29 @@ def test_a_step_without_an_event_has_the_derivative_of_a_plain_one() -> None:
         return compiler.explain(jax.grad(end), jnp.full(8, 9.81)).parts[-1].operations
 
     assert operations(hit) < 1.5 * operations(())
+
+
+def test_no_choice_of_a_gradient_passes_on_the_intermediate_values_of_its_sides() -> None:
+    """Of a ball that bounces, the sides are steps with a closed gap and steps without."""
+    floor = Unilateral(lambda q, t, p: q[0], 0.5, name="floor")
+    ball = System(
+        lambda q, v, t, p: v @ v / 2 - 9.81 * q[0], coordinates=("x",), unilateral=(floor,)
+    )
+
+    def end(q: jax.Array) -> jax.Array:
+        sol = simulate(ball, q, jnp.zeros(1), np.linspace(0.0, 1.0, 3), steps=FixedSteps(8))
+        return sol.q[-1, 0]
+
+    def numbers_of_choices(jaxpr: Any) -> Iterator[int]:
+        for eqn in jaxpr.eqns:
+            if eqn.primitive.name == "cond":
+                yield sum(x.aval.size for x in eqn.outvars)
+            for content in _contents(eqn):
+                yield from numbers_of_choices(content.jaxpr)
+
+    run, gradient = (
+        Counter(numbers_of_choices(jax.make_jaxpr(fn)(jnp.ones(1)).jaxpr))
+        for fn in (end, jax.grad(end))
+    )
+    # Cotangents of q, v, an offset, a time and a step size, and a flag.
+    assert 3 <= max(gradient - run) <= 6
