@@ -161,6 +161,7 @@ FITTED = tuple(x for x in FEATURES if x not in ("event", "switch"))
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:XLA compiles about")  # the start, the same in all directions
 def test_a_fit() -> None:
     cart = Cart(FITTED)
     recording = jm.Recording(SAVES, exact(FITTED)[:, :1], cart.q0, cart.v0)
