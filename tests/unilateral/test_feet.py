@@ -1,16 +1,20 @@
 """Bodies in space on several feet, whose normal forces may be redundant, against closed forms."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxmech as jm
+import jaxmech.parts as jp
 from jaxmech.integrate.events.coulomb import contact
 from tests.unilateral.systems import G
 
-WIDE, DEEP = 0.3, 0.2
+WIDE, DEEP, HEIGHT = 0.3, 0.2, 0.25
 FOUR = ((WIDE, DEEP), (WIDE, -DEEP), (-WIDE, DEEP), (-WIDE, -DEEP))
+THREE = ((WIDE, 0.0), (-WIDE, DEEP), (-WIDE, -DEEP))
 ALONG = np.array([0.6, 0.8])
 
 
@@ -44,6 +48,67 @@ def test_pushes_of_sliding_feet_have_minimum_norm_or_one_foot_has_none(
         np.testing.assert_allclose(pushes, np.linalg.pinv(by_feet) @ np.r_[G, lean], rtol=1e-9)
 
 
+ON_FEET = jnp.array([0.0, 0.0, HEIGHT, 1.0, 0.0, 0.0, 0.0])
+
+
+def _table(feet: Any, push: Any, mu: float = 0.3) -> jp.Mechanism:
+    """A box of 1 kg on feet, pushed at its centre."""
+    box = jp.spatial_body("box", mass=1.0, inertia=(0.05, 0.07, 0.08))
+
+    def points(q: Any) -> Any:
+        s, u = q[3], q[4:7]
+        return jnp.stack([q[:3] + x + 2 * jnp.cross(u, s * x + jnp.cross(u, x)) for x in below])
+
+    below = [jnp.array([x, y, -HEIGHT]) for x, y in feet]
+    floor = jm.Unilateral(
+        lambda q, t, p: points(q)[:, 2], friction=mu, name="floor",
+        slip=lambda q, v, t, p: jax.jvp(points, (q,), (v,))[1][:, :2],
+    )  # fmt: skip
+
+    def force(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return jnp.concatenate([push(t) * ALONG, jnp.zeros(5)])
+
+    return jp.Mechanism([box], [floor], [jp.gravity(G), force])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("feet", [THREE, FOUR])
+def test_a_table_pushed_sideways_sticks_slides_and_stops_like_its_centre(feet: Any) -> None:
+    """The push grows to twice the friction f in a second, and is gone after two."""
+    f = 0.3 * G
+    table = _table(feet, lambda t: 2 * f * jnp.maximum(1 - jnp.abs(t - 1), 0.0))
+    ts, steps = jnp.linspace(0.0, 3.0, 13), jm.FixedSteps(10)
+    sol = jm.simulate(table, ON_FEET, jnp.zeros(7), ts, steps=steps)
+    for k in range(len(feet)):
+        slips, stops = (sol.events[f"floor friction[{k}] {x}"] for x in ("slips", "stops"))
+        assert (slips.count, stops.count) == (1, 1)
+        np.testing.assert_allclose(slips.t[0], 0.5, atol=1e-6)
+        # It falls on the end of a step, and may be recorded at the end of the next one.
+        np.testing.assert_allclose(stops.t[0], 2.25, atol=0.0251)
+    np.testing.assert_allclose(sol.q[:, 2:], np.tile(ON_FEET[2:], (13, 1)), atol=1e-6)
+    way = f * np.array([0.0, 1 / 24, 1 / 4, 11 / 24, 11 / 24 + 1 / 32])
+    np.testing.assert_allclose(sol.q[2:11:2, :2], np.outer(way, ALONG), atol=1e-7)
+    np.testing.assert_allclose(sol.v[10:], 0, atol=1e-15)
+
+
+@pytest.mark.slow
+def test_a_table_that_leans_slides_on_three_of_its_four_feet() -> None:
+    """Its weight is so far from one foot that pushes of minimum norm would pull there."""
+    table = _table([(x - 0.5 * WIDE, y - 0.55 * DEEP) for x, y in FOUR], lambda t: 0 * t)
+    start = jnp.array([*(0.5 * ALONG), 0, 0, 0, 0, 0])
+    ts, stop = jnp.linspace(0.0, 0.5, 6), 0.5 / (0.3 * G)
+    sol = jm.simulate(table, ON_FEET, start, ts, steps=jm.FixedSteps(10))
+    for k in range(4):
+        stops = sol.events[f"floor friction[{k}] stops"]
+        if k == 3:
+            assert stops.count == 0
+        else:
+            np.testing.assert_allclose(stops.t[0], stop, rtol=1e-7)
+    assert not sol.events.active["floor[3]"][1]
+    np.testing.assert_allclose(sol.q[-1, :2], 0.25 * stop * ALONG, atol=1e-7)
+    np.testing.assert_allclose(sol.q[:, 2:], np.tile(ON_FEET[2:], (6, 1)), atol=1e-6)
+
+
 RAIL = jm.System(
     lambda q, v, t, p: 0.5 * v @ v - G * q[2],
     [
@@ -67,13 +132,49 @@ def test_friction_of_a_floor_and_of_a_rail_are_overcome_together() -> None:
     np.testing.assert_allclose(sol.q[-1], [(4 - begin) ** 3 / 6, 0, 0], atol=1e-8)
 
 
-def test_several_slips_in_space_must_not_be_pressed_by_gaps() -> None:
-    floor = jm.Unilateral(
-        lambda q, t, p: jnp.stack([q[2], q[2]]), friction=0.3,
-        slip=lambda q, v, t, p: jnp.stack([v[:2], v[:2]]), name="feet",
-    )  # fmt: skip
-    box = jm.System(lambda q, v, t, p: 0.5 * v @ v - G * q[2], [floor], coordinates=tuple("xyz"))
-    with pytest.raises(ValueError, match="feet friction"):
-        jm.simulate(
-            box, jnp.zeros(3), jnp.zeros(3), jnp.linspace(0.0, 1.0, 3), steps=jm.FixedSteps(3)
+TWICE = jm.System(
+    lambda q, v, t, p: 0.5 * v @ v - G * q[2],
+    [
+        jm.Unilateral(
+            lambda q, t, p: jnp.stack([q[2], q[2]]), friction=lambda p: p["mu"], name="feet",
+            slip=lambda q, v, t, p: jnp.stack([v[:2], v[:2]]),
         )
+    ],
+    force=lambda q, v, t, p: p["push"] * jnp.array([*ALONG, 0.0]), coordinates=("x", "y", "z"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("stop", [0.25, 0.2525, 0.27])
+@pytest.mark.parametrize("load", [0.0, 0.5, -0.5])
+def test_two_feet_in_one_place_stop_like_one_on_a_save_and_elsewhere(
+    stop: float, load: float
+) -> None:
+    """A load along or against the motion is a part of what they can hold together."""
+    f, still = 0.3 * G, jnp.zeros(3)
+    speed = (1 - load) * f * stop
+    ts, params = jnp.linspace(0.0, 1.0, 5), {"mu": 0.3, "push": load * f}
+    start = jnp.array([*(speed * ALONG), 0.0])
+    sol = jm.simulate(TWICE, still, start, ts, params, steps=jm.FixedSteps(10))
+    for k in range(2):
+        stops = sol.events[f"feet friction[{k}] stops"]
+        assert stops.count == 1
+        np.testing.assert_allclose(stops.t[0], stop, atol=1e-7)
+    np.testing.assert_allclose(sol.q[2], [*(speed * stop / 2 * ALONG), 0], atol=1e-8)
+    assert (sol.q[3:] == sol.q[2:-1]).all()
+    assert (sol.v[2:] == 0).all()
+
+
+@pytest.mark.slow
+def test_two_feet_in_one_place_land_slide_and_stop_like_one() -> None:
+    """They fall for 0.1 s, lose 0.1 mu g of 1.5 m/s in the impact, and slide until they stop."""
+    start, v = jnp.array([0.0, 0.0, 0.005 * G]), jnp.array([*(1.5 * ALONG), 0.0])
+    ts, steps = jnp.linspace(0.0, 1.0, 6), jm.FixedSteps(10)
+
+    for mu in (0.2, 0.3):
+        sol = jm.simulate(TWICE, start, v, ts, {"mu": mu, "push": 0.0}, steps=steps)
+        u, f = 1.5 - 0.1 * mu * G, mu * G
+        for k in range(2):
+            stops = sol.events[f"feet friction[{k}] stops"]
+            assert stops.count == 1
+            np.testing.assert_allclose(stops.t[0], 0.1 + u / f, rtol=1e-7)
+        np.testing.assert_allclose(sol.q[-1, :2] @ ALONG, 0.15 + u**2 / (2 * f), rtol=1e-7)

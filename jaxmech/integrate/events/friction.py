@@ -168,12 +168,6 @@ def frictions_of(
                     f"Argument `normal` of {friction.name!r}: {friction.normal!r} {known}"
                 )
             frictions.append(Friction(friction, k, size, gap, rows, each=each))
-    pressed = [f.name for f in frictions if f.each == 2 and not f.is_second and f.of.normal]
-    if len(pressed) > 1:  # stops of several that are pressed together may be missed
-        raise ValueError(
-            f"Frictions with two components and a `normal` must be one, but {pressed[0]!r} and "
-            f"{pressed[1]!r} have them; give each of them one component, or forces as limits."
-        )
     return tuple(frictions)
 
 
@@ -466,8 +460,8 @@ class SlidingForce:
         nothing = jnp.zeros((len(discs), 2), q.dtype)
         in_space = np.array([f.each == 2 for f in self.frictions])
 
-        def refined(number: Array, last: tuple[Array, ...]) -> tuple[Array, ...]:
-            axes, _, _, span, qdd = last
+        def refined(number: Array, last: tuple[Any, ...]) -> tuple[Any, ...]:
+            axes, _, _, stops, rate, (rate0, share0), qdd = last
             ahead = jnp.where(number == _ROUNDS, h, 0.0)
             known = replace(params, axes=(axes, nothing, t + ahead))
             W, r, limit, w, x, new_qdd = loads(
@@ -478,7 +472,7 @@ class SlidingForce:
             box = slides & in_space
             law = Coulomb(box, jnp.zeros((len(x), 0), x.dtype), offset, discs)
             # Slips that turn with a body have rates that no motion changes.
-            goal = w / span + r + matvec(W, jnp.where(in_space, 0.0, x))
+            goal = w * rate + r + matvec(W, jnp.where(in_space, 0.0, x))
             goal = jnp.where(box, goal, 0.0)
             S = jnp.where(box[:, None] & box[None], W, 0.0)
             goal = matvec(S, QR().factor(S).min_norm_solve(goal)[0])
@@ -487,19 +481,41 @@ class SlidingForce:
             force, on = norm(pairs), pairs_of(box, discs)[:, 0]
             share = jnp.where(on & (most > 0), force / jnp.where(most > 0, most, 1.0), 0.0).max()
             new = -pairs / jnp.where(most > 0, most, 1.0)[:, None]
-            lost = norm(pairs_of(matvec(W, x), discs))
-            is_slow = on & ((span < size) | (norm(pairs_of(w, discs)) < _SLOW * size * lost))
+            speed, lost = (norm(pairs_of(y, discs)) for y in (w, matvec(W, x)))
+            # Those of a body that moves without turning stop together with their whole forces.
+            start, change = (jnp.where(box, y, 0.0) for y in (w, r + matvec(W, x)))
+            end = -(start @ change) / jnp.where(change.any(), change @ change, 1.0)
+            left = start + end * change
+            is_whole = (end > 0) & (end < _STOPS * size)
+            is_whole &= left @ left <= _LEAST**2 * (start @ start)
+            new = jnp.where(
+                is_whole, -pairs_of(x, discs) / jnp.where(most > 0, most, 1.0)[:, None], new
+            )
+            # The time in which the largest force is the limit, by the secant method, which begins
+            # with that of the limits without a load. A force that drives its slip is negative.
+            share = jnp.where((pairs * pairs_of(w, discs)).sum() > 0, -share, share)
+            stop = jnp.where(on & (lost > 0), speed / jnp.where(lost > 0, lost, 1.0), 0.0).max()
+            longer = jnp.where(rate == rate0, 1.0, rate - rate0)
+            rise = jnp.where(rate0 == 0, stop, (share - share0) / longer)
+            rises = (rise > 0) & (rate != rate0)
+            later = rises & (share < 1 - _LEAST)
+            new_rate = rate + (1 - share) / jnp.where(rises, rise, 1.0)
             is_start = number < _ROUNDS
-            later = is_start & (share > _LEAST) & (share < 1 - _LEAST)
-            return (
-                jnp.where(is_slow[:, None] & is_start, new, axes), jnp.where(is_start, axes, new),
-                jnp.where(is_start, is_slow, last[2]), jnp.where(later, span * share, span),
-                jnp.where(is_start, new_qdd, qdd),
+            stops |= is_start & (later | is_whole)
+            new_rate = jnp.where(later, new_rate, jnp.where(stops, rate, 1 / size))
+            is_slow = on & (stops | (speed < _SLOW * size * lost))
+            now = (
+                jnp.where(is_slow[:, None], new, axes), axes, is_slow, stops, new_rate,
+                (rate, share), new_qdd,
             )  # fmt: skip
+            at_end = axes, new, *last[2:]
+            return jax.tree.map(lambda x, y: jnp.where(is_start, x, y), now, at_end)
 
-        start = nothing, nothing, jnp.zeros(len(discs), bool), size, v
-        axes, end, is_slow, span, _ = jax.lax.fori_loop(0, _ROUNDS + 1, refined, start)
-        return axes, jnp.where(span < size, axes, end), is_slow
+        no, none = jnp.asarray(False), jnp.zeros(len(discs), bool)
+        zero = jnp.zeros_like(size)
+        start = nothing, nothing, none, no, 1 / (_STOPS * size), (zero, zero), v
+        axes, end, is_slow, stops, *_ = jax.lax.fori_loop(0, _ROUNDS + 1, refined, start)
+        return axes, jnp.where(stops, axes, end), is_slow
 
     def turned(self, system: System, q: Array, v: Array, t: Array, params: Switched) -> Switched:
         """The parameters of a step with the directions of slow slips at its end, or opposite."""
