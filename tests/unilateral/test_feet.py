@@ -178,3 +178,18 @@ def test_two_feet_in_one_place_land_slide_and_stop_like_one() -> None:
             assert stops.count == 1
             np.testing.assert_allclose(stops.t[0], 0.1 + u / f, rtol=1e-7)
         np.testing.assert_allclose(sol.q[-1, :2] @ ALONG, 0.15 + u**2 / (2 * f), rtol=1e-7)
+
+
+@pytest.mark.slow
+def test_two_feet_that_slide_and_stop_have_forward_derivatives() -> None:
+    still, ts = jnp.zeros(3), jnp.linspace(0.0, 1.0, 3)
+    start = jnp.array([*(1.5 * ALONG), 0.0])
+
+    def end(mu: Any) -> Any:
+        params = {"mu": mu, "push": 0.0}
+        sol = jm.simulate(TWICE, still, start, ts, params, steps=jm.FixedSteps(10))
+        return jnp.stack([sol.q[-1, :2] @ ALONG, sol.events["feet friction[1] stops"].t[0]])
+
+    mu = 0.3
+    way, stop = 1.5**2 / (2 * mu * G), 1.5 / (mu * G)
+    np.testing.assert_allclose(jax.jacfwd(end)(mu), [-way / mu, -stop / mu], rtol=1e-6)
