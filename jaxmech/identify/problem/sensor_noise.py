@@ -48,12 +48,14 @@ def estimated(task: Task, at: Point, conditions: Conditions) -> SensorNoise:
     sizes = np.where(sizes > 0, sizes, 1.0)
     scaled = jacobian / sizes
     inverse = np.linalg.pinv(scaled.T @ scaled, rcond=1e-12, hermitian=True)
-    inverse = inverse / sizes / sizes[:, None]
     degrees = seen.sum((0, 1)).astype(float)
     for k, one in enumerate(samples(at, conditions)[1]):
-        by_y = at.map_of(k, task.data)
+        # Slopes by parameters that run away are too small to be squared.
+        largest = np.abs(one).max((1, 2))[:, None]
+        largest = np.where(largest > 0, largest, 1.0)
+        by_y, unit = largest * at.map_of(k, task.data) / sizes, one / largest[:, None]
         block = by_y @ inverse @ by_y.T
-        degrees -= np.einsum("atj,ab,btj->j", one, block, one, optimize=True)
+        degrees -= np.einsum("atj,ab,btj->j", unit, block, unit, optimize=True)
     values, _ = samples(at, replace(unrobust(conditions), sensor_weight=np.ones(degrees.size)))
     moved = motion(weights, observed)
     squares = (np.where(seen, values, 0.0) ** 2).sum((0, 1))
