@@ -167,7 +167,7 @@ def test_what_moves_at_the_start_is_decided_with_the_first_output(steps: Any) ->
     rub = jm.DryFriction(lambda q, v, t, p: v[0], 0.1, name="rub")
     against = lambda measured, memory, t, p: (-3.0, memory)  # noqa: E731
     cart = jm.System(
-        lambda q, v, t, p: v[0] ** 2 / 2, rub, lambda q, v, t, p: 1.0 + p["push"] * jnp.ones(1),
+        lambda q, v, t, p: v[0] ** 2 / 2, [rub], lambda q, v, t, p: 1.0 + p["push"] * jnp.ones(1),
         coordinates=("x",),
     )  # fmt: skip
     loop = jm.controlled(cart, jm.Controller(against, 1.0, name="push"))
