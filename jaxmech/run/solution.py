@@ -79,7 +79,7 @@ class Solution(eqx.Module):
         memory_names: names of the entries of the memory.
 
     Example:
-        >>>         >>> import jaxmech as jm
+        >>> import jaxmech as jm
         >>> model = jm.models.pendulum()
         >>> sol = jm.simulate(model.system, *model.initial(), jnp.linspace(0, 1, 101), model.params)
         >>> Status(int(sol.status)).name, sol.q.shape
