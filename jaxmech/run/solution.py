@@ -79,6 +79,7 @@ class Solution(eqx.Module):
         memory_names: names of the entries of the memory.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> import jaxmech as jm
         >>> model = jm.models.pendulum()
         >>> sol = jm.simulate(model.system, *model.initial(), jnp.linspace(0, 1, 101), model.params)
