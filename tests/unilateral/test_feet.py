@@ -181,7 +181,7 @@ def test_two_feet_in_one_place_land_slide_and_stop_like_one() -> None:
 
 
 @pytest.mark.slow
-def test_two_feet_that_slide_and_stop_have_forward_derivatives() -> None:
+def test_two_feet_that_slide_and_stop_have_derivatives() -> None:
     still, ts = jnp.zeros(3), jnp.linspace(0.0, 1.0, 3)
     start = jnp.array([*(1.5 * ALONG), 0.0])
 
@@ -192,4 +192,5 @@ def test_two_feet_that_slide_and_stop_have_forward_derivatives() -> None:
 
     mu = 0.3
     way, stop = 1.5**2 / (2 * mu * G), 1.5 / (mu * G)
-    np.testing.assert_allclose(jax.jacfwd(end)(mu), [-way / mu, -stop / mu], rtol=1e-6)
+    for way_of in (jax.jacfwd, jax.jacrev):
+        np.testing.assert_allclose(way_of(end)(mu), [-way / mu, -stop / mu], rtol=1e-6)

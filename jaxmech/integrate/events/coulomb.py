@@ -19,6 +19,7 @@ A slip in space has two rows and a disc, |x_t| <= s, x_t = -s a_t / |a_t|: with 
 problem of second-order cones, and solved by an interior-point method.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -107,6 +108,47 @@ def coulomb_forces(
     if not law.discs:
         return _box_forces(W, r, members, law, associated, goes_on)
     return _cone_forces(W, r, members, law, associated)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def slip_forces(
+    discs: tuple[int, ...], W: Float[Array, "F F"], r: Float[Array, " F"], s: Float[Array, " F"],
+    box: Bool[Array, " F"],
+) -> Float[Array, " F"]:  # fmt: skip
+    """The forces of slips in space that minimize 1/2 x^T W x + r^T x within discs of radius s.
+
+    Those outside of the box have none.
+    """
+    law = Coulomb(box, jnp.zeros((len(r), 0), r.dtype), s, discs)
+    return coulomb_forces(W, r, jnp.zeros(0, bool), law).forces
+
+
+@slip_forces.defjvp
+def _slip_forces_jvp(
+    discs: tuple[int, ...], primals: tuple[Any, ...], tangents: tuple[Any, ...]
+) -> tuple[Array, Array]:
+    """By the conditions of the minimum: W x + r + k x = 0, and |x| = s where k > 0."""
+    (W, r, s, box), (dW, dr, ds, _) = primals, tangents
+    x = slip_forces(discs, W, r, s, box)
+    forces, radius = pairs_of(x, discs), pairs_of(s, discs)[:, 0]
+    size = norm(forces)
+    bound = (size > (1 - small(r, discs)) * radius) & (radius > 0)
+    work = -(forces * pairs_of(matvec(W, x) + r, discs)).sum(1)
+    k = jnp.where(bound, jnp.maximum(work, 0.0) / jnp.where(bound, size, 1.0) ** 2, 0.0)
+    each = with_pairs(jnp.zeros_like(x), discs, jnp.stack([k, k], axis=1))
+    S = jnp.where(box[:, None] & box[None], W, 0.0) + jnp.diag(each)
+    rows = jnp.stack(
+        [
+            jnp.zeros_like(x).at[d : d + 2].set(jnp.where(at, x[d : d + 2], 0.0))
+            for d, at in zip(discs, bound, strict=True)
+        ]
+    )
+    inside = jnp.diag(jnp.where(bound, 0.0, 1.0))
+    system = jnp.block([[S, rows.T], [rows, inside]])
+    change = jnp.where(box, -(matvec(dW, x) + dr), 0.0)
+    grown = jnp.where(bound, radius * pairs_of(ds, discs)[:, 0], 0.0)
+    dx, _ = QR().factor(system).min_norm_solve(jnp.concatenate([change, grown]))
+    return x, dx[: len(x)]
 
 
 def pairs_of(x: Shaped[Array, " F"], discs: tuple[int, ...]) -> Shaped[Array, "D 2"]:

@@ -26,11 +26,11 @@ from jaxmech.integrate.events.coulomb import (
     Margin,
     both,
     compliance,
-    coulomb_forces,
     disc_force,
     margin,
     norm,
     pairs_of,
+    slip_forces,
     with_pairs,
 )
 from jaxmech.integrate.events.event import Event, Transition
@@ -468,15 +468,13 @@ class SlidingForce:
                 q + ahead * speeds, v + ahead * qdd, t + ahead, known
             )
             slides = both(x != 0, discs)
-            offset = jnp.where(in_space, limit, 0.0)
             box = slides & in_space
-            law = Coulomb(box, jnp.zeros((len(x), 0), x.dtype), offset, discs)
             # Slips that turn with a body have rates that no motion changes.
             goal = w * rate + r + matvec(W, jnp.where(in_space, 0.0, x))
             goal = jnp.where(box, goal, 0.0)
             S = jnp.where(box[:, None] & box[None], W, 0.0)
             goal = matvec(S, QR().factor(S).min_norm_solve(goal)[0])
-            found = coulomb_forces(W, goal, jnp.zeros(0, bool), law).forces
+            found = slip_forces(discs, W, goal, jnp.where(in_space, limit, 0.0), box)
             pairs, most = pairs_of(found, discs), pairs_of(limit, discs)[:, 0]
             force, on = norm(pairs), pairs_of(box, discs)[:, 0]
             share = jnp.where(on & (most > 0), force / jnp.where(most > 0, most, 1.0), 0.0).max()
