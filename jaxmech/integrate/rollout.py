@@ -25,7 +25,7 @@ from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.turns import Looks, with_events
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.spans import NO_TIMES, AnyInterval, StepSegments, segments, within
+from jaxmech.integrate.spans import ALL_TIME, NO_TIMES, AnyInterval, StepSegments, segments, within
 from jaxmech.integrate.step import StepState, step
 from jaxmech.integrate.switches import with_outputs
 from jaxmech.integrate.trajectory import SavedStates, Trajectory, at_saves
@@ -85,10 +85,10 @@ def rollout(
     steps, total = segment or per_save, per_save * (len(ts) - 1)
     all_segments = segments(ts, per_save, steps, times)
     interval = jax.tree.map(lambda x: x[0], all_segments.interval)
-    first_params, sampled = within(interval, params), memory
-    if event_set:  # what sticks at the start depends on what controllers give out from then on
-        sampled, _ = scheme.sampled(memory, q0, v0, ts[0], first_params, interval)
-    first_params = with_outputs(system, first_params, sampled)
+    # What sticks at the start depends on what controllers give out from then on.
+    _, first_params = scheme.sampled(
+        memory, q0, v0, ts[0], within(interval, params), interval if event_set else ALL_TIME
+    )
     estimates = _Estimates.of(scheme.method, total, steps, q0.dtype)
     start, extents = _start(
         scheme, event_set, q0, v0, memory, ts, first_params, estimates.same_steps

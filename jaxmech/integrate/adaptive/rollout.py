@@ -38,6 +38,7 @@ from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.methods.explicit_stages import EvaluatedState, evaluated_state
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import (
+    ALL_TIME,
     COMPARED,
     NO_TIMES,
     AnyInterval,
@@ -46,7 +47,6 @@ from jaxmech.integrate.spans import (
     within,
 )
 from jaxmech.integrate.steps import Tolerance
-from jaxmech.integrate.switches import with_outputs
 from jaxmech.integrate.trajectory import SavedStates, StepCounts, Trajectory
 from jaxmech.status import Status, succeeded
 from jaxmech.system import Drive, Params
@@ -78,10 +78,9 @@ def adaptive_rollout(
     at_start = (elapsed <= 0).sum().astype(jnp.int32)
     first = interval_at(t0 + sign * times, t0, t0, t0 + sign * elapsed[-1], ends)
     ordered = (elapsed[1:] >= elapsed[:-1]).all()  # not with a NaN
-    first_params, sampled = within(first, params), memory
-    if event_set:
-        sampled, _ = scheme.sampled(memory, q0, v0, t0, first_params, first)
-    first_params = with_outputs(scheme.system, first_params, sampled)
+    _, first_params = scheme.sampled(
+        memory, q0, v0, t0, within(first, params), first if event_set else ALL_TIME
+    )
     start_params, events, status, extents = begin_run(
         scheme, event_set, q0, v0, t0, sign, first_params, ordered
     )
