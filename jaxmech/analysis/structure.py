@@ -6,10 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.analysis.findings import listed, note
-from jaxmech.analysis.functions import (
-    not_numbers,
-    unused_parameters,
-)
+from jaxmech.analysis.functions import not_numbers, unused_parameters
 from jaxmech.analysis.initial_state import (
     NEARBY,
     nearby,

@@ -9,11 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.integrate.methods.runge_kutta import (
-    AbstractMethod,
-    AbstractPair,
-    AbstractRungeKutta,
-)
+from jaxmech.integrate.methods.runge_kutta import AbstractMethod, AbstractPair, AbstractRungeKutta
 from jaxmech.integrate.spans import AnyInterval
 from jaxmech.integrate.steps import AbstractSteps, Adaptive, FixedSteps, method_and_steps
 from jaxmech.integrate.switches import (
@@ -23,13 +19,7 @@ from jaxmech.integrate.switches import (
     with_shared_rows,
     without_last,
 )
-from jaxmech.laws import (
-    AbstractFormulation,
-    Law,
-    Partition,
-    UdwadiaKalaba,
-    solve_law,
-)
+from jaxmech.laws import AbstractFormulation, Law, Partition, UdwadiaKalaba, solve_law
 from jaxmech.state import AbstractStabilization, Free, Projection, RowsBefore
 from jaxmech.system import (
     Acceleration,

@@ -11,14 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.laws.base import Law
-from jaxmech.linalg import (
-    cholesky,
-    coordinate_units,
-    matvec,
-    row_weights,
-    unit_rows,
-    weighted_gram,
-)
+from jaxmech.linalg import cholesky, coordinate_units, matvec, row_weights, unit_rows, weighted_gram
 from jaxmech.system import EquationsOfMotion
 
 

@@ -28,11 +28,7 @@ from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, Start, entries
 from jaxmech.parts.mass import Mass, mass_of
-from jaxmech.parts.values import (
-    Reader,
-    Value,
-    Vector,
-)
+from jaxmech.parts.values import Reader, Value, Vector
 from jaxmech.parts.vectors import (
     plane_rotation,
     quaternion_rate,

@@ -33,13 +33,7 @@ from jaxmech.plot.panels import (
 )
 from jaxmech.run import Solution
 from jaxmech.status import succeeded
-from jaxmech.utils.units import (
-    INTEGRALS,
-    Named,
-    columns,
-    shown_coordinates,
-    with_unit,
-)
+from jaxmech.utils.units import INTEGRALS, Named, columns, shown_coordinates, with_unit
 
 BANDS = ((0.05, 0.95, 0.2), (0.25, 0.75, 0.35))  # low, high, opacity
 MOST_LINES = 12  # trajectories drawn one by one; of more the quantiles or the density

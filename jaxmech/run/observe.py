@@ -8,12 +8,7 @@ from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure, unoptimized
 from jaxmech.integrate import Gaps, Switched, with_switches
-from jaxmech.laws import (
-    AbstractFormulation,
-    Observation,
-    UdwadiaKalaba,
-    observed_at,
-)
+from jaxmech.laws import AbstractFormulation, Observation, UdwadiaKalaba, observed_at
 from jaxmech.run.solution import Solution
 from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.caller import warn_caller

@@ -26,11 +26,7 @@ from jaxmech.integrate import (
     with_gaps,
 )
 from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
-from jaxmech.run.solution import (
-    Solution,
-    warn_of_coarse_steps,
-    warn_of_missed_events,
-)
+from jaxmech.run.solution import Solution, warn_of_coarse_steps, warn_of_missed_events
 from jaxmech.state import AbstractStabilization, Projection
 from jaxmech.status import Status, succeeded
 from jaxmech.system import (

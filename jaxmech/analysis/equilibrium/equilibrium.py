@@ -29,10 +29,7 @@ from jaxmech.analysis.stability.linearize import NOTHING, linearized
 from jaxmech.analysis.states import State
 from jaxmech.compiler import jacobian, native_program
 from jaxmech.system import Params, Subject, violations, with_params
-from jaxmech.utils.checks import (
-    is_known,
-    with_standard_promotion,
-)
+from jaxmech.utils.checks import is_known, with_standard_promotion
 from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
 
 ATTEMPTS = 3  # searches, of which each measures forces by those where the last one has ended

@@ -36,12 +36,7 @@ from jaxmech.system import (
     reads_integrals,
 )
 from jaxmech.utils.arrays import HostArray
-from jaxmech.utils.checks import (
-    coordinate_indices,
-    is_known,
-    require_finite,
-    require_kind,
-)
+from jaxmech.utils.checks import coordinate_indices, is_known, require_finite, require_kind
 from jaxmech.utils.probing import cached_by_shapes, concrete_at, generic
 from jaxmech.utils.trees import ByName
 

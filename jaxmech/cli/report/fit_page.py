@@ -20,12 +20,7 @@ from jaxmech.cli.report.layout import (
 )
 from jaxmech.config import write_whole
 from jaxmech.identify import Fit
-from jaxmech.plot import (
-    fit_over_data,
-    loss,
-    parameter_intervals,
-    residuals,
-)
+from jaxmech.plot import fit_over_data, loss, parameter_intervals, residuals
 from jaxmech.utils.text import counted
 
 _RECORDINGS = 3  # of which the motion and the residuals are drawn

@@ -16,12 +16,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.config.errors import refuse
-from jaxmech.ensemble.statistics.protocol import (
-    AbstractStatistic,
-    Sample,
-    State,
-    StatisticResult,
-)
+from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample, State, StatisticResult
 from jaxmech.utils.text import doc, setting
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # probabilities by default

@@ -10,12 +10,7 @@ from jaxtyping import Array
 from scipy.special import ndtri
 
 from jaxmech.config.errors import refuse
-from jaxmech.ensemble.statistics.protocol import (
-    AbstractStatistic,
-    Sample,
-    State,
-    StatisticResult,
-)
+from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample, State, StatisticResult
 from jaxmech.utils.text import doc, setting
 
 

@@ -4,12 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from jaxmech.identify.inference.misfit import (
-    correlated,
-    misfit,
-    outliers,
-    share,
-)
+from jaxmech.identify.inference.misfit import correlated, misfit, outliers, share
 from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.problem.rows import Point, Task
 from jaxmech.identify.problem.sensor_noise import EXACT

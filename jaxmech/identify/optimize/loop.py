@@ -12,11 +12,7 @@ from jaxmech.identify.optimize.trust_region import End, MultiStart, TrustRegion,
 from jaxmech.identify.problem.least_squares import Conditions, half_squares
 from jaxmech.identify.problem.rows import Point, Task, evaluated
 from jaxmech.identify.problem.sensor_noise import SensorNoise, estimated, reweighted
-from jaxmech.identify.problem.steps import (
-    integration_error,
-    is_too_coarse,
-    needed_steps,
-)
+from jaxmech.identify.problem.steps import integration_error, is_too_coarse, needed_steps
 from jaxmech.integrate import FixedSteps
 
 ROUNDS = 30  # of fits and estimates of the noise

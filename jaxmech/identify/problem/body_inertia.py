@@ -30,10 +30,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.identify.problem.transforms import AbstractTransform, Entry
-from jaxmech.parts import (
-    AbstractRigidBody,
-    EnergyDifference,
-)
+from jaxmech.parts import AbstractRigidBody, EnergyDifference
 from jaxmech.system import System
 
 # A step of 1 would change the mass by a factor of 7, and a fit end at a flat body.

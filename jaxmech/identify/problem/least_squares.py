@@ -22,10 +22,7 @@ from jaxmech.identify.problem.parameters import ParameterLayout
 from jaxmech.integrate import AbstractDerivative, FixedSteps, ForwardMode, ReverseMode, Scheme
 from jaxmech.run import quickest_together, simulate, slopes_by_groups
 from jaxmech.state import Start, begin
-from jaxmech.system import (
-    Params,
-    System,
-)
+from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
 
 Known = Array | np.ndarray

@@ -8,24 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.identify.data.inputs import (
-    numbers_besides_signals,
-    with_inputs,
-    without_inputs,
-)
-from jaxmech.identify.data.recording import (
-    named,
-    require_same_sensors,
-)
+from jaxmech.identify.data.inputs import numbers_besides_signals, with_inputs, without_inputs
+from jaxmech.identify.data.recording import named, require_same_sensors
 from jaxmech.identify.data.segments import SegmentOrigin, segments
 from jaxmech.identify.identifiable import Identifiable, Settings
 from jaxmech.identify.problem.body_inertia import bodies_of
 from jaxmech.identify.problem.contact_bounds import contact_bounds
-from jaxmech.identify.problem.least_squares import (
-    Conditions,
-    Data,
-    FitProblem,
-)
+from jaxmech.identify.problem.least_squares import Conditions, Data, FitProblem
 from jaxmech.identify.problem.parameters import Parameters, parameters
 from jaxmech.identify.problem.rows import Point, Task, evaluated, state_sizes
 from jaxmech.identify.problem.sensor_noise import motion

@@ -22,12 +22,7 @@ from jaxmech.integrate.derivatives.event_pieces import (
     to_event,
     to_step_end,
 )
-from jaxmech.integrate.derivatives.run_rule import (
-    Part,
-    RolloutInputs,
-    pulled_through,
-    with_traced,
-)
+from jaxmech.integrate.derivatives.run_rule import Part, RolloutInputs, pulled_through, with_traced
 from jaxmech.integrate.derivatives.segment_rule import (
     AbstractSegments,
     KeptSegments,

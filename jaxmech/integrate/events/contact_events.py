@@ -19,13 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.integrate.events.coulomb import both, pairs_of, with_pairs
 from jaxmech.integrate.events.friction import KINDS, by_slip, can_occur, discs_of
 from jaxmech.integrate.events.gaps import NO_GAPS, GapDecisions, Gaps, in_place
-from jaxmech.integrate.events.impacts import (
-    Decided,
-    MotionState,
-    decided_at,
-    gap_states,
-    impulses,
-)
+from jaxmech.integrate.events.impacts import Decided, MotionState, decided_at, gap_states, impulses
 from jaxmech.integrate.events.multipliers import GapMultipliers
 from jaxmech.integrate.events.transitions import After
 from jaxmech.integrate.scheme import Scheme

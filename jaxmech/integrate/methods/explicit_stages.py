@@ -13,12 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.integrate.checks import (
-    check_dependent_rows,
-    finite_states,
-    first_that_holds,
-    unless,
-)
+from jaxmech.integrate.checks import check_dependent_rows, finite_states, first_that_holds, unless
 from jaxmech.integrate.methods.moved import Moved
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKuttaPair
 from jaxmech.integrate.methods.tableaus import Tableau

@@ -10,10 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
-from jaxmech.integrate.methods.implicit_equations import (
-    MotionJacobian,
-    jacobian_at,
-)
+from jaxmech.integrate.methods.implicit_equations import MotionJacobian, jacobian_at
 from jaxmech.integrate.methods.moved import Moved, StepStart
 from jaxmech.integrate.methods.runge_kutta import AbstractPair, Policies, require_udwadia_kalaba
 from jaxmech.integrate.methods.tableaus import RODAS_5P, RosenbrockTableau, StepControl

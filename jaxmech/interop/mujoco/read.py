@@ -5,23 +5,9 @@ from typing import Any, Literal
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.interop.mujoco.bodies import (
-    Mount,
-    Offset,
-    Tree,
-    Values,
-    mounts_of,
-    moving_body,
-    tidy,
-)
+from jaxmech.interop.mujoco.bodies import Mount, Offset, Tree, Values, mounts_of, moving_body, tidy
 from jaxmech.interop.mujoco.constraints import Limits, couplings, limits_of, loops, scalar_joints
-from jaxmech.interop.mujoco.forces import (
-    actuators,
-    resistance,
-    supports,
-    terms,
-    weights,
-)
+from jaxmech.interop.mujoco.forces import actuators, resistance, supports, terms, weights
 from jaxmech.interop.mujoco.left_out import LeftOut, add_model
 from jaxmech.interop.mujoco.robot import BodyPose, Conversion, Keyframe, Quaternion, Robot, Scalar
 from jaxmech.interop.mujoco.source import (

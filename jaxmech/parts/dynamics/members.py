@@ -24,13 +24,7 @@ from jaxmech.parts.inertia import Inertia, Turn, in_space, matmul, rounded
 from jaxmech.parts.kinematics.base import Relation
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates, Link
 from jaxmech.parts.values import Reader
-from jaxmech.parts.vectors import (
-    apply,
-    cross,
-    right_products,
-    rotation,
-    rotation_about,
-)
+from jaxmech.parts.vectors import apply, cross, right_products, rotation, rotation_about
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.probing import depends_on
 

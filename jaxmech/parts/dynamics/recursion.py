@@ -17,14 +17,7 @@ from jaxtyping import Array
 
 from jaxmech.parts.dynamics.members import Member, Passage, members_of
 from jaxmech.parts.forces.elements import Gravity
-from jaxmech.parts.inertia import (
-    Inertia,
-    acceleration_field,
-    across,
-    in_space,
-    is_zero,
-    matmul,
-)
+from jaxmech.parts.inertia import Inertia, acceleration_field, across, in_space, is_zero, matmul
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
 from jaxmech.parts.kinematics.tree import Spins
 from jaxmech.parts.values import Reader, unit

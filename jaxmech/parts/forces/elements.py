@@ -34,15 +34,7 @@ from jaxmech.parts.kinds import (
     require_on,
     same_as,
 )
-from jaxmech.parts.values import (
-    Reader,
-    Value,
-    Vector,
-    direction,
-    number,
-    unit,
-    vector_with_rate,
-)
+from jaxmech.parts.values import Reader, Value, Vector, direction, number, unit, vector_with_rate
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.checks import require_function
 from jaxmech.utils.text import capital
