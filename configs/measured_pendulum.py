@@ -5,18 +5,16 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from experiments.measured_pendulum import double as _double
-from experiments.measured_pendulum import single as _single
-from experiments.measured_pendulum import triple as _triple
+from experiments.measured_pendulum.pendulums import rig as _rig
 
 
 def single(law, coordinates="angles"):
-    return _single.rig(law, coordinates).subject
+    return _rig("single", law, coordinates).subject
 
 
 def double(law, coordinates="angles"):
-    return _double.rig(law, coordinates).subject
+    return _rig("double", law, coordinates).subject
 
 
 def triple(law, coordinates="angles"):
-    return _triple.rig(law, coordinates).subject
+    return _rig("triple", law, coordinates).subject

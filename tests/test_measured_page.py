@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from experiments.measured_pendulum import double
+from experiments.measured_pendulum.pendulums import PENDULUMS, rig
 
 ROOT = Path(__file__).resolve().parents[1]
 TUTORIAL = ROOT / "docs" / "measured_pendulum.md"
@@ -58,7 +58,7 @@ def run(file: Path, pictures: Path, size: str = SIZE) -> tuple[dict[str, Any], l
 @pytest.fixture(scope="module")
 def made_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of the same shape from a pendulum with known friction and realistic noise."""
-    subject = double.rig("lifting+air+drag").subject
+    subject = rig("double", "lifting+air+drag").subject
     p = {**subject.params, **TRUTH, "zero1": -4e-4, "zero2": 1.1e-3}
     draw = np.random.default_rng(0)
     ts = jnp.linspace(0.0, 0.4, 401)
@@ -83,10 +83,10 @@ def test_the_tutorial_runs_on_a_pendulum_that_is_known(made_up: Path, tmp_path: 
     simple, better = names["simple"], names["better"]
     assert better.errors.mean() < 4e-4 < simple.errors.mean()
     assert better.validation_errors.mean() < 4e-4
-    p = double.AUTHORS
+    p = PENDULUMS["double"].authors
     swing = p["m2"] * p["g"] * p["a2"] / (p["m2"] * p["a2"] ** 2 + p["I2"])
     for name in ("a1", "L1", "I1", "I2"):
-        assert abs(better.params[name] / double.AUTHORS[name] - 1) < 0.02
+        assert abs(better.params[name] / p[name] - 1) < 0.02
     assert abs(names["swing"].value - swing) < 4 * names["swing"].standard_error + 1e-2 * swing
     assert simple.identifiability.rank == 6
     assert any("4 numbers must come from elsewhere" in text for text in printed)

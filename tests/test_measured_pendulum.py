@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import jax
 import jax.numpy as jnp
@@ -11,16 +10,15 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from experiments.measured_pendulum import double, single, triple
 from experiments.measured_pendulum.__main__ import main
-from experiments.measured_pendulum.convergence import ends
-from experiments.measured_pendulum.study import LAWS, PENDULUMS, of_authors
+from experiments.measured_pendulum.convergence import fits
+from experiments.measured_pendulum.pendulums import PENDULUMS, rig
+from experiments.measured_pendulum.study import LAWS, of_authors
 from jaxmech.cli.fit import FitStudy, model
 from jaxmech.config.toml import read
 from jaxmech.identify.data.table import read_table
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
-ALL = pytest.mark.parametrize("pendulum", [single, double, triple], ids=list(PENDULUMS))
 # RMS errors of the published estimates [mrad]: mean over training segments, and validation segments
 PUBLISHED = {
     "single": (123.0, [14.7, 20.5]),
@@ -51,7 +49,7 @@ max_step = 5e-3
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     """Four segments without noise, each slower, of a single pendulum with dry friction and drag."""
-    subject = single.rig("coulomb+drag").subject
+    subject = rig("single", "coulomb+drag").subject
     p = {**subject.params, "c": 6e-4, "d": 2e-5}
     ts = jnp.linspace(0.0, 1.0, 201)
 
@@ -99,14 +97,14 @@ def test_measured_laws_converge() -> None:
     data = read(file, FitStudy).data
     if not (CONFIGS / data.file).is_file():
         pytest.skip(f"the recordings {data.file} are missing")
-    laws = {law: single.rig(law).subject for law in ("viscous", "lifting+drag", "stribeck+drag")}
+    laws = "viscous", "lifting+drag", "stribeck+drag"
     recordings = read_table(replace(data, start_sd=None), CONFIGS).train
     settings = {"steps": jm.FixedSteps(1, max_step=4e-3)}
-    found = {(end.law, end.initial_states): end for end in ends(laws, recordings, settings)}
-    assert all(end.converged for end in found.values())
+    found = {tuple(key): one for *key, one in fits("single", laws, recordings, settings)}
+    assert all(one.converged for one in found.values())
     # the smallest errors in all runs so far
-    np.testing.assert_allclose(1e3 * found["lifting+drag", "fixed"].rms, 1.848, atol=2e-3)
-    np.testing.assert_allclose(1e3 * found["lifting+drag", "free"].rms, 0.876, atol=2e-3)
+    np.testing.assert_allclose(1e3 * found["lifting+drag", "fixed"].errors.mean(), 1.848, atol=2e-3)
+    np.testing.assert_allclose(1e3 * found["lifting+drag", "free"].errors.mean(), 0.876, atol=2e-3)
 
 
 @pytest.mark.parametrize("name", PENDULUMS)
@@ -115,17 +113,16 @@ def test_the_configurations_are_in_order(name: str) -> None:
     study = read(file, FitStudy)
     assert study.model_options["law"] in LAWS[name]
     subject = model(study, CONFIGS).subject
-    expected = PENDULUMS[name].rig(study.model_options["law"]).subject
+    expected = rig(name, study.model_options["law"]).subject
     assert tuple(subject.free) == tuple(expected.free)
     assert subject.bounds == expected.bounds
     low = [subject.bounds[one][0] for one in subject.free if one in subject.bounds]
     assert low == pytest.approx([max(bound, 0.0) for bound in low])
 
 
-@ALL
-def test_the_published_estimates_err_as_published(pendulum: ModuleType) -> None:
+@pytest.mark.parametrize("name", PENDULUMS)
+def test_the_published_estimates_err_as_published(name: str) -> None:
     """Compared with the figures that come with the recordings: whole segments, then means."""
-    name = pendulum.__name__.rpartition(".")[2]
     file = CONFIGS / f"measured_pendulum_{name}.toml"
     study = read(file, FitStudy)
     data = CONFIGS / study.data.file

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import jax
@@ -17,7 +16,7 @@ import numpy as np
 
 import jaxmech as jm
 from experiments.fit_speed.problem import Bounds, Function, by_rk4
-from experiments.measured_pendulum import double
+from experiments.measured_pendulum.pendulums import rig
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "data"
 NOISE = 1e-3  # [rad], stated for all angles
@@ -29,13 +28,13 @@ class MeasuredCase:
 
     name: str
     file: Path
-    pendulum: ModuleType  # its system, laws and sensors
+    pendulum: str
     law: str
 
     @cached_property
     def rig(self) -> Any:
         """The pendulum in its angles."""
-        return self.pendulum.rig(self.law)
+        return rig(self.pendulum, self.law)
 
     @property
     def system(self) -> jm.System:
@@ -76,7 +75,7 @@ class MeasuredCase:
         """The training segments."""
         with np.load(self.file) as file:
             segments, dt = file["train"], float(file["dt"])
-        arms = len(self.rig.arms)
+        arms = self.system.n
         made = []
         for segment in segments:
             rows = segment[np.isfinite(segment).all(axis=1)]
@@ -110,7 +109,7 @@ class MeasuredCase:
 
     @cached_property
     def _programs(self) -> tuple[Function, Function]:
-        names, known, arms = tuple(self.start()), self.known, len(self.rig.arms)
+        names, known, arms = tuple(self.start()), self.known, self.system.n
         ts = jnp.asarray(self.recordings[0].ts)  # of all segments
         observed = jnp.stack([one.observed for one in self.recordings])
 
@@ -136,7 +135,7 @@ class MeasuredCase:
 def measured_double() -> MeasuredCase:
     """The double pendulum with the law that cross-validation chooses."""
     file = DATA / "multiarm_double_pendulum.npz"
-    return MeasuredCase("measured double pendulum", file, double, "lifting+air+drag")
+    return MeasuredCase("measured double pendulum", file, "double", "lifting+air+drag")
 
 
 MEASURED: dict[str, Callable[[], MeasuredCase]] = {"measured_double": measured_double}

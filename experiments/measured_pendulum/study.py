@@ -23,15 +23,13 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-from experiments.measured_pendulum import double, single, triple
-from experiments.measured_pendulum.rig import COORDINATES, Coordinates
+from experiments.measured_pendulum.pendulums import COORDINATES, PENDULUMS, Coordinates, rig
 from jaxmech.cli.fit import FitStudy, Outcome, run_fit
 from jaxmech.config.toml import read
 from jaxmech.identify import Recording
 from jaxmech.identify.data.table import Recordings, read_table
 from jaxmech.identify.identifiable import Identifiable
 
-PENDULUMS = {"single": single, "double": double, "triple": triple}
 AUTHORS_LAW = "viscous"
 MRAD = 1e3
 
@@ -77,7 +75,7 @@ def run(
     pendulum = study.model.rpartition(":")[2]
     recordings = read_table(study.data, config.parent).train
     held_out = {
-        law: cross_validated(PENDULUMS[pendulum].rig(law).subject, recordings, study, folds)
+        law: cross_validated(rig(pendulum, law).subject, recordings, study, folds)
         for law in laws or LAWS[pendulum]
     }
     law, outcomes = chosen_of(held_out), dict[Coordinates, Outcome]()
@@ -91,7 +89,7 @@ def run(
     with np.load(config.parent / study.data.file) as file:
         errors = {"published": of_authors(pendulum, file["published_estimate"], whole)}
     for kind in COORDINATES:
-        subject = PENDULUMS[pendulum].rig(law, kind).subject
+        subject = rig(pendulum, law, kind).subject
         errors[kind] = errors_of(subject, outcomes[kind].fit.params, whole)
     return Comparison(pendulum, held_out, outcomes, errors)
 
@@ -115,7 +113,7 @@ def cross_validated(
 
 def of_authors(pendulum: str, estimate: np.ndarray, recordings: Recordings) -> Errors:
     """The errors of the published estimate, which assumes perfect sensors and viscous friction."""
-    subject = PENDULUMS[pendulum].rig(AUTHORS_LAW).subject
+    subject = rig(pendulum, AUTHORS_LAW).subject
     params = {**subject.params, **PENDULUMS[pendulum].published(estimate)}
     return errors_of(subject, params, recordings)
 
