@@ -25,11 +25,10 @@ import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
-from mujoco.rollout import Rollout
 
 import jaxmech as jm
 from experiments.derivatives import AXES, arm, stewart
-from experiments.measuring import shortest, table_head, table_row, write
+from experiments.measuring import rollout, shortest, table_head, table_row, words, write
 from experiments.mechanisms import Chain
 
 STEP, STEPS, BATCH, THREADS = 1e-3, 500, 1024, 2
@@ -65,11 +64,11 @@ def arm_rows() -> list[Row]:
 
     chain = Chain([params["m"]] * 6, AXES, (0.02, 0.02, 0.003), np.array([0, 0, params["c"]]),
                   np.array([0, 0, 0.4]))  # fmt: skip
-    start = np.concatenate([[0.0], q, v])
+    start = np.concatenate([q, v])
     model = mujoco.MjModel.from_xml_string(chain.xml(STEP))
     seconds, last = _rollout(model, np.tile(start, (BATCH, 1)))
     single = np.tile(start, (13, 1))
-    single[1:, 1:] += CHANGE * np.eye(12)
+    single[1:] += CHANGE * np.eye(12)
     ends = _rollout(model, single)[1][:, :6].sum(1)
     np.testing.assert_allclose(last[0, :6].sum(), float(end(q, v)), atol=1e-6)
     repeated = _rollout(model, np.tile(single, (BATCH, 1)))[0]
@@ -132,7 +131,7 @@ def stewart_rows() -> list[Row]:
 
     first = model()
     data = mujoco.MjData(first)
-    start = np.concatenate([[0.0], data.qpos, data.qvel])
+    start = np.concatenate([data.qpos, data.qvel])
     seconds, last = _rollout(first, np.tile(start, (BATCH, 1)))
     slide = first.jnt_qposadr[first.joint("slide0").id]
     np.testing.assert_allclose(last[0, slide], float(end(params) - q[leg]), atol=1e-4)
@@ -150,19 +149,20 @@ def stewart_xml(mechanism: Any, starts: Any, values: dict[str, float]) -> str:
     for k in range(6):
         foot, head = (np.asarray(starts[f"{part}{k}"].position) for part in ("low", "up"))
         length = np.linalg.norm(head - foot)
-        attitude = _words(starts[f"low{k}"].attitude)
-        w, x, y, z = starts[f"low{k}"].attitude
-        inward = mujoco_rotation(np.array([w, -x, -y, -z]), np.array([0.0, 1.0, 0.0]))
+        attitude = words(starts[f"low{k}"].attitude)
+        inward = np.empty(3)
+        back = starts[f"low{k}"].attitude * np.array([1, -1, -1, -1])
+        mujoco.mju_rotVecQuat(inward, np.array([0.0, 1.0, 0.0]), back)
         legs += (
-            f'<site name="foot{k}" pos="{_words(foot)}"/>'
-            f'<body pos="{_words(foot)}" quat="{attitude}">'
+            f'<site name="foot{k}" pos="{words(foot)}"/>'
+            f'<body pos="{words(foot)}" quat="{attitude}">'
             f'<inertial pos="0 0 0.3" mass="{values["m"]}" diaginertia="0.03 0.03 0.002"/>'
-            f'<joint type="hinge" axis="{_words(inward)}"/><joint type="hinge" axis="1 0 0"/>'
+            f'<joint type="hinge" axis="{words(inward)}"/><joint type="hinge" axis="1 0 0"/>'
             f'<body name="up{k}" pos="0 0 {length}">'
             f'<inertial pos="0 0 {values["c"]}" mass="1" diaginertia="0.02 0.02 0.001"/>'
             f'<joint name="slide{k}" type="slide" axis="0 0 1"/></body></body>'
         )
-        sites += f'<site name="head{k}" pos="{_words(head - top)}"/>'
+        sites += f'<site name="head{k}" pos="{words(head - top)}"/>'
         joints += f'<connect body1="up{k}" body2="top" anchor="0 0 0" solref="0.002 1"/>'
         ropes += (
             f'<spatial stiffness="3e4" damping="50" springlength="{length + 0.005}">'
@@ -170,29 +170,15 @@ def stewart_xml(mechanism: Any, starts: Any, values: dict[str, float]) -> str:
         )
     return (
         f'<mujoco><option integrator="RK4" timestep="{STEP}" gravity="0 0 -9.81"/><worldbody>'
-        f'<body name="top" pos="{_words(top)}"><freejoint/>'
+        f'<body name="top" pos="{words(top)}"><freejoint/>'
         f'<inertial pos="0 0 0" mass="20" diaginertia="1 1 2"/>{sites}</body>{legs}</worldbody>'
         f"<equality>{joints}</equality><tendon>{ropes}</tendon></mujoco>"
     )
 
 
-def mujoco_rotation(attitude: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """A vector turned by a unit quaternion."""
-    turned = np.empty(3)
-    mujoco.mju_rotVecQuat(turned, vector, attitude)
-    return turned
-
-
 def _rollout(model: mujoco.MjModel, start: np.ndarray) -> tuple[float, np.ndarray]:
-    """The shortest time of a rollout of a batch, and its last states without their times."""
-    workers = [mujoco.MjData(model) for _ in range(THREADS)]
-    times: list[float] = []
-    with Rollout(nthread=THREADS) as pool:
-        for _ in range(2 if len(start) > 13 else 1):
-            began = time.perf_counter()
-            states, _ = pool.rollout(model, workers, start, nstep=STEPS)
-            times.append(time.perf_counter() - began)
-    return min(times), states[:, -1, 1:]
+    rounds = 2 if len(start) > 13 else 1
+    return rollout(model, start, STEPS, rounds, THREADS, time.perf_counter)
 
 
 def _timed(fn: Callable[..., Any], *args: Any) -> float:
@@ -207,10 +193,6 @@ def _row(
     difference = float(np.abs(values - exact).max() / np.abs(exact).max())
     cells = mechanism, route, motion * per_step, slopes * per_step, slopes / motion, difference
     return dict(zip(HEAD, cells, strict=True))
-
-
-def _words(numbers: Any) -> str:
-    return " ".join(str(float(x)) for x in numbers)
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-from experiments.measuring import shortest, write
+from experiments.measuring import rollout, shortest, words, write
 from jaxmech import parts as jp
 
 STEP, STEPS, BATCH = 1e-3, 200, 1024
@@ -48,12 +48,8 @@ class Linkage:
     qpos: tuple[float, ...]
 
 
-def _words(numbers: Any) -> str:
-    return " ".join(f"{x:.17g}" for x in np.ravel(numbers))
-
-
 def _inertial(mass: float, moments: Any, center: Any = (0, 0, 0)) -> str:
-    return f'<inertial pos="{_words(center)}" mass="{mass}" diaginertia="{_words(moments)}"/>'
+    return f'<inertial pos="{words(center)}" mass="{mass}" diaginertia="{words(moments)}"/>'
 
 
 def _model(bodies: str, equalities: str, gravity: str) -> str:
@@ -117,16 +113,16 @@ def mujoco_slider_crank() -> str:
     quaternion = rod_attitude()
     mass = _inertial(0.5, (4e-3, 4e-4, 4e-3), (0, ROD / 2, 0))
     rod = (
-        f'<body name="rod" quat="{_words(quaternion)}">{mass}'
-        f'<joint type="hinge" axis="{_words(_in_rod(quaternion, Z))}"/>'
+        f'<body name="rod" quat="{words(quaternion)}">{mass}'
+        f'<joint type="hinge" axis="{words(_in_rod(quaternion, Z))}"/>'
         f'<joint type="hinge" axis="1 0 0"/></body>'
     )
     crank = (
-        f'<body name="crank" pos="{_words(SHAFT)}">{_inertial(0.12, (1e-4, 1e-5, 1e-4))}'
+        f'<body name="crank" pos="{words(SHAFT)}">{_inertial(0.12, (1e-4, 1e-5, 1e-4))}'
         '<joint type="hinge" axis="1 0 0"/></body>'
     )
     slider = (
-        f'<body name="slider" pos="{_words(SLIDE)}">{_inertial(2.0, (1e-4,) * 3)}'
+        f'<body name="slider" pos="{words(SLIDE)}">{_inertial(2.0, (1e-4,) * 3)}'
         f'<joint type="slide" axis="1 0 0"/>{rod}</body>'
     )
     tie = f'<connect body1="crank" body2="rod" anchor="0 0 {CRANK}"/>'
@@ -145,13 +141,13 @@ def mujoco_bricard() -> str:
     text, close, before = "", "", np.zeros(3)
     for k, (a, b) in enumerate(pairwise(CORNERS)):
         moments = np.where(np.abs(b - a) > 0.5, 1e-3, 1.0) / 12
-        text += f'<body name="rod{k}" pos="{_words(a - before)}">'
+        text += f'<body name="rod{k}" pos="{words(a - before)}">'
         text += _inertial(1.0, moments, (b - a) / 2)
-        text += f'<joint type="hinge" axis="{_words(AXES[k])}"/>'
+        text += f'<joint type="hinge" axis="{words(AXES[k])}"/>'
         close, before = close + "</body>", a
     way = CORNERS[5] - CORNERS[4]
     ties = "".join(
-        f'<connect body1="rod4" body2="world" anchor="{_words(way + shift * AXES[5])}"/>'
+        f'<connect body1="rod4" body2="world" anchor="{words(way + shift * AXES[5])}"/>'
         for shift in (-0.1, 0.1)
     )
     return _model(text + close, ties, "0 -9.81 0")
@@ -197,33 +193,27 @@ def measured(linkage: Linkage) -> dict[str, Any]:
         "status": int(sol.status.max()),
     }
     try:
-        theirs = rollout(linkage, float(v[0]), float(sol.q[0, -1, 0]))
+        theirs = peer(linkage, float(v[0]), float(sol.q[0, -1, 0]))
     except ImportError as error:
         return row | {"MuJoCo skipped": str(error)}
     ratio = theirs["rollout [CPU us/step]"] / row["batch [CPU us/step]"]
     return row | theirs | {"ratio": round(ratio, 2)}
 
 
-def rollout(linkage: Linkage, speed: float, angle: float) -> dict[str, Any]:
+def peer(linkage: Linkage, speed: float, angle: float) -> dict[str, Any]:
     """MuJoCo's rollout of a batch on two threads, from a speed of the first hinge to an angle."""
     import mujoco
-    from mujoco.rollout import Rollout
 
     model = mujoco.MjModel.from_xml_string(linkage.xml)
-    start = np.tile(np.concatenate([[0.0], linkage.qpos, np.zeros(model.nv)]), (BATCH, 1))
-    workers = [mujoco.MjData(model) for _ in range(2)]
     # A consistent start: MuJoCo's velocities of the loop, from those of its first joint.
-    data = workers[0]
+    data = mujoco.MjData(model)
     data.qpos[:] = linkage.qpos
     mujoco.mj_forward(model, data)
     J = data.efc_J.reshape(-1, model.nv)
     others = np.linalg.lstsq(J[:, 1:], -J[:, 0] * speed, rcond=1e-10)[0]
-    qvel = np.append(speed, others)
-    start[:, 1 + model.nq :] = qvel
-    with Rollout(nthread=len(workers)) as pool:
-        seconds = shortest(lambda: pool.rollout(model, workers, start, nstep=STEPS))
-        states, _ = pool.rollout(model, workers, start, nstep=STEPS)
-    data.qpos[:] = states[0, -1, 1 : 1 + model.nq]
+    start = np.tile([*linkage.qpos, speed, *others], (BATCH, 1))
+    seconds, last = rollout(model, start, STEPS)
+    data.qpos[:] = last[0, : model.nq]
     mujoco.mj_forward(model, data)
     return {
         "rollout [CPU us/step]": seconds / STEPS / BATCH * 1e6,

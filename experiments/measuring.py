@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 import jax
+import numpy as np
 
 from jaxmech.config.environment import environment
 
@@ -39,6 +40,32 @@ def shortest(
         jax.block_until_ready(run())
         times.append(clock() - begun)
     return min(times)
+
+
+def rollout(
+    model: Any, start: np.ndarray, steps: int, rounds: int = 5, threads: int = 2,
+    clock: Callable[[], float] = time.process_time,
+) -> tuple[float, np.ndarray]:  # fmt: skip
+    """Seconds of the shortest of some rollouts of MuJoCo, and the last states without their times.
+
+    `start` has the positions and velocities of a batch.
+    """
+    import mujoco
+    from mujoco.rollout import Rollout
+
+    workers = [mujoco.MjData(model) for _ in range(threads)]
+    start = np.concatenate([np.zeros((len(start), 1)), start], axis=1)
+    states = np.empty((len(start), steps, start.shape[1]))
+    with Rollout(nthread=threads) as pool:
+        seconds = shortest(
+            lambda: pool.rollout(model, workers, start, nstep=steps, state=states), rounds, clock
+        )
+    return seconds, states[:, -1, 1:]
+
+
+def words(numbers: Any) -> str:
+    """Numbers in the text of a model of MuJoCo."""
+    return " ".join(f"{x:.17g}" for x in np.ravel(numbers))
 
 
 def table_row(cells: Iterable[Any]) -> str:

@@ -22,7 +22,15 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-from experiments.measuring import in_a_process, shortest, table_head, table_row, write
+from experiments.measuring import (
+    in_a_process,
+    rollout,
+    shortest,
+    table_head,
+    table_row,
+    words,
+    write,
+)
 from jaxmech import parts as jp
 
 BODIES = (1, 2, 3, 5, 8, 12, 20)
@@ -50,10 +58,10 @@ class Chain:
         text, close = "", ""
         for k, (mass, axis) in enumerate(zip(self.masses, self.axes, strict=True)):
             text += (
-                f'<body pos="{_words(self.way if k else (0, 0, 0))}">'
-                f'<inertial pos="{_words(self.center)}" mass="{mass}" '
-                f'diaginertia="{_words(self.inertia)}"/>'
-                f'<joint type="hinge" axis="{_words(axis)}"/>'
+                f'<body pos="{words(self.way if k else (0, 0, 0))}">'
+                f'<inertial pos="{words(self.center)}" mass="{mass}" '
+                f'diaginertia="{words(self.inertia)}"/>'
+                f'<joint type="hinge" axis="{words(axis)}"/>'
             )
             close += "</body>"
         option = f'<option integrator="RK4" timestep="{step}" gravity="0 0 -9.81">'
@@ -140,7 +148,6 @@ def mujoco_figures(
 ) -> dict[str, Any]:
     """`mj_step` of a single chain, the rollout of a batch on two threads, and the difference."""
     import mujoco
-    from mujoco.rollout import Rollout
 
     model = mujoco.MjModel.from_xml_string(chain.xml(STEP))
     data = mujoco.MjData(model)
@@ -151,19 +158,12 @@ def mujoco_figures(
         mujoco.mj_step(model, data, STEPS)
 
     alone = shortest(single)
-    start = np.tile(np.concatenate([[0.0], angles, rates]), (BATCH, 1))
-    workers = [mujoco.MjData(model) for _ in range(2)]
-    with Rollout(nthread=len(workers)) as pool:
-        many = shortest(lambda: pool.rollout(model, workers, start, nstep=STEPS))
+    many, _ = rollout(model, np.tile([*angles, *rates], (BATCH, 1)), STEPS)
     return {
         "MuJoCo step [us]": alone / STEPS * 1e6,
         "rollout [us/step]": many / STEPS / BATCH * 1e6,
         "difference": float(np.abs(np.angle(np.exp(1j * (data.qpos - final)))).max()),
     }
-
-
-def _words(numbers: Any) -> str:
-    return " ".join(map(str, numbers))
 
 
 def poses(mechanism: Any, starts: Any) -> Any:

@@ -1,14 +1,18 @@
 """A problem of identification, as both sides get it: recordings, residuals, bounds and start.
 
+A problem has a name, a `system` with parameters that are `known`, `observe` and `begin` (the
+arguments `observe` and `start` of `jm.fit`), `initial_states`, `recordings`, `bounds`, the
+independent `states` at which a fit begins behind the parameters of `start()`, `scattered(count)`
+other starts, and for scipy `residuals(x)` and `jacobian(x)` of parameters and states.
+
 `slope(s, t, p)` is what a person would write by hand for scipy: the state s has independent
 variables, so that no constraint is left.
 """
 
-import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -19,41 +23,6 @@ import jaxmech as jm
 Function = Callable[..., Any]
 Bounds = tuple[float | None, float | None]
 InitialStates = Literal["fixed", "free"]
-
-
-class Problem(Protocol):
-    """What the sides need to know."""
-
-    name: str
-    system: jm.System
-    known: Mapping[str, float]  # parameters that are not fitted
-    observe: Function  # observe(q, v, t, p), (d,)
-    begin: Function | None  # the argument `start` of `jm.fit`
-    initial_states: InitialStates
-
-    @property
-    def recordings(self) -> list[jm.Recording]:
-        """The samples, with their noise."""
-
-    @property
-    def bounds(self) -> dict[str, Bounds]:
-        """The bounds of the parameters, all of which are fitted."""
-
-    @property
-    def states(self) -> np.ndarray:
-        """The independent states at which a fit begins, behind the parameters."""
-
-    def start(self, factor: float = 1.5) -> dict[str, float]:
-        """The parameters at which a fit begins."""
-
-    def scattered(self, count: int) -> list[dict[str, float]]:
-        """Starts off by a factor of three up or down."""
-
-    def residuals(self, x: Any) -> Any:
-        """All residuals (N,) for parameters and independent states."""
-
-    def jacobian(self, x: Any) -> Any:
-        """Their derivatives, (N, size of x)."""
 
 
 def by_rk4(slope: Function, s0: Any, ts: Any, substeps: int) -> Any:
@@ -77,11 +46,10 @@ def by_rk4(slope: Function, s0: Any, ts: Any, substeps: int) -> Any:
     return jnp.concatenate([s0[None], states])
 
 
-class Synthetic(abc.ABC):
-    """A problem whose recording is computed; its parameters are positive.
+class Synthetic:
+    """A problem whose recording is computed; all its parameters are fitted, and positive.
 
     Attributes:
-        truth: the parameters, all of which are fitted.
         duration: length of the recording [s].
         samples: number of its times.
     """
@@ -89,15 +57,8 @@ class Synthetic(abc.ABC):
     truth: dict[str, float]
     duration: float
     samples: int
-
-    @property
-    @abc.abstractmethod
-    def recordings(self) -> list[jm.Recording]:
-        """The samples, with their noise."""
-
-    @abc.abstractmethod
-    def _residuals(self, observed: Any, x: Any) -> Any:
-        """All residuals (N,) for samples, and parameters and independent states."""
+    recordings: Any  # one, with its noise
+    _residuals: Function  # for samples, and parameters and independent states, (N,)
 
     @property
     def bounds(self) -> dict[str, Bounds]:

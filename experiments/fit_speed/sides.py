@@ -9,9 +9,11 @@ from scipy.optimize import least_squares
 
 import jaxmech as jm
 from experiments.fit_speed.cases import CASES
-from experiments.fit_speed.measured import MEASURED
-from experiments.fit_speed.problem import Problem
+from experiments.fit_speed.measured import MEASURED, MeasuredCase
+from experiments.fit_speed.problem import Case
 from experiments.fit_speed.six_axes import SixAxes
+
+Problem = Case | SixAxes | MeasuredCase
 
 
 class Ours:
