@@ -21,11 +21,17 @@ acceleration = jax.jit(jm.acceleration, static_argnums=0)
 
 
 def run(
-    system: jm.System, start: Any, ts: Any, params: dict[str, Any], method: Any, steps: Any
-) -> jm.Solution:
-    """The trajectory, after a check that it stayed on its constraints."""
+    system: jm.System, start: Any, ts: Any, params: Any, steps: Any,
+    method: Any = jm.DormandPrince5(),  # noqa: B008
+) -> jm.Solution:  # fmt: skip
+    """The trajectory by steps from save to save, after a check that it stayed on its constraints.
+
+    A single time is the end of a motion from zero.
+    """
     q0, v0 = (jnp.asarray(x, float) for x in start)
-    sol = jm.simulate(system, q0, v0, jnp.asarray(ts, float), params, method=method, steps=steps)
+    ts = jnp.asarray(ts if np.ndim(ts) else [0.0, ts], float)
+    steps = jm.FixedSteps(per_save=steps) if isinstance(steps, int) else steps
+    sol = jm.simulate(system, q0, v0, ts, params, method=method, steps=steps)
     assert np.max(sol.position_residual) < 1e-12
     assert np.max(sol.velocity_residual) < 1e-11
     return sol
@@ -64,10 +70,8 @@ QUICK = ("knife_edge_incline", "rolling_disc_steady_turn", "two_mass_singular_ma
 def test_closed_forms_to_1e_11(name: str) -> None:
     case = published("closed_forms")[name]
     make_system, compared, steps = CLOSED_FORMS[name]
-    start, ts = (case["q0"], case["v0"]), [0.0, case["t_end"]]
-    sol = run(
-        make_system(), start, ts, case["params"], jm.DormandPrince5(), jm.FixedSteps(per_save=steps)
-    )
+    start = case["q0"], case["v0"]
+    sol = run(make_system(), start, case["t_end"], case["params"], steps)
     q, v = sol.q[-1], sol.v[-1]
     choices = {"q": [q], "qv": [q, v], "plane": [q[:2], v[:2]]}
     assert absolute(np.concatenate(choices[compared]), case["exact_final"]) < 1e-11
@@ -81,14 +85,7 @@ def test_bead_on_rotating_rod_moves_like_the_bead_on_the_wire() -> None:
     start = model.initial({"r": case["q0"][0], "r_rate": case["v0"][0]}, params)
     assert absolute(start[0][:2], case["q0"]) == 0.0
     assert absolute(start[1][:2], case["v0"]) < 1e-15
-    sol = run(
-        model.system,
-        start,
-        [0.0, case["t_end"]],
-        params,
-        jm.DormandPrince5(),
-        jm.FixedSteps(per_save=2000),
-    )
+    sol = run(model.system, start, case["t_end"], params, 2000)
     assert absolute(sol.q[-1, :2], case["exact_final"]) < 1e-11
 
 
@@ -97,14 +94,7 @@ def test_free_rigid_body_spins_by_elliptic_functions() -> None:
     case, model = published("closed_forms")["torque_free_rigid_body"], make("free_body")
     start, J = model.initial(), np.array(case["params"]["J"])
     assert absolute(start, [case["q0"], case["v0"]]) < 1e-16
-    sol = run(
-        model.system,
-        start,
-        [0.0, case["t_end"]],
-        {"J": J},
-        jm.DormandPrince5(),
-        jm.FixedSteps(per_save=2000),
-    )
+    sol = run(model.system, start, case["t_end"], {"J": J}, 2000)
     e, e_rate = np.asarray(sol.q[-1]), np.asarray(sol.v[-1])
     conjugate = e * [1, -1, -1, -1]
     w = 2 * product(conjugate, e_rate)[1:]
@@ -127,9 +117,7 @@ def test_andrews_mechanism_to_nine_digits() -> None:
     start, params = model.initial(), case["params"]
     assert dict(model.params) == params
     assert absolute(start, [case["q0"], case["v0"]]) < 1e-15
-    sol = run(
-        model.system, start, [0.0, case["t_end"]], params, jm.RK4(), jm.FixedSteps(per_save=6000)
-    )
+    sol = run(model.system, start, case["t_end"], params, 6000, jm.RK4())
     q, v = sol.q[-1], sol.v[-1]
     converged = np.array(case["converged"])
     assert relative(q, case["published"][:7]) < 1e-9  # 2.7e-10
@@ -147,11 +135,10 @@ def test_tolerances_alone_give_ten_digits() -> None:
     """Andrews' mechanism and the car axis reach ten digits without a step chosen by hand."""
     method, steps = jm.DormandPrince8(), jm.Adaptive(rtol=1e-12, atol=1e-12)
     case, model = published("andrews"), make("andrews")
-    sol = run(model.system, model.initial(), [0.0, case["t_end"]], case["params"], method, steps)
+    sol = run(model.system, model.initial(), case["t_end"], case["params"], steps, method)
     assert relative(sol.q[-1], case["converged"][:7]) < 1e-10
     case = published("car_axis")
-    start, ts = (case["q0"], case["v0"]), [0.0, case["t_end"]]
-    sol = run(car_axis(), start, ts, case["params"], method, steps)
+    sol = run(car_axis(), (case["q0"], case["v0"]), case["t_end"], case["params"], steps, method)
     assert relative(sol.q[-1], case["published"][:4]) < 1e-10
 
 
@@ -166,8 +153,8 @@ def test_andrews_mechanism_starts_with_the_published_acceleration() -> None:
 @pytest.mark.slow
 def test_car_axis_to_eleven_digits() -> None:
     case, system = published("car_axis"), car_axis()
-    start, ts, params = (case["q0"], case["v0"]), [0.0, case["t_end"]], case["params"]
-    sol = run(system, start, ts, params, jm.DormandPrince5(), jm.FixedSteps(per_save=12000))
+    params = case["params"]
+    sol = run(system, (case["q0"], case["v0"]), case["t_end"], params, 12000)
     q, v, digits = sol.q[-1], sol.v[-1], np.array(case["published"])
     assert relative(q, digits[:4]) < 1e-11  # 3.5e-13
     assert relative(v, digits[4:8]) < 1e-8  # 6.3e-10: published to nine digits
@@ -186,8 +173,7 @@ def test_double_pendulum_to_nine_digits(name: str) -> None:
         "theta1": theta[0], "theta2": theta[1] - first * theta[0],
         "omega1": omega[0], "omega2": omega[1] - first * omega[0],
     })  # fmt: skip
-    ts, steps = [0.0, case["t_end"]], jm.FixedSteps(per_save=20000)
-    sol = run(model.system, model.initial(), ts, dict(model.params), jm.DormandPrince5(), steps)
+    sol = run(model.system, model.initial(), case["t_end"], dict(model.params), 20000)
     assert absolute(sol.q[-1], q) < 1e-9  # 8.6e-12, in angles 5.0e-13
     assert absolute(sol.v[-1], v) < 1e-9  # 4.7e-11, in angles 2.0e-12
     assert sol.energy_drift < 1e-11
@@ -200,10 +186,7 @@ def test_triple_pendulum_to_ten_digits() -> None:
     start = {"theta": np.array(case["theta0"]), "omega": np.array(case["omega0"])}
     theta, omega = final_angles(case)
     q, v = model.initial({"theta": theta, "omega": omega})
-    ts, steps = [0.0, case["t_end"]], jm.FixedSteps(per_save=16000)
-    sol = run(
-        model.system, model.initial(start), ts, dict(model.params), jm.DormandPrince5(), steps
-    )
+    sol = run(model.system, model.initial(start), case["t_end"], dict(model.params), 16000)
     assert absolute(sol.q[-1], q) < 1e-10  # 6.7e-13
     assert absolute(sol.v[-1], v) < 1e-10  # 1.6e-12
 
@@ -225,14 +208,7 @@ def test_kapitza_pendulum_stays_upside_down() -> None:
         return q, np.array([L * omega * c, -a * W * np.sin(W * t) + L * omega * s])
 
     start, end = state(case["theta0"], 0.0, 0.0), case["t_end"]
-    sol = run(
-        systems.kapitza(),
-        start,
-        [0.0, end],
-        params,
-        jm.DormandPrince5(),
-        jm.FixedSteps(per_save=10000),
-    )
+    sol = run(systems.kapitza(), start, end, params, 10000)
     q, v = state(case["theta_final"], case["omega_final"], end)
     assert absolute(sol.q[-1], q) < 1e-11  # 4.7e-14
     assert absolute(sol.v[-1], v) < 1e-10  # 4.2e-13
@@ -243,7 +219,7 @@ def test_iftomm_pendulum_over_100_seconds() -> None:
     case, model = published("pendulum"), make("pendulum")
     start, ts = model.initial(), np.linspace(0.0, 100.0, 11)
     assert absolute(start, [case["q0"], case["v0"]]) < 1e-15
-    sol = run(model.system, start, ts, dict(model.params), jm.RK4(), jm.FixedSteps(per_save=10000))
+    sol = run(model.system, start, ts, dict(model.params), 10000, jm.RK4())
     assert absolute(sol.q[1], case["positions"]["10"]) < 1e-9  # 1.1e-10
     assert absolute(sol.q[10], case["positions"]["100"]) < 1e-9  # 4.5e-10
     assert np.max(sol.position_residual) < 1e-14
@@ -255,7 +231,7 @@ def test_double_four_bar_passes_its_singular_pose() -> None:
     case, model = published("four_bars"), make("four_bars", {"bars": 2})
     start, ts = model.initial(), np.linspace(0.0, 10.0, 11)
     assert absolute(start, [case["q0"], case["v0"]]) < 1e-15
-    sol = run(model.system, start, ts, dict(model.params), jm.RK4(), jm.FixedSteps(per_save=1000))
+    sol = run(model.system, start, ts, dict(model.params), 1000, jm.RK4())
     head = np.concatenate([2 * sol.q[:, :2], 2 * sol.v[:, :2]], axis=1)
     for t in (1, 2, 4, 5, 10):
         assert absolute(head[t], case["two"][str(t)]) < 1e-9  # 7.8e-11 at t = 10

@@ -1,6 +1,7 @@
 """Native code with and without LLVM's optimization."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ from jaxtyping import Array
 
 from jaxmech.compiler import unoptimized, vectorize
 from jaxmech.compiler.backends.cpu import program
-from jaxmech.compiler.backends.cpu.program import BRIEF, FEW, SMALL, Kind, Program
+from jaxmech.compiler.backends.cpu.program import BRIEF, FEW, MANY, SMALL, Kind, Program
 from jaxmech.compiler.frontend.build import Kernel, function_kernel
 
 
@@ -106,15 +107,24 @@ def test_lanes_fill_the_registers_of_the_processor(
 ) -> None:
     monkeypatch.setattr(program, "vector_registers", lambda: registers)
 
-    def lanes(fn: Callable[[Array], Array], kind: Kind) -> int:
-        return Program(kernel(fn), frozenset({0}), kind).facts.lanes
+    def lanes(fn: Callable[[Array], Array], kind: Kind, x: Any = 1.0) -> int:
+        found = function_kernel(jax.make_jaxpr(fn)(x))
+        return Program(found, frozenset({0}), kind).facts.lanes
 
     def long(x: Array) -> Array:
         for k in range(FEW):
             x = jnp.sin(x) + k
         return x
 
+    def carrying(x: Array) -> Array:
+        def turn(_: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+            return (*state[1:], jnp.sin(state[0]))
+
+        return jax.lax.fori_loop(0, 20, turn, tuple(x + k for k in range(MANY + 1)))[0]
+
     assert (lanes(jnp.sin, Kind.LARGE), lanes(long, Kind.LARGE)) == (few, many)
+    assert lanes(carrying, Kind.LARGE) == registers[0]
+    assert lanes(jnp.sin, Kind.SMALL, np.float32(1.0)) == 2 * registers[0]
     assert (lanes(long, Kind.SMALL), lanes(long, Kind.ONE)) == (registers[0], 1)
 
 

@@ -11,7 +11,6 @@ from jax import lax
 
 from jaxmech.compiler import batched, explain, off, vectorize
 from jaxmech.compiler import partition as interpreter
-from jaxmech.compiler.backends.cpu import program as source
 from jaxmech.compiler.explain import part
 from jaxmech.compiler.frontend import jaxprs
 from jaxmech.compiler.frontend import loop_reader as reading
@@ -187,47 +186,6 @@ def test_a_short_loop_that_is_large_stays_one(
     forget_readings()
     assert explain(staged, x).parts[0].operations < unrolled
     np.testing.assert_allclose(vectorize(staged)(x), jax.vmap(staged)(x), rtol=1e-13)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("few", "many", "dtype", "lanes"),
-    [
-        (100, 45, np.float64, 32),  # few operations
-        (100, 45, np.float32, 32),
-        (5, 45, np.float64, 16),
-        (5, 5, np.float64, 8),  # much is carried
-        (5, 5, np.float32, 16),
-    ],
-)
-def test_how_many_lanes_a_program_has(
-    few: int, many: int, dtype: type, lanes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(source, "vector_registers", lambda: (8, 32))  # AVX-512
-    monkeypatch.setattr(source, "FEW", few)
-    monkeypatch.setattr(source, "MANY", many)
-
-    def fn(x: Any) -> Any:
-        def turn(_: Any, state: Any) -> Any:
-            y, z = state
-            return jnp.sin(y) * jnp.cos(z) + 0.2 * x, 0.4 * jnp.tanh(y[::-1] + z)
-
-        return lax.fori_loop(0, STEPS, turn, (x, x))[0]
-
-    kernel = native(vectorize(fn), batch(3).astype(dtype)).params["kernel"]
-    assert 5 < kernel.most_carried <= 45
-    assert 5 < kernel.operations <= 100
-    of_kind = {kind: source.Source(kernel, frozenset({0}), kind).lanes for kind in source.Kind}
-    small = 8 if dtype == np.float64 else 16
-    assert list(of_kind.values()) == [1, small, lanes]
-    for size in (1, small - 1, small, small + 1, 3 * small + 2, 256, 257, 256 + lanes):
-        x = batch(size).astype(dtype)
-        np.testing.assert_allclose(
-            vectorize(fn)(x),
-            jax.vmap(fn)(x),
-            rtol=100 * np.finfo(dtype).eps,
-            atol=10 * np.finfo(dtype).eps,
-        )
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

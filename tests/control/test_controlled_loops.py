@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxmech.ensemble as je
-from jaxmech import Controller, FixedSteps, Recording, System, controlled, fit, observe, simulate
+from jaxmech import Controller, FixedSteps, Recording, controlled, fit, observe, simulate
 from jaxmech.cli.main import main
 from jaxmech.config.environment import system_digest
 from jaxmech.config.toml import read
@@ -17,7 +17,6 @@ from jaxmech.errors import StudyError
 from jaxmech.identify import Fit
 from jaxmech.parts import Mechanism, gravity, ground, planar_body, revolute
 from jaxmech.run import sensitivities
-from jaxmech.system import Holonomic, Nonholonomic
 from tests.control.test_sampled import LATE, PENDULUM, torque
 
 TS = np.linspace(0.0, 0.5, 26)
@@ -212,36 +211,3 @@ def test_a_mechanism_with_a_motor() -> None:
     seen = observe(loop, sol, params)
     inertia, weight = 0.2 + 2.0 * 0.25, 9.81 * np.cos(np.asarray(sol["hinge.angle"]))
     np.testing.assert_allclose(inertia * seen.qdd[:, 0], sol["motor"] - weight, atol=1e-10)
-
-
-@pytest.mark.slow
-def test_constraints_and_quasi_velocities() -> None:
-    """A sledge by its speed and turning rate, and as a nonholonomic system: the same motion."""
-
-    def steer(measured: Any, memory: Any, t: Any, p: Any) -> Any:
-        return {"push": 1.0 - memory, "turn": jnp.cos(3.0 * t)}, memory + 0.05
-
-    def force(q: Any, v: Any, t: Any, p: Any) -> Any:
-        push, turn = p["steer"]["push"], p["steer"]["turn"]
-        return jnp.stack([push * jnp.cos(q[2]), push * jnp.sin(q[2]), turn])
-
-    def along(q: Any, t: Any, p: Any) -> Any:
-        return jnp.array([[jnp.cos(q[2]), 0.0], [jnp.sin(q[2]), 0.0], [0.0, 1.0]])
-
-    def sideways(q: Any, v: Any, t: Any, p: Any) -> Any:
-        return v[1] * jnp.cos(q[2]) - v[0] * jnp.sin(q[2])
-
-    names = ("x", "y", "heading")
-    half = Controller(steer, 0.1, memory=0.0, output={"push": 0.0, "turn": 0.0})
-    plain = System(lambda q, v, t, p: v @ v / 2, [Nonholonomic(sideways), Holonomic(
-        lambda q, t, p: q[:0], name="none")], force, coordinates=names)  # fmt: skip
-    spins = System(
-        lambda q, v, t, p: v @ v / 2, force=force, coordinates=names,
-        velocities=("forward", "turning"), kinematics=along,
-    )  # fmt: skip
-    ends = [
-        simulate(controlled(system, half), np.zeros(3), np.zeros(size), [0.0, 0.95], None,
-                 steps=FixedSteps(40)).q[-1, :3]
-        for system, size in ((plain, 3), (spins, 2))
-    ]  # fmt: skip
-    np.testing.assert_allclose(ends[0], ends[1], atol=1e-8)

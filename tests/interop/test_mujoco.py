@@ -147,24 +147,6 @@ def test_equalities_are_the_equations_of_mujoco(xml: str) -> None:
             np.testing.assert_allclose(mine[:exact], signs * theirs[:exact], atol=1e-12)
 
 
-@pytest.mark.slow
-@ignoring
-def test_a_four_bar_keeps_its_loop_and_its_energy() -> None:
-    robot = robot_of(FOUR_BAR)[0]
-    q, v = robot.start
-    zero, params = jnp.zeros(()), robot.mechanism.params
-    A = jax.jit(robot.mechanism.system.dynamics.velocity_jacobian)(q, v, zero, params)
-    v = jnp.array(2 * np.linalg.svd(A)[2][-1])  # the only direction without a velocity of the pin
-    ts = jnp.linspace(0.0, 0.5, 3)
-    steps = jm.FixedSteps(per_save=100)
-    sol = jm.simulate(robot.mechanism.system, q, v, ts, robot.mechanism.params, steps=steps)
-    assert sol.position_residual.max() < 1e-12
-    assert sol.energy_drift < 1e-6
-    assert sol.rank == 2  # of three equations, one is across the plane
-    pin = [robot.frame(name, sol.q[-1]).origin for name in ("end", "rocker")]
-    np.testing.assert_allclose(jnp.linalg.norm(pin[0] - pin[1]), np.hypot(0, 0.8), atol=1e-9)
-
-
 def test_keyframes_and_the_reference_are_states() -> None:
     robot = robot_of(DOUBLE_PENDULUM)[0]
     bent = robot.keyframes["bent"]
@@ -297,32 +279,6 @@ def test_meshes_that_only_show_bodies_are_not_read() -> None:
     assert from_mjcf(text, strict=True).mechanism.system.coordinates == ("joint0.angle",)
     with pytest.raises(ValueError, match=r"missing\.stl"):
         from_mjcf(text.replace(INERTIAL.format(1, "1 1 1"), ""))
-
-
-@ignoring
-@pytest.mark.slow
-def test_a_run_in_spins_is_the_one_in_rates() -> None:
-    solutions = []
-    for velocities in ("rates", "spins"):
-        robot = robot_of(LEG, velocities)[0]
-        system, params = robot.mechanism.system, dict(robot.mechanism.params)
-        q = robot.q(robot.reference)
-        q, v = jm.assemble(system, q, robot.v(q, np.zeros(robot.conversion.size[1])), 0.0, params)
-        sol = jm.simulate(system, q, v, [0.0, 0.5, 1.0], params, steps=jm.FixedSteps(500))
-        assert sol.status == jm.Status.OK
-        solutions.append((sol.q, robot.qvel(sol.q[-1], sol.v[-1])))
-    for rates, spins in zip(*solutions, strict=True):
-        np.testing.assert_allclose(spins, rates, rtol=0, atol=1e-9)
-
-
-def test_a_robot_prints_its_tree_and_its_sites() -> None:
-    robot = from_mjcf("""<mujoco><worldbody><body name="arm"><joint name="elbow" axis="0 1 0"/>
-        <inertial pos="0 0 1" mass="2" diaginertia="1 1 1"/><site name="end" pos="0 0 1"/>
-        </body></worldbody></mujoco>""")
-    lines = repr(robot).splitlines()
-    assert lines[0] == "Robot: coordinates 1, constraint equations 0"
-    assert lines[-1] == "sites: end"
-    assert any("'elbow', revolute joint: angle" in line for line in lines)
 
 
 def test_the_input_of_an_actuator_may_be_recorded() -> None:

@@ -97,27 +97,6 @@ def test_commands_take_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert "freedom       2 of position" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_a_fit_finds_the_numbers_of_a_file() -> None:
-    robot = from_mjcf(ARM, params=("mass", "inertia", "damping"))
-    system, file_numbers = robot.mechanism.system, robot.mechanism.params
-    truth = {**file_numbers, "mass.fore": 1.1, "damping.elbow": 0.12}
-    ts, steps, noise = jnp.linspace(0.0, 1.0, 41), jm.FixedSteps(per_save=4), 2e-3
-    starts = jnp.array([[0.6, -0.4], [-1.0, 0.8]])
-    simulated = jax.vmap(lambda q: jm.simulate(system, q, 0 * q, ts, truth, steps=steps).q)
-    seen = simulated(starts) + noise * np.random.default_rng(0).normal(size=(2, 41, 2))
-    recordings = [
-        jm.Recording(ts, angles, start, np.zeros(2), weights=1 / noise)
-        for angles, start in zip(seen, starts, strict=True)
-    ]
-    free = ("mass.fore", "damping.elbow")
-    fit = jm.fit(system, recordings, file_numbers, free=free, steps=steps)
-    assert fit.converged
-    for name in free:
-        assert fit.params[name] == pytest.approx(truth[name], rel=0.03)
-        assert abs(file_numbers[name] - truth[name]) > 0.2 * truth[name]
-
-
 FIT = """
 model = "robots/arm.urdf"
 

@@ -32,24 +32,29 @@ def given(rank: int, *, consistent: bool = True) -> dict[str, Any]:
     return {"M": F @ F.T + np.eye(3), "Q": draw.normal(size=3), "A": A, "b": b}
 
 
+@jax.jit
+def by_all_solvers(p: Any) -> Any:
+    rest = np.zeros(3)
+    laws = [UdwadiaKalaba(solver) for solver in (LDL(), QR(), SVD())]
+    return [acceleration(GIVEN, rest, rest, 0.0, p, formulation=law) for law in laws]
+
+
 @pytest.mark.parametrize("rank", [1, 2, 3])
-@pytest.mark.parametrize("solver", [LDL(), QR(), SVD()], ids=lambda s: type(s).__name__)
-def test_multipliers_are_the_smallest_and_push_the_system(rank: int, solver: Any) -> None:
+def test_multipliers_are_the_smallest_and_push_the_system(rank: int) -> None:
     """M qdd = Q + A^T lambda with the lambda of numpy's least squares, whatever the solver."""
-    p, rest = given(rank), np.zeros(3)
-    law = UdwadiaKalaba(solver)
-    motion = jax.jit(lambda p: acceleration(GIVEN, rest, rest, 0.0, p, formulation=law))(p)
-    np.testing.assert_allclose(
-        p["M"] @ motion.qdd, p["Q"] + p["A"].T @ motion.multipliers, atol=1e-11
-    )
-    np.testing.assert_allclose(p["A"] @ motion.qdd, p["b"], atol=1e-11)
-    push = p["M"] @ np.asarray(motion.qdd) - p["Q"]
-    np.testing.assert_allclose(motion.constraint_force, push, atol=1e-11)
-    smallest = np.linalg.lstsq(p["A"].T, push, rcond=1e-10)[0]
-    np.testing.assert_allclose(motion.multipliers, smallest, atol=1e-10)
-    assert motion.rank == rank
-    assert motion.residual < 1e-11
-    assert motion.definite
+    p = given(rank)
+    for motion in by_all_solvers(p):
+        np.testing.assert_allclose(
+            p["M"] @ motion.qdd, p["Q"] + p["A"].T @ motion.multipliers, atol=1e-11
+        )
+        np.testing.assert_allclose(p["A"] @ motion.qdd, p["b"], atol=1e-11)
+        push = p["M"] @ np.asarray(motion.qdd) - p["Q"]
+        np.testing.assert_allclose(motion.constraint_force, push, atol=1e-11)
+        smallest = np.linalg.lstsq(p["A"].T, push, rcond=1e-10)[0]
+        np.testing.assert_allclose(motion.multipliers, smallest, atol=1e-10)
+        assert motion.rank == rank
+        assert motion.residual < 1e-11
+        assert motion.definite
 
 
 def test_contradictory_constraints_leave_a_residual() -> None:
@@ -68,13 +73,6 @@ def test_a_rod_pulls() -> None:
     np.testing.assert_allclose(motion.constraint_force, [0.0, p["m"] * p["g"]], atol=1e-14)
     np.testing.assert_allclose(motion.multipliers, [-p["m"] * p["g"] / 2], rtol=1e-15)
     np.testing.assert_allclose(motion.qdd, 0.0, atol=1e-15)
-
-
-def test_a_massless_coordinate_is_reported() -> None:
-    system = System(lambda q, v, t, p: 0.5 * p * v[0] ** 2, coordinates=("x", "y"))
-    motion = acceleration(system, [0.0, 0.0], [0.0, 0.0], 0.0, 1.0)
-    assert not motion.definite
-    assert np.isfinite(motion.qdd).all()
 
 
 @pytest.mark.slow

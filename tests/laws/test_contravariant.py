@@ -111,29 +111,8 @@ def equations(n: int, m: int, rank: int) -> tuple[np.ndarray, ...]:
     return F @ F.T + np.eye(n), draw.normal(size=n), A, A @ draw.normal(size=n)
 
 
-def test_the_printed_matrix_is_singular_for_any_choice_of_variables() -> None:
-    """E = (I - A^T B'^T) M has rank n - m, and E qdd = F is solved by more than the motion."""
-    M, Q, A, b = equations(5, 2, 2)
-    eom = EquationsOfMotion(*map(jnp.asarray, (M, Q, A, b)))
-    motion = quick(Contravariant().solve)(eom)
-    draw = np.random.default_rng(1)
-    for _ in range(3):
-        B = np.linalg.inv(np.concatenate([draw.normal(size=(3, 5)), A]))[:, 3:]
-        np.testing.assert_allclose(A @ B, np.eye(2), atol=1e-13)
-        removed = np.eye(5) - A.T @ B.T
-        E, F = removed @ M, removed @ Q
-        assert np.linalg.matrix_rank(E, tol=1e-10) == 5 - 2
-        np.testing.assert_allclose(E @ motion.qdd, F, atol=1e-11)
-        other = motion.qdd + np.linalg.solve(M, A.T @ draw.normal(size=2))
-        np.testing.assert_allclose(E @ other, F, atol=1e-10)
-        assert np.abs(A @ other - b).max() > 1e-3
-        full, right = np.concatenate([E, A]), np.concatenate([F, b])
-        assert np.linalg.matrix_rank(full, tol=1e-10) == 5
-        np.testing.assert_allclose(np.linalg.lstsq(full, right)[0], motion.qdd, atol=1e-11)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "m", "rank"), [(5, 2, 2), (5, 4, 2), (4, 4, 4), (3, 0, 0)])
+@pytest.mark.parametrize(("n", "m", "rank"), [(5, 4, 2), (3, 0, 0)])
 def test_eliminated_reactions_leave_n_minus_rank_equations(n: int, m: int, rank: int) -> None:
     eom = EquationsOfMotion(*map(jnp.asarray, equations(n, m, rank)))
     law = Contravariant(eliminate=True)

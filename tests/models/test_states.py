@@ -67,16 +67,6 @@ def test_single_precision_stays_single(name: str) -> None:
     assert {block.dtype for block in blocks} == {np.dtype("float32")}
 
 
-def test_the_two_double_pendulums_start_in_the_same_state() -> None:
-    cartesian, angles = make("double_pendulum"), make("double_pendulum_angles")
-    (theta1, theta2), _ = angles.initial()
-    q, _ = cartesian.initial()
-    np.testing.assert_allclose(q[:2], [jnp.sin(theta1), -jnp.cos(theta1)], atol=1e-15)
-    np.testing.assert_allclose(
-        q[2:] - q[:2], [jnp.sin(theta1 + theta2), -jnp.cos(theta1 + theta2)], atol=1e-15
-    )
-
-
 def test_andrews_angles_do_not_jump_over_a_turn_of_the_crank() -> None:
     """All bodies but the crank and the coupler only swing: their angles stay smooth."""
     model = make("andrews")

@@ -9,7 +9,6 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import jaxmech as jm
-from experiments.bicycle import whipple_bicycle
 from jaxmech import parts as jp
 from jaxmech.compiler import explain
 from tests.parts.mechanisms import (
@@ -104,37 +103,6 @@ def test_four_bar_in_space_moves_as_the_one_in_the_plane() -> None:
         weight = np.array([0.0, -params["m"] * params["g"], 0.0])
         held, _ = load(mechanism, name, q, forces)
         np.testing.assert_allclose(held + weight, params["m"] * qdd[7 * k : 7 * k + 3], atol=1e-12)
-
-
-def test_lengths_and_masses_can_be_differentiated() -> None:
-    mechanism, q, v, params = built(parallel_four_bar)
-    system = mechanism.system
-
-    def probe(p: Any) -> Any:
-        both = (
-            system.lagrangian(q, v, T0, p),
-            system.dynamics.position_level(q, T0, p) @ jnp.arange(8.0),
-        )
-        return both[0] + both[1]
-
-    slopes = jax.jit(jax.grad(probe))(params)
-    for name in params:
-        up, down = ({**params, name: params[name] + h} for h in (1e-6, -1e-6))
-        np.testing.assert_allclose(slopes[name], (probe(up) - probe(down)) / 2e-6, rtol=1e-7)
-        assert slopes[name] != 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("make", [parallel_four_bar, slider_crank, whipple_bicycle])
-def test_single_precision_stays_single(make: Any) -> None:
-    mechanism, q, v, params = built(make)
-    single = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), (q, v, T0, params))
-    (q, v, t, p), system = single, mechanism.system
-    found = [jax.eval_shape(system.lagrangian, q, v, t, p)]
-    for constraint in system.constraints:
-        state = (q, t) if isinstance(constraint, jm.Holonomic) else (q, v, t)
-        found.append(jax.eval_shape(constraint.fn, *state, p))
-    assert {x.dtype for x in found} == {jnp.dtype(jnp.float32)}
 
 
 @pytest.mark.slow

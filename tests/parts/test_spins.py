@@ -172,33 +172,3 @@ def test_a_mechanism_without_quaternions_keeps_its_rates() -> None:
     bar = jp.planar_body("bar", mass=1.0, inertia=1.0)
     hinge = jp.revolute("hinge", jp.ground, (0, 0), bar, (1, 0))
     assert jp.Mechanism([bar], [hinge], velocities="spins").system.velocities == ()
-
-
-def hanging(velocities: Any, turn: Any = (1.0, 0, 0, 0.1)) -> tuple[jp.Mechanism, Any, Any]:
-    """A body on a ball, by default near its lowest pose, at rest."""
-    body = jp.spatial_body("body", mass="m", inertia=(0.1, 0.2, 0.25), center=CENTER)
-    pivot = jp.spherical("pivot", jp.ground, (0, 0, 0), body, (0, 0, 0.5))
-    mechanism = jp.Mechanism([body], [pivot], [jp.gravity()], {"m": 1.3}, velocities=velocities)
-    return mechanism, *mechanism.guess({"pivot": jp.Start(turn)})
-
-
-@pytest.mark.slow
-def test_derivatives_are_those_in_rates() -> None:
-    """Reverse mode in spins, and sensitivities in rates and in spins."""
-    ts, steps, turn = jnp.linspace(0.0, 1.0, 3), jm.FixedSteps(100), (0.9, 0.3, 0.1, 0.0)
-    values = []
-    for velocities in ("rates", "spins"):
-        mechanism, q, v = hanging(velocities, turn)
-        growth = jm.analysis.sensitivities(
-            mechanism.system, lambda z, q=q, v=v: (q, v, {"m": z[0]}), jnp.array([1.3]), ts,
-            steps=steps,
-        )  # fmt: skip
-        values.append(growth.q[-1, :, 0])
-
-    def last(m: Any) -> Any:
-        return jm.simulate(mechanism.system, q, v, ts, {"m": m}, steps=steps).q[-1]
-
-    values.append(jax.jacrev(last)(1.3))
-    assert np.abs(values[0]).max() > 1e-2
-    for value in values[1:]:
-        np.testing.assert_allclose(value, values[0], rtol=0, atol=1e-8)

@@ -12,7 +12,7 @@ import pytest
 from jaxmech import FixedSteps, Holonomic, Projection, System, assemble, simulate
 from jaxmech.laws import LDL, QR, SVD, UdwadiaKalaba
 from jaxmech.models import pendulum
-from tests.small import MASSLESS, MIXED, OSCILLATOR, PENDULUM, REDUNDANT, SKATE
+from tests.small import MIXED, OSCILLATOR, PENDULUM, REDUNDANT
 
 TS = np.linspace(0.0, 1.0, 11)
 
@@ -58,29 +58,6 @@ def test_redundant_rows_and_solvers_give_the_same_motion() -> None:
         np.testing.assert_allclose(run.q, runs[0].q, atol=1e-12)
         np.testing.assert_allclose(run.v, runs[0].v, atol=1e-12)
         assert run.rank == 1
-
-
-def test_a_skate_on_a_slope_in_closed_form() -> None:
-    """Nonholonomic: x'' = g cos^2 phi - ..., speed u' = g cos(phi0 + w t) along the blade."""
-    p, w = SKATE.params, SKATE.v[2]
-    sol = simulate(SKATE.system, *SKATE[2:], TS, p, steps=FixedSteps(20))
-    phi = SKATE.q[2] + w * TS
-    u = 1.0 + p["g"] / w * (np.sin(phi) - np.sin(SKATE.q[2]))
-    np.testing.assert_allclose(sol.q[:, 2], phi, rtol=1e-14)
-    np.testing.assert_allclose(sol.v[:, 0], u * np.cos(phi), atol=1e-9)
-    np.testing.assert_allclose(sol.v[:, 1], u * np.sin(phi), atol=1e-9)
-    assert sol.velocity_residual.max() < 1e-14
-    assert sol.energy_drift < 1e-8
-
-
-def test_a_singular_mass_in_closed_form() -> None:
-    """With x = 2 s + d the closed form is m (3/2)^2 x'' + k x = 0 for x alone."""
-    p = MASSLESS.params
-    sol = simulate(MASSLESS.system, *MASSLESS[2:], TS, p, steps=FixedSteps(20))
-    w = np.sqrt(p["k"] / p["m"] / 2.25)
-    x = 1.1 * np.cos(w * TS) - 0.4 / w * np.sin(w * TS)
-    np.testing.assert_allclose(sol.q, np.stack([x, (x - p["d"]) / 2], 1), atol=1e-9)
-    assert sol.energy_drift < 1e-9
 
 
 @pytest.mark.slow

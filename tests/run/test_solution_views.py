@@ -47,13 +47,6 @@ def test_names_with_states_of_first_order() -> None:
     np.testing.assert_allclose(sol["current"], 2.0 * np.exp(-np.asarray(TS)), rtol=1e-8)
 
 
-@pytest.mark.slow
-def test_a_name_works_in_a_gradient() -> None:
-    slope = jax.grad(lambda theta: swing(theta)["x2.rate"][-1])(0.4)
-    both = [swing(0.4 + h)["x2.rate"][-1] for h in (1e-5, -1e-5)]
-    np.testing.assert_allclose(slope, (both[0] - both[1]) / 2e-5, rtol=1e-6)
-
-
 def test_a_dataset(batch: jm.Solution) -> None:
     pytest.importorskip("xarray")
     one, many = member(batch, 0).to_xarray(), batch.to_xarray()

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
 from jaxmech import FixedSteps, Holonomic, Status, System, assemble, simulate
 from tests.small import (
@@ -54,27 +53,6 @@ def heavy() -> tuple[np.ndarray, ...]:
     return *guess, *map(np.asarray, many(case)(*guess))
 
 
-@pytest.mark.slow
-def test_positions_are_those_of_a_general_minimizer(heavy: Any) -> None:
-    def rods(q: Any) -> Any:
-        first, second = q[:2], q[2:] - q[:2]
-        return [first @ first - HEAVY["l1"] ** 2, second @ second - HEAVY["l2"] ** 2]
-
-    for guess, q in zip(heavy[0], heavy[2], strict=True):
-        found = minimize(
-            lambda x, guess=guess: (x - guess) @ M_HEAVY @ (x - guess),
-            DOUBLE.q,
-            constraints={"type": "eq", "fun": rods},
-            method="SLSQP",
-            options={"ftol": 1e-14, "maxiter": 200},
-        )
-        assert found.success
-        np.testing.assert_allclose(rods(q), 0.0, atol=1e-13)
-        np.testing.assert_allclose(q, found.x, atol=2e-6)
-        cost = (q - guess) @ M_HEAVY @ (q - guess)
-        assert cost <= found.fun * (1 + 1e-9)
-
-
 def test_velocities_are_the_projection_in_the_mass_metric(heavy: Any) -> None:
     """v = v_guess - M^-1 A^T (A M^-1 A^T)^-1 A v_guess at the assembled q."""
     for guess, q, v in zip(*heavy[1:], strict=True):
@@ -82,25 +60,6 @@ def test_velocities_are_the_projection_in_the_mass_metric(heavy: Any) -> None:
         A = np.array([[*q[:2], 0.0, 0.0], [*-rod, *rod]])
         W = np.linalg.inv(M_HEAVY) @ A.T
         np.testing.assert_allclose(v, guess - W @ np.linalg.solve(A @ W, A @ guess), atol=1e-12)
-
-
-def test_nearest_point_of_an_ellipse_from_far_and_near() -> None:
-    """Compared with a search along the curve, in a metric other than the Euclidean one."""
-    system = System(
-        lambda q, v, t, p: 0.5 * v @ (p * v),
-        [Holonomic(lambda q, t, p: q[0] ** 2 / 4 + q[1] ** 2 - 1)],
-        coordinates=("x", "y"),
-    )
-    case = Case(system, np.array([1.0, 5.0]), np.zeros(2), np.zeros(2))
-    draw = np.random.default_rng(0)
-    guess = draw.normal(size=(200, 2)) * 10 ** draw.uniform(0, 2, (200, 1))
-    q, _ = many(case)(guess, np.zeros((200, 2)))
-    angle = np.linspace(0, 2 * np.pi, 20_001)
-    curve = np.stack([2 * np.cos(angle), np.sin(angle)], 1)
-    distances = np.sqrt(((curve - guess[:, None]) ** 2 @ case.params).min(1))
-    ours = np.sqrt((q - guess) ** 2 @ case.params)
-    np.testing.assert_allclose(q[:, 0] ** 2 / 4 + q[:, 1] ** 2, 1.0, atol=1e-13)
-    np.testing.assert_allclose(ours, distances, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

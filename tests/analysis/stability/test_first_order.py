@@ -63,11 +63,3 @@ def test_the_integral_of_a_state_counts_where_it_is_read() -> None:
     np.testing.assert_allclose(found.v, 0.0, atol=1e-12)
     assert "integral of error  1.5" in repr(found)
     assert found.linearization.positions == 2
-
-
-def test_the_structure_has_no_freedom_of_states() -> None:
-    found = jm.analysis.structure(MOTOR, *REST, 0.0, P)
-    assert found.ranks is not None
-    assert (found.ranks.position_freedom, found.ranks.velocity_freedom) == (1, 1)
-    assert "states        1: current" in repr(found)
-    assert not found.serious

@@ -109,22 +109,3 @@ def test_a_transient_is_followed() -> None:
     np.testing.assert_allclose(sol.q[-1, 0], relaxed(2.0, k, d)[0], atol=1e-6)
     assert sol.accepted < 400
     assert sol.step > 100 / 9900
-
-
-@pytest.mark.slow
-def test_bits_alone_and_in_a_batch() -> None:
-    q0, v0 = from_angles(START[:2], START[2:], DOUBLE.params)
-    ts = jnp.array([0.0, 0.1, 0.2])
-
-    @jax.jit
-    def one(m1: Any) -> Any:
-        method, steps = jm.Rodas5P(), jm.Adaptive(rtol=1e-6, atol=1e-6)
-        return jm.simulate(
-            DOUBLE.system, q0, v0, ts, {**DOUBLE.params, "m1": m1}, method=method, steps=steps
-        )
-
-    masses = jnp.linspace(0.5, 5.0, 5)
-    batch = jax.jit(jax.vmap(one))(masses)
-    few = jax.jit(jax.vmap(one))(masses[3:])
-    np.testing.assert_array_equal(batch.q[3:], few.q)
-    np.testing.assert_array_equal(batch.accepted[3:], few.accepted)
