@@ -12,7 +12,6 @@ Usage: python -m experiments.fit_evaluation [FILE.json]
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ import numpy as np
 
 import jaxmech as jm
 from experiments.coverage import double_pendulum
-from experiments.measuring import shortest, write
+from experiments.measuring import shortest, table_head, table_row, write
 from jaxmech.identify.problem.least_squares import half_squares, linearized, runs
 from jaxmech.identify.problem.rows import Task, evaluated, residual_rows
 from jaxmech.identify.problem.setup import prepare
@@ -31,15 +30,10 @@ from jaxmech.identify.problem.setup import prepare
 FREE = ("m2", "l1", "l2", "c1", "c2", "g", "offset1", "offset2", "scale1", "scale2")
 
 
-@dataclass(frozen=True, kw_only=True)
-class FitEvaluation:
-    """The recordings, and how often they are evaluated."""
-
-    recordings: int = 26
-    samples: int = 2667  # of each recording
-    interval: float = 1e-3  # between samples, and the step of RK4 [s]
-    rounds: int = 5  # the best one counts
-
+RECORDINGS, SAMPLES = 26, 2667  # and samples of each
+INTERVAL = 1e-3  # between samples, and the step of RK4 [s]
+ROUNDS = 5  # the best one counts
+HEAD = "", "ms", "forward runs", "runs per 1 + p", "million steps/s"
 
 CASE = double_pendulum()
 
@@ -49,13 +43,13 @@ def sensors(q: Any, v: Any, t: Any, p: Any) -> Any:
     return scales * CASE.observe(q, v, t, p) + offsets
 
 
-def task(study: FitEvaluation) -> tuple[Task, Any]:
+def task() -> tuple[Task, Any]:
     """The task, and the unknowns where it begins."""
     truth = {**CASE.params, "offset1": 0.0, "offset2": 0.0, "scale1": 1.0, "scale2": 1.0}
-    ts = study.interval * np.arange(study.samples)
+    ts = INTERVAL * np.arange(SAMPLES)
     draw = np.random.default_rng(0)
     ranges = zip(CASE.low, CASE.high, strict=True)
-    starts = [draw.uniform(low, high, (study.recordings, 2)) for low, high in ranges]
+    starts = [draw.uniform(low, high, (RECORDINGS, 2)) for low, high in ranges]
 
     def motion(x: Any, rate: Any) -> Any:
         start = CASE.start(x, rate, truth)
@@ -105,16 +99,16 @@ def require_agreement(y: Any, found: dict[str, Callable[[Any], Any]]) -> float:
     return difference
 
 
-def measured(study: FitEvaluation) -> dict[str, Any]:
-    made, y = task(study)
+def measured() -> dict[str, Any]:
+    made, y = task()
     found = evaluations(made)
     difference = require_agreement(y, found)
 
     def clocked(evaluate: Callable[[Any], Any]) -> float:
-        return shortest(lambda: evaluate(y), study.rounds, time.perf_counter)
+        return shortest(lambda: evaluate(y), ROUNDS, time.perf_counter)
 
     forward = clocked(found["forward run"])
-    steps = study.recordings * (study.samples - 1)
+    steps = RECORDINGS * (SAMPLES - 1)
     size = len(FREE)
     table = {}
     for name, evaluate in found.items():
@@ -129,22 +123,14 @@ def measured(study: FitEvaluation) -> dict[str, Any]:
     return {"difference": difference, "steps": steps, "parameters": size, "table": table}
 
 
-def printed(found: dict[str, Any]) -> str:
-    agreed = f"gradient and Jacobian agree to {found['difference']:.0e}"
-    lines = [
-        f"{found['parameters']} parameters, {found['steps']:,} steps; {agreed}",
-        f"{'':30}{'ms':>9}{'runs':>9}{'per 1 + p':>11}{'million steps/s':>17}",
-    ]
-    for name, row in found["table"].items():
-        lines.append(
-            f"{name:30}{1e3 * row['seconds']:9.1f}{row['forward runs']:9.2f}"
-            f"{row['runs per 1 + p']:11.2f}{row['million steps per second']:17.2f}"
-        )
-    return "\n".join(lines)
-
-
 if __name__ == "__main__":
     jax.config.update("jax_enable_x64", True)
-    results = measured(FitEvaluation())
-    print(printed(results))
+    results = measured()
+    print(
+        f"{results['parameters']} parameters, {results['steps']:,} steps; gradient and Jacobian "
+        f"agree to {results['difference']:.0e}\n\n{table_head(HEAD)}"
+    )
+    for name, row in results["table"].items():
+        numbers = row["forward runs"], row["runs per 1 + p"], row["million steps per second"]
+        print(table_row([name, 1e3 * row["seconds"], *numbers]))
     write(Path(sys.argv[1]) if sys.argv[1:] else None, **results)

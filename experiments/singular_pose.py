@@ -13,8 +13,8 @@ Usage: python -m experiments.singular_pose [runs/singular_pose]
 
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 import matplotlib.pyplot as plt
@@ -23,27 +23,13 @@ from matplotlib.figure import Figure
 from scipy.special import ellipj, ellipk
 
 import jaxmech as jm
-from experiments.measuring import write
+from experiments.measuring import table_head, table_row, write
 from jaxmech.plot.panels import styled
 
 BARS = 2  # four-bars in the row
 STEP = 1e-3  # of RK4 [s]
 TIMES = np.linspace(0.0, 10.0, 101)  # [s]
 FEEDBACK = jm.Baumgarte(20.0, 20.0)  # [1/s]
-
-
-@dataclass(frozen=True)
-class Passage:
-    """The result of one variant; errors are distances of the first head from the closed form."""
-
-    drift: str  # drift control
-    solver: str  # of the law of motion
-    status: str
-    error: float  # at the end [m]
-    largest_error: float  # [m]
-    position_residual: float  # largest violation of a joint [m]
-    energy_drift: float  # largest change of the energy [J]
-    errors: list[float]  # at every saved time [m]
 
 
 def variants() -> Iterator[tuple[str, object, object]]:
@@ -56,31 +42,26 @@ def variants() -> Iterator[tuple[str, object, object]]:
         yield "none", None, solver
 
 
-def passage(drift: str, projection: object, solver: object) -> Passage:
-    """Run one variant of the study."""
+def passage(drift: str, projection: object, solver: object) -> dict[str, Any]:
+    """Run one variant; errors are distances of the first head from the closed form [m]."""
     model = jm.models.four_bars(BARS)
     solution = jm.simulate(
-        model.system,
-        *model.initial(),
-        TIMES,
-        model.params,
-        steps=jm.FixedSteps(per_save=round(TIMES[1] / STEP)),
-        projection=projection,
-        formulation=jm.laws.UdwadiaKalaba(solver=solver),
-        throw=False,
-    )
+        model.system, *model.initial(), TIMES, model.params,
+        steps=jm.FixedSteps(per_save=round(TIMES[1] / STEP)), projection=projection,
+        formulation=jm.laws.UdwadiaKalaba(solver=solver), throw=False,
+    )  # fmt: skip
     head = 2 * np.asarray(solution.q[:, :2])  # the foot of crank 0 is the origin
     errors = np.linalg.norm(head - exact_head(TIMES, BARS, model.params), axis=1)
-    return Passage(
-        drift=drift,
-        solver=type(solver).__name__,
-        status=jm.Status(int(solution.status)).name,
-        error=float(errors[-1]),
-        largest_error=float(np.max(errors)),
-        position_residual=float(np.nanmax(solution.position_residual)),
-        energy_drift=float(solution.energy_drift),
-        errors=errors.tolist(),
-    )
+    return {
+        "drift": drift,
+        "solver": type(solver).__name__,
+        "status": jm.Status(int(solution.status)).name,
+        "error": float(errors[-1]),
+        "largest_error": float(np.max(errors)),
+        "position_residual": float(np.nanmax(solution.position_residual)),
+        "energy_drift": float(solution.energy_drift),
+        "errors": errors.tolist(),  # at every saved time
+    }
 
 
 def exact_head(ts: np.ndarray, bars: int, params: dict[str, float]) -> np.ndarray:
@@ -92,27 +73,26 @@ def exact_head(ts: np.ndarray, bars: int, params: dict[str, float]) -> np.ndarra
     return params["l"] * np.stack([np.sin(psi), -np.cos(psi)], axis=1)
 
 
-def table(passages: list[Passage]) -> str:
+def table(passages: list[dict[str, Any]]) -> str:
     """Format the results as a Markdown table."""
+    head = "drift control", "solver", "status", "error at the end", "joint violation"
     rows = [
-        "| drift control | solver | status | error at the end | joint violation | energy drift |",
-        "|---|---|---|---|---|---|",
-    ]
-    rows += [
-        f"| {p.drift} | {p.solver} | {p.status} | {p.error:.1e} m | {p.position_residual:.1e} m "
-        f"| {p.energy_drift:.1e} J |"
+        table_row([
+            p["drift"], p["solver"], p["status"], f"{p['error']:.1e} m",
+            f"{p['position_residual']:.1e} m", f"{p['energy_drift']:.1e} J",
+        ])
         for p in passages
-    ]
-    return "\n".join(rows)
+    ]  # fmt: skip
+    return "\n".join([table_head([*head, "energy drift"]), *rows])
 
 
-def draw(passages: list[Passage]) -> Figure:
+def draw(passages: list[dict[str, Any]]) -> Figure:
     """Plot the error over time, one line per variant."""
     figure, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
     styles = {"projection": "-", "Baumgarte": "--", "none": ":"}
     for p in passages:
-        label = f"{p.drift}, {p.solver}"
-        ax.semilogy(TIMES[1:], np.maximum(p.errors[1:], 1e-16), styles[p.drift], label=label)
+        label, errors = f"{p['drift']}, {p['solver']}", np.maximum(p["errors"][1:], 1e-16)
+        ax.semilogy(TIMES[1:], errors, styles[p["drift"]], label=label)
     ax.set(xlabel="time [s]", ylabel="error of the head of crank 0 [m]")
     ax.set_title("Two four-bars in a row through their singular poses")
     ax.legend(ncols=4, fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.14))
@@ -123,7 +103,7 @@ def main(out: Path) -> None:
     """Run all variants and write a folder."""
     out.mkdir(parents=True, exist_ok=True)
     passages = [passage(*variant) for variant in variants()]
-    write(out / "results.json", passages=[asdict(p) for p in passages])
+    write(out / "results.json", passages=passages)
     (out / "table.md").write_text(table(passages) + "\n", encoding="utf-8")
     with styled():
         draw(passages).savefig(out / "errors.png")

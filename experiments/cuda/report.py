@@ -5,6 +5,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from experiments.measuring import table_head, table_row
+
 Row = dict[str, Any]
 
 
@@ -20,9 +22,7 @@ def registers(rows: Sequence[Row], missing: Sequence[str], ptxas: str) -> str:
         f"architecture: registers of a thread (of 255), bytes spilled, seconds of ptxas {ptxas}.",
         "Seconds are those of the processor.",
         "",
-        f"| {' | '.join(head)} |",
-        f"|{'---|' * len(head)}",
-        *(f"| {' | '.join(_cells(row, names))} |" for row in rows),
+        *_table(head, (_cells(row, names) for row in rows)),
         "",
         *_summary(rows),
         *([f"Not computed: {'; '.join(missing)}."] if missing else []),
@@ -122,11 +122,9 @@ def measured(results: Row) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(head)} |"
-    yield f"|{'---|' * len(head)}"
-    for row in rows:
-        yield f"| {' | '.join(row)} |"
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    yield table_head(head)
+    yield from map(table_row, rows)
 
 
 def _sizes(rows: Sequence[Row]) -> list[str]:

@@ -23,7 +23,6 @@ from jaxmech.ensemble import Moments, Normal, Study, Times, Uniform, run_study
 Row = dict[str, Any]
 BATCH = 10**5
 STUDY = 10**6  # trajectories
-FIT = fit_evaluation.FitEvaluation(rounds=1)
 SAVES, STEPS, END = 101, 1000, 2.0  # steps of the whole motion, and its end [s]
 SHOWN = 1000  # trajectories that are compared
 DRAWN = 1e-9  # allowed difference of the statistics of a study, which adds in another order
@@ -171,10 +170,11 @@ def fits() -> Iterator[Use]:
         def evaluate(name: str = name, kept: dict[Any, Any] = {}) -> Any:  # noqa: B006
             where = jax.config.jax_default_device
             if where not in kept:
-                task = fit_evaluation.task(FIT)
-                kept[where] = task, fit_evaluation.evaluations(task)[name]
-            task, function = kept[where]
-            return function(task.y)
+                task, y = fit_evaluation.task()
+                kept[where] = fit_evaluation.evaluations(task)[name], y
+            function, y = kept[where]
+            return function(y)
 
-        steps = FIT.samples - 1
-        yield Use(f"fit, {name}", evaluate, (), FIT.recordings, steps, SENSITIVE)
+        steps = fit_evaluation.SAMPLES - 1
+        recordings = fit_evaluation.RECORDINGS
+        yield Use(f"fit, {name}", evaluate, (), recordings, steps, SENSITIVE)

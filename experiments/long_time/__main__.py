@@ -9,7 +9,6 @@ Usage: python -m experiments.long_time --out FOLDER [--steps 10000000]
 """
 
 import argparse
-import json
 import sys
 import time
 from pathlib import Path
@@ -24,7 +23,7 @@ from scipy.integrate import solve_ivp
 
 import jaxmech as jm
 from experiments.long_time.cases import Motion, motions
-from jaxmech.config.environment import environment
+from experiments.measuring import write
 from jaxmech.plot.panels import styled
 
 SAVES = 1000
@@ -110,19 +109,14 @@ def main(out: Path, steps: int) -> int:
             _tell(name, label, found[name][label])
         found[name]["DOP853"] = adaptive(motion, steps)
         _tell(name, "DOP853", found[name]["DOP853"])
-    facts = {"environment": environment(), "steps": steps, "runs": found}
-    (out / "results.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    write(out / "results.json", steps=steps, runs=found)
     with styled():
         draw(found).savefig(out / "energy.png")
-    grows = [
-        f"{name}: {label}"
-        for name, runs in found.items()
-        for label in ("RATTLE",)
-        if not runs[label]["last_tenth"] < 2 * runs[label]["first_tenth"]
-    ]
-    for text in grows:
-        print(f"energy error grows: {text}", file=sys.stderr)
-    return 1 if grows else 0
+    rattle = {name: runs["RATTLE"] for name, runs in found.items()}
+    grows = [name for name, run in rattle.items() if not run["last_tenth"] < 2 * run["first_tenth"]]
+    if grows:
+        print(f"the energy error of RATTLE grows: {', '.join(grows)}", file=sys.stderr)
+    return int(bool(grows))
 
 
 def _tell(name: str, label: str, run: dict[str, Any]) -> None:

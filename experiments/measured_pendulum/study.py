@@ -12,7 +12,7 @@ Initial states are fixed to the recorded ones in every fit, because errors are d
 The validation segments are used only for the final figures.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
@@ -24,6 +24,7 @@ import numpy as np
 
 import jaxmech as jm
 from experiments.measured_pendulum.pendulums import COORDINATES, PENDULUMS, Coordinates, rig
+from experiments.measuring import table_head, table_row
 from jaxmech.cli.fit import FitStudy, Outcome, run_fit
 from jaxmech.config.toml import read
 from jaxmech.identify import Recording
@@ -145,28 +146,27 @@ def predicted(
 
 def laws(comparison: Comparison) -> str:
     """Format the errors of the held-out segments by law, in Markdown."""
-    lines = ["| law | error of the held-out segments [mrad] |", "|---|---|"]
-    for law, errors in comparison.held_out.items():
-        lines.append(f"| {law} | {MRAD * rms(errors):.2f} |")
-    return "\n".join([*lines, "", f"{comparison.chosen} has the smallest error"])
+    rows = [
+        table_row([law, f"{MRAD * rms(errors):.2f}"]) for law, errors in comparison.held_out.items()
+    ]
+    head = table_head(["law", "error of the held-out segments [mrad]"])
+    return "\n".join([head, *rows, "", f"{comparison.chosen} has the smallest error"])
 
 
 def table(comparison: Comparison) -> str:
     """Format the RMS error of every segment from its first sample, in Markdown."""
-    return "\n".join(_table(comparison))
 
+    def cell(values: np.ndarray) -> str:
+        each = ", ".join(f"{MRAD * value:.2f}" for value in values)
+        return f"{MRAD * values.mean():.2f} ({each})"
 
-def _table(comparison: Comparison) -> Iterator[str]:
-    yield f"| {comparison.pendulum}: RMS angle error [mrad] | train | validation |"
-    yield "|---|---|---|"
-    for who, found in comparison.errors.items():
-        cells = (_cell(found[part]) for part in ("train", "validation"))
-        yield f"| {who} | {' | '.join(cells)} |"
-
-
-def _cell(values: np.ndarray) -> str:
-    each = ", ".join(f"{MRAD * value:.2f}" for value in values)
-    return f"{MRAD * values.mean():.2f} ({each})"
+    parts = "train", "validation"
+    rows = [
+        table_row([who, *(cell(found[part]) for part in parts)])
+        for who, found in comparison.errors.items()
+    ]
+    head = table_head([f"{comparison.pendulum}: RMS angle error [mrad]", *parts])
+    return "\n".join([head, *rows])
 
 
 def rms(residuals: np.ndarray) -> float:

@@ -13,6 +13,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from experiments.measuring import table_head, table_row
 from experiments.rare_events.mechanisms import counted_interval, counts, mechanisms
 from jaxmech.ensemble import failure_probability
 from jaxmech.ensemble.failure.limit_state import limit_state_of
@@ -38,10 +39,8 @@ def count(name: str, trajectories: str) -> None:
 
 def compare() -> None:
     """The table of methods beside counts, of docs/rare_events.md."""
-    print(
-        "| mechanism | counted, 95 % interval | `auto`, 95 % interval | `subset`, 95 % interval |"
-    )
-    print("|---|---|---|---|")
+    kinds = "counted", "`auto`", "`subset`"
+    print(table_head(["mechanism", *(f"{kind}, 95 % interval" for kind in kinds)]))
     for name, study in mechanisms().items():
         assert study.failure is not None
         counted = counts()[name]
@@ -52,7 +51,7 @@ def compare() -> None:
             result = failure_probability(study, failure=replace(study.failure, method=method))
             low, high = result.interval
             cells.append(f"{low:.3g} ... {high:.3g}, {result.trajectories:,} trajectories")
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+        print(table_row([name, *cells]), flush=True)
 
 
 if __name__ == "__main__":

@@ -45,8 +45,9 @@ class Run:
     steps: int | None = None
 
 
+Batch = np.ndarray | tuple[np.ndarray, np.ndarray] | None  # of `varied`, of q and v, or none
 Prepared = Callable[[float], Run]  # of a setting
-Prepare = Callable[[Case, np.ndarray | None], Prepared]  # with a batch of `varied`
+Prepare = Callable[[Case, Batch], Prepared]
 
 
 @dataclass(frozen=True)
@@ -69,46 +70,47 @@ class Contender:
 def adaptive(pair: Any) -> Prepare:
     """Adaptive steps of jaxmech."""
 
-    def prepare(case: Case, batch: np.ndarray | None) -> Prepared:
+    def prepare(case: Case, batch: Batch) -> Prepared:
         def run(setting: float) -> Run:
             steps = jm.Adaptive(rtol=setting, atol=setting, max_steps=MOST)
-            return _simulated(case, batch, pair, steps)
+            return simulated(case, batch, pair, steps)
 
         return run
 
     return prepare
 
 
-def _fixed(case: Case, batch: np.ndarray | None) -> Prepared:
+def _fixed(case: Case, batch: Batch) -> Prepared:
     """RK4 of jaxmech with a fixed step [s]."""
 
     def run(step: float) -> Run:
         steps = jm.FixedSteps(per_save=max(1, round(case.end / step)))
-        return _simulated(case, batch, jm.RK4(), steps)
+        return simulated(case, batch, jm.RK4(), steps)
 
     return run
 
 
-def _simulated(case: Case, batch: np.ndarray | None, method: Any, steps: Any) -> Run:
-    def end(x: Any) -> tuple[Any, ...]:
+def simulated(case: Case, batch: Batch, method: Any, steps: Any) -> Run:
+    """A run of jaxmech."""
+
+    def end(q: Any, v: Any, x: Any) -> tuple[Any, ...]:
         params = {**case.params, case.varied: x}
         ts = jnp.array([0.0, case.end])
-        sol = jm.simulate(
-            case.system, case.q, case.v, ts, params, method=method, steps=steps, throw=False
-        )
+        sol = jm.simulate(case.system, q, v, ts, params, method=method, steps=steps, throw=False)
         counts = sol.evaluations, sol.accepted + sol.rejected
         return jnp.concatenate([sol.q[-1], sol.v[-1]]), sol.status == jm.Status.OK, *counts
 
-    return _timed_run(end, case, batch, warm=True)
+    given, axes = arguments(case, batch)
+    run = jax.jit(end if batch is None else jax.vmap(end, axes))
+    return _counted(*timed(lambda: jax.block_until_ready(run(*given)), warm=True))
 
 
-def _timed_run(
-    end: Callable[[Any], tuple[Any, ...]], case: Case, batch: np.ndarray | None, warm: bool
-) -> Run:
-    """Time a function of the varied parameter; it returns state, success and counts of the work."""
-    run = jax.jit(end if batch is None else jax.vmap(end))
-    given = jnp.asarray(case.params[case.varied] if batch is None else batch)
-    return _counted(*timed(lambda: jax.block_until_ready(run(given)), warm))
+def arguments(case: Case, batch: Batch) -> tuple[tuple[Any, Any, Any], tuple[int | None, ...]]:
+    """q, v and the varied parameter, and the axes along which they differ in a batch."""
+    q, v, x = jnp.asarray(case.q), jnp.asarray(case.v), jnp.asarray(case.params[case.varied])
+    if isinstance(batch, tuple):
+        return (*batch, x), (0, 0, None)
+    return (q, v, x if batch is None else jnp.asarray(batch)), (None, None, 0)
 
 
 def _counted(seconds: float, found: tuple[Any, ...]) -> Run:
@@ -116,23 +118,17 @@ def _counted(seconds: float, found: tuple[Any, ...]) -> Run:
     return Run(state if good.all() else None, seconds, *(int(np.sum(x)) for x in counts))
 
 
-def diffrax_term(case: Case) -> diffrax.ODETerm:
-    """The accelerations of a case as a vector field, without a projection."""
+def _by_diffrax(solver: Any, case: Case, batch: Batch) -> Prepared:
+    """A method of diffrax on the index-reduced system; its program serves all tolerances."""
 
     def field(t: Any, y: Any, params: Any) -> Any:
         return y[1], jm.acceleration(case.system, *y, t, params).qdd
 
-    return diffrax.ODETerm(field)
+    term = diffrax.ODETerm(field)
 
-
-def _by_diffrax(solver: Any, case: Case, batch: np.ndarray | None) -> Prepared:
-    """A method of diffrax on the index-reduced system; its program serves all tolerances."""
-    term = diffrax_term(case)
-    start = jnp.asarray(case.q), jnp.asarray(case.v)
-
-    def end(x: Any, tolerance: Any) -> tuple[Any, ...]:
+    def end(q: Any, v: Any, x: Any, tolerance: Any) -> tuple[Any, ...]:
         sol = diffrax.diffeqsolve(
-            term, solver, 0.0, case.end, None, start, args={**case.params, case.varied: x},
+            term, solver, 0.0, case.end, None, (q, v), args={**case.params, case.varied: x},
             stepsize_controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
             max_steps=MOST, throw=False, adjoint=diffrax.ForwardMode(),
         )  # fmt: skip
@@ -141,18 +137,18 @@ def _by_diffrax(solver: Any, case: Case, batch: np.ndarray | None) -> Prepared:
 
     # An explicit method whose last stage is the first of the next step evaluates that one once.
     evaluated = solver.tableau.num_stages - 1 if not isinstance(solver, diffrax.Kvaerno5) else 0
-    given = jnp.asarray(case.params[case.varied] if batch is None else batch)
-    many = end if batch is None else jax.vmap(end, in_axes=(0, None))
-    whole = jax.jit(many).lower(given, WARM).compile()
+    given, axes = arguments(case, batch)
+    many = end if batch is None else jax.vmap(end, in_axes=(*axes, None))
+    whole = jax.jit(many).lower(*given, WARM).compile()
 
     def run(setting: float) -> Run:
-        found = _counted(*timed(lambda: jax.block_until_ready(whole(given, setting)), warm=False))
+        found = _counted(*timed(lambda: jax.block_until_ready(whole(*given, setting)), warm=False))
         return found if evaluated else Run(found.end, found.seconds, None, found.steps)
 
     return run
 
 
-def _by_scipy(method: str, case: Case, batch: np.ndarray | None) -> Prepared:
+def _by_scipy(method: str, case: Case, batch: Batch) -> Prepared:
     """A method of scipy on the index-reduced system, with the law of motion of jaxmech."""
     assert batch is None, "scipy has no batches"
     n = len(case.q)

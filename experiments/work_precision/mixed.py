@@ -1,17 +1,15 @@
 """A batch of double pendulums of small to large amplitude: one tolerance, or one step for all."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import diffrax
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
 from experiments.work_precision.cases import Case, cases
-from experiments.work_precision.contenders import MOST, PAIRS, WARM, Run, diffrax_term, timed
+from experiments.work_precision.contenders import MOST, PAIRS, Run, diffrax_method, simulated
 
 RTOL = 1e-8
 END = 3.0
@@ -41,18 +39,17 @@ def mixed(size: int) -> Iterator[Row]:
     diffrax runs with the same tolerance, and with finer ones until its typical error is at most
     that of the fastest method of jaxmech.
     """
-    case = replace(cases()["double_pendulum"], end=END)
-    q, v = starts(size)
-    wanted = _end(case, q, v, jm.DormandPrince8(), jm.Adaptive(rtol=1e-13, atol=1e-13)).end
+    case, start = replace(cases()["double_pendulum"], end=END), starts(size)
+    wanted = simulated(case, start, jm.DormandPrince8(), jm.Adaptive(rtol=1e-13, atol=1e-13)).end
     assert wanted is not None
     own = []
     for name, pair in PAIRS.items():
         steps = jm.Adaptive(rtol=RTOL, atol=RTOL, max_steps=MOST)
-        own.append(_row(name, RTOL, _end(case, q, v, pair, steps), wanted))
+        own.append(_row(name, RTOL, simulated(case, start, pair, steps), wanted))
         yield own[-1]
     best = min(own, key=lambda row: row["seconds"])
     for name, solver in SOLVERS.items():
-        run = _by_diffrax(solver, case, q, v)
+        run = diffrax_method(solver)(case, start)
         for part in (1.0, *FINER):
             row = _row(name, RTOL * part, run(RTOL * part), wanted)
             as_accurate = row["typical"] is not None and row["typical"] <= best["typical"]
@@ -60,14 +57,14 @@ def mixed(size: int) -> Iterator[Row]:
                 yield row
             if as_accurate:
                 break
-    yield _as_accurate(case, q, v, wanted, best["error"])
+    yield _as_accurate(case, start, wanted, best["error"])
 
 
-def _as_accurate(case: Case, q: np.ndarray, v: np.ndarray, wanted: np.ndarray, error: float) -> Row:
+def _as_accurate(case: Case, start: Any, wanted: np.ndarray, error: float) -> Row:
     """The fewest steps of RK4, to a few percent, with at most this worst error."""
     steps = FEWEST
     while steps <= LARGEST:
-        run = _end(case, q, v, jm.RK4(), jm.FixedSteps(steps))
+        run = simulated(case, start, jm.RK4(), jm.FixedSteps(steps))
         row = _row("RK4, steps", steps, run, wanted)
         if row["error"] is not None and row["error"] <= error:
             return row
@@ -75,32 +72,6 @@ def _as_accurate(case: Case, q: np.ndarray, v: np.ndarray, wanted: np.ndarray, e
         ratio = 2.0 if row["error"] is None else (row["error"] / error) ** 0.25
         steps = int(steps * min(max(1.05 * ratio, 1.05), 4.0))
     raise ValueError(f"more than {LARGEST} steps of RK4 would be needed")
-
-
-def _by_diffrax(solver: Any, case: Case, q: np.ndarray, v: np.ndarray) -> Callable[[float], Run]:
-    term = diffrax_term(case)
-
-    @jax.jit
-    def run(tolerance: Any) -> Any:
-        def one(q: Any, v: Any) -> Any:
-            sol = diffrax.diffeqsolve(
-                term, solver, 0.0, case.end, None, (q, v), args=case.params,
-                stepsize_controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
-                max_steps=MOST, throw=False, adjoint=diffrax.ForwardMode(),
-            )  # fmt: skip
-            return jnp.concatenate([sol.ys[0][-1], sol.ys[1][-1]]), sol.stats["num_steps"]
-
-        return jax.vmap(one)(q, v)
-
-    jax.block_until_ready(run(WARM))
-
-    def made(tolerance: float) -> Run:
-        seconds, found = timed(lambda: jax.block_until_ready(run(tolerance)), warm=False)
-        state, steps = (np.asarray(x) for x in found)
-        attempts = int(np.sum(steps))
-        return Run(state, seconds, (solver.tableau.num_stages - 1) * attempts, attempts)
-
-    return made
 
 
 def _row(name: str, setting: float, run: Run, wanted: np.ndarray) -> Row:
@@ -119,19 +90,3 @@ def _row(name: str, setting: float, run: Run, wanted: np.ndarray) -> Row:
         "evaluations": run.evaluations,
         "steps": run.steps,
     }
-
-
-def _end(case: Case, q: np.ndarray, v: np.ndarray, method: Any, steps: Any) -> Run:
-    @jax.jit
-    @jax.vmap
-    def run(q: Any, v: Any) -> Any:
-        ts = jnp.array([0.0, case.end])
-        sol = jm.simulate(
-            case.system, q, v, ts, case.params, method=method, steps=steps, throw=False
-        )
-        counts = sol.evaluations, sol.accepted + sol.rejected
-        return jnp.concatenate([sol.q[-1], sol.v[-1]]), sol.status == jm.Status.OK, *counts
-
-    seconds, found = timed(lambda: jax.block_until_ready(run(q, v)))
-    state, good, *counts = (np.asarray(x) for x in found)
-    return Run(state if good.all() else None, seconds, *(int(np.sum(x)) for x in counts))
