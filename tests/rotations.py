@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 import jaxmech as jm
@@ -47,56 +46,6 @@ TOP = jm.System(
     kinematics=by_spins,
     invariants=[jm.Holonomic(unit, name="unit")],
 )
-
-
-# A thin disc that rolls on a plane, leaning: point of contact x, y, heading, lean, and angle of
-# spin about its axis n; d points from the contact to the center.
-DISC = ("x", "y", "heading", "lean", "spin")
-
-
-def _frame(q: Any) -> tuple[Any, Any, Any]:
-    heading, lean = q[2], q[3]
-    zero = jnp.zeros_like(heading)
-    ahead = jnp.stack([jnp.cos(heading), jnp.sin(heading), zero])
-    left = jnp.stack([-jnp.sin(heading), jnp.cos(heading), zero])
-    up = jnp.stack([zero, zero, zero + 1])
-    n = jnp.cos(lean) * left + jnp.sin(lean) * up
-    d = -jnp.sin(lean) * left + jnp.cos(lean) * up
-    return ahead, n, d
-
-
-def _disc(q: Any, v: Any, t: Any, p: Any) -> Any:
-    def center(q: Any) -> Any:
-        return jnp.concatenate([q[:2], jnp.zeros(1, q.dtype)]) + p["r"] * _frame(q)[2]
-
-    speed = jax.jvp(center, (q,), (v,))[1]
-    ahead, n, _ = _frame(q)
-    up = jnp.array([0.0, 0.0, 1.0])
-    spin = v[2] * up + v[3] * ahead + v[4] * n
-    about = p["m"] * p["r"] ** 2 / 4
-    turning = about * (spin @ spin + (spin @ n) ** 2) / 2
-    return p["m"] * speed @ speed / 2 + turning - p["m"] * p["g"] * p["r"] * jnp.cos(q[3])
-
-
-def _rolls(q: Any, v: Any, t: Any, p: Any) -> Any:
-    return v[:2] - p["r"] * v[4] * _frame(q)[0][:2]
-
-
-def by_disc_spins(q: Any, t: Any, p: Any) -> Any:
-    """The rates of the disc by its spins along ahead, d and n, with which it always rolls."""
-    zero, one = jnp.zeros_like(q[3]), jnp.ones_like(q[3])
-    turn = jnp.stack([zero, 1 / jnp.cos(q[3]), zero])
-    lean = jnp.stack([one, zero, zero])
-    spin = jnp.stack([zero, -jnp.tan(q[3]), one])
-    ahead = p["r"] * _frame(q)[0]
-    return jnp.stack([ahead[0] * spin, ahead[1] * spin, turn, lean, spin])
-
-
-DISC_BY_SPINS = jm.System(
-    _disc, coordinates=DISC, velocities=("ahead", "across", "axle"), kinematics=by_disc_spins
-)
-DISC_BY_RATES = jm.System(_disc, [jm.Nonholonomic(_rolls, name="rolls")], coordinates=DISC)
-DISC_VALUES = {"m": 2.0, "g": 9.81, "r": 0.4}
 
 
 def _sheared(q: Any, t: Any, p: Any) -> Any:

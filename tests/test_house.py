@@ -176,42 +176,6 @@ def test_no_room_grows() -> None:
     assert larger == {}, "take out before you put in, or lower another room in tests/house.toml"
 
 
-SMALL = {
-    "__init__.py": "from jaxmech.system import System as System",
-    "cli/main.py": "import jax\nimport jaxmech.plot\njax.config.update('jax_enable_x64', True)",
-    "linalg/__init__.py": "from jaxmech.linalg.ldl import LDL as LDL",
-    "linalg/ldl.py": "import os\n_EPS = 1e-12\nclass LDL: pass\nflags = os.environ.get('X')",
-    "models/model.py": "from jaxmech.system import System",
-    "plot/__init__.py": "def plot(ax): ax.figure._suptitle = None",
-    "system.py": "from jaxmech.linalg import LDL\nclass System: pass",
-}
-
-
-@pytest.mark.parametrize(
-    ("path", "line", "fault"),
-    [
-        ("system.py", "", ""),
-        ("system.py", "def f():\n    import jaxmech.models.model", "a layer above"),
-        ("system.py", "import_module('jaxmech.plot')", "a layer above"),
-        ("system.py", "from jaxmech.linalg.ldl import LDL", "by the back door of linalg"),
-        ("system.py", "from jaxmech import System", "the package itself"),
-        ("garden.py", "import jaxmech.system", "no layer"),
-        ("models/model.py", "from jaxmech.laws import Law", "models must not import"),
-        ("linalg/ldl.py", "from jaxmech.linalg import LDL", "linalg.ldl -> jaxmech.linalg"),
-        ("linalg/ldl.py", "from jaxmech.status import Status", "linalg must not import"),
-        ("system.py", "from jaxmech.linalg.ldl import _EPS", "private name"),
-        ("system.py", "from jaxmech import linalg\nlinalg._EPS", "private name"),
-        ("plot/__init__.py", "from jax import core", "only jaxmech.utils.jax_internals may"),
-        ("plot/__init__.py", "from jax import config\nconfig.update('x', 1)", "settings"),
-        ("plot/__init__.py", "import os\nos.environ['XLA_FLAGS'] = ''", "settings"),
-        ("plot/__init__.py", "from os import environ\nenviron.setdefault('X', '')", "settings"),
-    ],
-)
-def test_a_wrong_layout_is_reported(path: str, line: str, fault: str) -> None:
-    found = faults({**SMALL, path: f"{SMALL.get(path, '')}\n{line}"})
-    assert any(fault in message for message in found) if fault else found == []
-
-
 def foreign_packages(files: dict[str, str]) -> set[str]:
     """The third-party packages that a tree of sources imports."""
     names = {
@@ -255,12 +219,6 @@ def test_what_scripts_import_exists(folder: str) -> None:
     files = sources(folder)
     assert files
     assert {path: names for path, text in files.items() if (names := missing_names(text))} == {}
-
-
-def test_what_does_not_exist_is_missing() -> None:
-    assert missing_names("from jaxmech.parts import gravity, gravitty") == [
-        "jaxmech.parts.gravitty"
-    ]
 
 
 def test_the_version_is_the_one_of_the_project() -> None:

@@ -140,9 +140,8 @@ def study_of(cart: Cart, folder: Path, **settings: Any) -> Study:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["default", "adaptive"])
-def test_a_study(way: str, tmp_path: Path) -> None:
-    study = study_of(ALL, tmp_path, **{"steps": jm.FixedSteps(), **WAYS[way]})
+def test_a_study(tmp_path: Path) -> None:
+    study = study_of(ALL, tmp_path, steps=jm.FixedSteps())
     run_study(study, tmp_path / "run", folder=tmp_path)
     stored = arrays(tmp_path / "run")
     assert not stored["status"].any()

@@ -37,7 +37,6 @@ per_save = 1
 [statistics]
 pull = { statistic = "moments", of = "multipliers_left.tie" }
 """
-NAMES = ["a/b", "", "..", "__x", "line\nbreak", "x" * 201]
 
 
 def test_slashes_of_a_model_are_points_in_its_arrays(tmp_path: Path) -> None:

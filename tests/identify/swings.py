@@ -95,3 +95,11 @@ def made_up() -> Fit:
         noise=Noise(0.1, np.array([0.1]), stated=False), count=3, unknowns=1,
         bounds=np.array([[-np.inf, np.inf]]), priors=np.array([[0.0, np.inf]]),
     )  # fmt: skip
+
+
+def autoregressive(rng: np.random.Generator, rho: float, count: int) -> np.ndarray:
+    """Noise of unit size, correlated by rho with its neighbour."""
+    noise = rng.normal(size=count)
+    for k in range(1, count):
+        noise[k] = rho * noise[k - 1] + np.sqrt(1 - rho**2) * noise[k]
+    return noise

@@ -10,7 +10,7 @@ import pytest
 from jaxmech import FixedSteps
 from jaxmech.identify import Fit, Recording, fit
 from jaxmech.identify.inference.misfit import correlation
-from tests.identify.swings import BEGIN, FREE, NOISE, SWING, noisy, swings
+from tests.identify.swings import BEGIN, FREE, NOISE, SWING, autoregressive, noisy, swings
 
 
 def fitted(recordings: Any, **options: Any) -> Fit:
@@ -64,20 +64,12 @@ def test_samples_without_weight_do_not_count(given: list[Recording]) -> None:
         replace(one, observed=nothing, weights=np.where(np.arange(61)[:, None] < 1, 1.0, 0.0))
 
 
-def _autoregressive(rng: np.random.Generator, rho: float, count: int) -> np.ndarray:
-    """Noise of unit size, correlated by rho with its neighbour."""
-    noise = rng.normal(size=count)
-    for k in range(1, count):
-        noise[k] = rho * noise[k - 1] + np.sqrt(1 - rho**2) * noise[k]
-    return noise
-
-
 def test_correlation_is_found_at_all_lengths_and_seldom_in_noise() -> None:
     rng = np.random.default_rng(0)
     alarms = 0
     for count in (30, 60, 400):
         one = Recording(np.arange(float(count)), np.zeros(count), [0.0], [0.0])
-        slow = correlation([_autoregressive(rng, 0.9, count)[:, None]], [one])
+        slow = correlation([autoregressive(rng, 0.9, count)[:, None]], [one])
         assert slow is not None
         assert 0.3 < slow.neighbours < 1.0
         assert slow.chance < 1e-3
@@ -94,7 +86,7 @@ def test_samples_of_a_slow_sensor_are_compared_with_each_other() -> None:
     samples[::20, 1] = rng.normal(size=100)
     one = Recording(np.arange(2000.0), np.zeros((2000, 2)), [0.0], [0.0])
     assert correlation([samples], [one]) is None
-    samples[::20, 1] = slow = _autoregressive(rng, 0.8, 100)
+    samples[::20, 1] = slow = autoregressive(rng, 0.8, 100)
     beside = correlation([samples], [one])
     alone = correlation([slow[:, None]], [replace(one.every(20), observed=np.zeros((100, 1)))])
     assert beside is not None
@@ -106,7 +98,7 @@ def test_samples_of_a_slow_sensor_are_compared_with_each_other() -> None:
 def test_correlated_noise_of_any_stated_size(weight: float | None) -> None:
     rng = np.random.default_rng(2)
     (one,) = swings((0.8,), weights=weight, ts=np.arange(241) / 50)
-    noise = NOISE * _autoregressive(rng, 0.9, len(one.ts))[:, None]
+    noise = NOISE * autoregressive(rng, 0.9, len(one.ts))[:, None]
     found = fitted(replace(one, observed=one.observed + noise))
     assert "neighbours in time are correlated" in warnings_of(found)
     assert found.noise.correlated

@@ -15,7 +15,7 @@ from jaxmech.identify import (
     fit,
 )
 from jaxmech.identify.inference.normal_equations import block_times
-from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, swings
+from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, autoregressive, swings
 
 WANTED = np.array([TRUTH[name] for name in ("c", "l")])
 TS = np.arange(241) / 50
@@ -28,13 +28,6 @@ def fitted(recordings: Any, **options: Any) -> Fit:
 def with_noise(noise: np.ndarray, weights: Any = None) -> Recording:
     (one,) = swings((0.8,), ts=TS, weights=weights)
     return replace(one, observed=one.observed + NOISE * noise[:, None])
-
-
-def autoregressive(rng: np.random.Generator, rho: float) -> np.ndarray:
-    noise = rng.normal(size=TS.size)
-    for k in range(1, TS.size):
-        noise[k] = rho * noise[k - 1] + np.sqrt(1 - rho**2) * noise[k]
-    return noise
 
 
 def contaminated(rng: np.random.Generator) -> np.ndarray:
@@ -93,7 +86,7 @@ def test_blocks_come_first_where_residuals_are_correlated(tmp_path: Any) -> None
 
 def test_blocks_are_those_of_the_samples() -> None:
     """Between which a faster sensor, or an input, may have times of its own."""
-    one = with_noise(autoregressive(np.random.default_rng(7), 0.8))
+    one = with_noise(autoregressive(np.random.default_rng(7), 0.8, TS.size))
     plain = fitted(one)
     assert 4 < plain.uncertainty["by block"].degrees + 1 < 20
     sparse = np.full((4 * 240 + 1, 1), np.nan)
@@ -106,7 +99,7 @@ def test_blocks_are_those_of_the_samples() -> None:
 
 def test_a_slow_sensor_has_longer_blocks_than_the_fast_one_beside_it() -> None:
     rng = np.random.default_rng(8)
-    slow = autoregressive(rng, 0.8)[:, None]
+    slow = autoregressive(rng, 0.8, TS.size)[:, None]
     values, seen = rng.normal(size=(1, 2400, 2)), np.full((1, 2400, 2), True)
     seen[0, :, 1] = np.arange(2400) % 10 == 0
     values[0, ::10, 1] = slow[:240, 0]
@@ -138,6 +131,6 @@ def test_coverage_with_one_percent_of_outliers(weights: float | None) -> None:
 @pytest.mark.slow
 def test_coverage_by_blocks() -> None:
     rng = np.random.default_rng(0)
-    share = _coverage(lambda: autoregressive(rng, 0.9), None)
+    share = _coverage(lambda: autoregressive(rng, 0.9, TS.size), None)
     assert np.all(share >= 0.85), share
     assert np.mean(share) < 0.995

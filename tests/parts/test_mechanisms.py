@@ -9,27 +9,13 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import jaxmech as jm
+from experiments.linkages import slider_crank
 from jaxmech import parts as jp
 from jaxmech.compiler import explain
-from tests.parts.mechanisms import (
-    built,
-    four_bar_in_space,
-    parallel_four_bar,
-    slider_crank,
-)
-from tests.parts.poses import load
+from tests.parts.mechanisms import built, parallel_four_bar
 from tests.published import published
 
 equations_at = jax.jit(jm.System.equations, static_argnums=0)
-T0 = jnp.zeros(())
-
-
-def solved(eom: jm.laws.EquationsOfMotion) -> Any:
-    """qdd and A^T lambda of the whole system of equations, rows redundant or not."""
-    n, m = eom.M.shape[0], eom.A.shape[0]
-    left = np.block([[eom.M, -np.asarray(eom.A).T], [eom.A, np.zeros((m, m))]])
-    found = np.linalg.lstsq(left, np.concatenate([eom.Q, eom.b]), rcond=1e-12)[0]
-    return found[:n], eom.A.T @ found[n:]
 
 
 def test_four_bar_of_parts_has_the_equations_of_the_model() -> None:
@@ -78,31 +64,6 @@ def test_redundant_four_bars_run_in_batches_and_as_lanes() -> None:
     said = repr(explain(lambda spin, m: swing(spin, m).q, spins, masses))
     assert "as lanes" in said
     assert "plain vmap" not in said
-
-
-@pytest.mark.slow
-def test_four_bar_in_space_moves_as_the_one_in_the_plane() -> None:
-    """Four hinges in space are 20 equations, with three units 23, of rank 20."""
-    flat, q2, v2, params = built(parallel_four_bar)
-    mechanism, q, v, params = built(four_bar_in_space)
-    eom = equations_at(mechanism.system, q, v, 0.0, params)
-    assert eom.A.shape == (23, 21)
-    assert np.linalg.matrix_rank(eom.A) == 20
-    assert np.linalg.matrix_rank(eom.M) == 18
-    np.testing.assert_allclose(
-        mechanism.system.dynamics.position_level(q, T0, params), 0, atol=1e-15
-    )
-    np.testing.assert_allclose(
-        mechanism.system.dynamics.velocity_level(q, v, T0, params), 0, atol=1e-15
-    )
-    wanted, _ = solved(equations_at(flat.system, q2, v2, 0.0, params))
-    qdd, forces = solved(eom)
-    for k, name in enumerate(("left", "right", "coupler")):
-        np.testing.assert_allclose(qdd[7 * k : 7 * k + 2], wanted[3 * k : 3 * k + 2], atol=1e-12)
-        np.testing.assert_allclose(qdd[7 * k + 2], 0, atol=1e-12)
-        weight = np.array([0.0, -params["m"] * params["g"], 0.0])
-        held, _ = load(mechanism, name, q, forces)
-        np.testing.assert_allclose(held + weight, params["m"] * qdd[7 * k : 7 * k + 3], atol=1e-12)
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ from jaxmech import parts as jp
 from tests.parts.poses import B, assert_balanced, hamilton, load, matrix, pair, plane_matrix, rows
 from tests.published import published
 
-acceleration = jax.jit(jm.acceleration, static_argnums=0)
 R, N, AXLE = 0.4, np.array([1.0, -2.0, 2.0]) / 3, np.array([0.6, 0.0, 0.8])
 PA, PB = np.array([0.3, -0.2, 0.5]), np.array([-0.1, 0.4, 0.2])
 

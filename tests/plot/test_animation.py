@@ -197,9 +197,6 @@ def test_no_half_a_file_is_left(
     assert not list(tmp_path.iterdir())
 
 
-MODEL = jm.models.pendulum()
-
-
 def test_the_last_dot_that_moves_leaves_the_trail() -> None:
     def dots(q: Any, t: Any, p: Any) -> dict[str, Any]:
         here = jnp.concatenate([q, q])
