@@ -6,12 +6,9 @@ Each command imports what it needs, so that `--help` does not wait for all of it
 import gc
 import os
 import shlex
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from importlib.resources import files
@@ -55,7 +52,7 @@ Config = Annotated[Path, Parameter(help="configuration, a TOML file")]
 Run = Annotated[Path, Parameter(help="run folder")]
 Out = Annotated[Path | None, Parameter(help="run folder; by default that of CONFIG's name in runs")]
 Where = Annotated[
-    str | None, Parameter(help="local:4 or tcp://host:8786, in place of `cluster` of CONFIG")
+    str | None, Parameter(help="workers of Dask: local:4, tcp://host:8786 or file:scheduler.json")
 ]
 Origin = Annotated[
     Path | None,
@@ -190,21 +187,16 @@ def ensemble(
     Args:
         progress: what to show of it.
     """
-    from jaxmech.config.errors import StudyError
-    from jaxmech.ensemble import Cluster, as_table, failed, run_study
+    from jaxmech.config import located
+    from jaxmech.ensemble import as_table, failed, run_study
 
     study, _ = _computed_study(config)
-    if cluster is not None:
-        try:
-            study = replace(study, cluster=Cluster(scheduler=cluster))
-        except StudyError as error:
-            problems = (f"--cluster {cluster}: cluster.{problem}" for problem in error.problems)
-            raise InputError("; ".join(problems)) from error
     out, start = out or Path("runs") / config.stem, time.perf_counter()
-    with _located(config), graceful() as stop:
+    with located(config), graceful() as stop:
         summary = run_study(
-            study, out, folder=config.parent, progress=progress == "bar", tell=tell, stop=stop
-        )
+            study, out, folder=config.parent, progress=progress == "bar", tell=tell, stop=stop,
+            client=cluster,
+        )  # fmt: skip
     seconds = f"{time.perf_counter() - start:.1f} s"
     print(f"{as_table(summary)}\n{seconds}; results in {out / 'results.zarr'}")
     return DONE if failed(summary) <= study.failed_allowed * study.size else UNSATISFACTORY
@@ -224,11 +216,12 @@ def failure(config: Config, /, *, out: Out = None) -> int:
 
     exit code: 0 done; 1 with warnings; 2 bad input
     """
+    from jaxmech.config import located
     from jaxmech.ensemble import failure_probability
 
     study, folder = _computed_study(config)
     out, start = out or Path("runs") / f"{config.stem}_failure", time.perf_counter()
-    with _located(config), graceful() as stop:
+    with located(config), graceful() as stop:
         result = failure_probability(study, out, folder=folder, stop=stop)
     print(f"{result}\n{time.perf_counter() - start:.1f} s; results in {out}")
     return UNSATISFACTORY if result.doubts else DONE
@@ -262,8 +255,8 @@ def fit(config: Config, /, *, out: Out = None, data: Path | None = None) -> int:
     Args:
         data: FILE in place of the `data.file` of CONFIG.
     """
-    from jaxmech.cli.fit import FitError, FitStudy, run_fit
-    from jaxmech.config import named_files, read, require_no_run_code
+    from jaxmech.cli.fit import FitStudy, run_fit
+    from jaxmech.config import located, named_files, read, require_no_run_code
 
     _use_float64()
     require_no_run_code(named_files(config), config.parent)
@@ -271,11 +264,8 @@ def fit(config: Config, /, *, out: Out = None, data: Path | None = None) -> int:
     if data:
         study = replace(study, data=replace(study.data, file=str(data.resolve())))
     out, start = out or Path("runs") / config.stem, time.perf_counter()
-    try:
-        with _located(config):
-            outcome = run_fit(study, out, folder=config.parent, progress=sys.stderr.isatty())
-    except FitError as error:
-        raise InputError(f"{config}: {error}") from error
+    with located(config):
+        outcome = run_fit(study, out, folder=config.parent, progress=sys.stderr.isatty())
     print(outcome)
     print(f"{time.perf_counter() - start:.1f} s; report in {out}")
     return DONE if outcome.succeeded else UNSATISFACTORY
@@ -420,44 +410,6 @@ def audit(
 
 
 @app.command
-def bench(
-    config: Path = Path("configs/speed.toml"), /, *, out: Out = None,
-    devices: Literal["all", "cpu", "cuda"] = "all",
-) -> int:  # fmt: skip
-    """Measure the speed of batches, in a clone, beside other methods for the same trajectories.
-
-    On every device, with the cost of gradients. The run folder holds `speed.md` and
-    `speed.json`; Ctrl-C keeps the measurements up to then. The benchmark is the folder
-    `experiments/speed` of a clone. MuJoCo and diffrax are included if they are installed:
-    pip install -e '.[bench]'
-
-    Args:
-        config: a TOML file like configs/speed.toml or configs/speed_quick.toml.
-        devices: the devices to measure, of those that JAX finds.
-    """
-    _require_good_jax()
-    places = (config.resolve().parent.parent, Path.cwd())
-    clone = next((x for x in places if (x / "experiments/speed/__main__.py").is_file()), None)
-    if clone is None:
-        raise InputError(
-            "the benchmark belongs to a clone of the repository, but there is no experiments/speed "
-            f"beside the folder of {config}, nor here; go into a clone, or name its "
-            "configs/speed.toml"
-        )
-    options = [str(config), "--devices", devices]
-    options += ["--out", str(out)] if out else []
-    path = os.pathsep.join(filter(None, [str(clone), os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-P", "-m", "experiments.speed", *options]
-    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}) as child:
-        while True:
-            try:
-                code = child.wait()
-            except KeyboardInterrupt:  # it reaches the child too, which writes what is measured
-                continue
-            return INTERRUPTED if code == -signal.SIGINT else code
-
-
-@app.command
 def doctor(*, fast: Annotated[bool, Parameter(negative="")] = False) -> int:
     """Examine this installation, and test it.
 
@@ -501,18 +453,6 @@ def _named_study(config: Path | None) -> "tuple[Study | None, Path]":
         return None, Path()
     require_no_run_code(named_files(config), config.parent)
     return read(config, Study), config.parent
-
-
-@contextmanager
-def _located(config: Path) -> Iterator[None]:
-    """Add the lines of the configuration file to the errors of a study."""
-    from jaxmech.config import located
-    from jaxmech.config.errors import StudyError
-
-    try:
-        yield
-    except StudyError as error:
-        raise located(error, config) from error
 
 
 def _use_float64() -> None:

@@ -34,7 +34,6 @@ from jaxmech.ensemble.members.observed import SERIES as SERIES
 from jaxmech.ensemble.members.observed import Observed as Observed
 from jaxmech.ensemble.members.observed import StudyEvent as StudyEvent
 from jaxmech.ensemble.run import run_study as run_study
-from jaxmech.ensemble.statistics import Covariance as Covariance
 from jaxmech.ensemble.statistics import Custom as Custom
 from jaxmech.ensemble.statistics import FirstPassage as FirstPassage
 from jaxmech.ensemble.statistics import Histogram as Histogram
@@ -46,15 +45,12 @@ from jaxmech.ensemble.statistics import Sample as Sample
 from jaxmech.ensemble.store.results import Results as Results
 from jaxmech.ensemble.store.results import array_of as array_of
 from jaxmech.ensemble.store.results import open_results as open_results
-from jaxmech.ensemble.study import Cluster as Cluster
 from jaxmech.ensemble.study import Failure as Failure
 from jaxmech.ensemble.study import Study as Study
 from jaxmech.ensemble.study import Times as Times
 
 __all__ = [
-    "Cluster",
     "Correlation",
-    "Covariance",
     "Custom",
     "Discrete",
     "Failure",

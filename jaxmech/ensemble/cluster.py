@@ -8,7 +8,6 @@ harm if Dask computes one twice, after the loss of a worker, or if a run is kill
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -29,7 +28,7 @@ from jaxmech.ensemble.blocks.kernel import (
 from jaxmech.ensemble.blocks.plan import planned
 from jaxmech.ensemble.store.folder import RunFolder, origin
 from jaxmech.ensemble.store.results import mark_of
-from jaxmech.ensemble.study import Cluster, Study
+from jaxmech.ensemble.study import Study
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -41,43 +40,43 @@ MAY_DIFFER = ("device", "devices", "processor")  # the last bits of the results 
 
 
 @contextmanager
-def connected(cluster: "Cluster | Client | None") -> Iterator["Client | None"]:
-    """The client of a cluster, whose processes are started and ended if they are of this machine.
+def connected(client: "Client | str | None") -> Iterator["Client | None"]:
+    """A client, or that of a cluster, such as "local:4", whose processes are started and ended.
 
     Certificates are those of the configuration of Dask.
     """
-    if cluster is None or not isinstance(cluster, Cluster):
-        yield cluster
+    if not isinstance(client, str):
+        yield client
         return
+    kind, _, address = client.partition(":")
+    is_local = kind == "local" and address.isdecimal() and int(address) > 0
+    if not is_local and not (kind in ("tcp", "tls", "file") and address):
+        forms = '"local:4", "tcp://host:8786", "tls://host:8786" or "file:scheduler.json"'
+        raise InputError(f"a cluster must be like {forms}, but is {client!r}")
     try:
         from distributed import Client, LocalCluster
     except ImportError as error:
         raise InputError(
             "clusters need dask.distributed, which is not installed: pip install distributed"
         ) from error
+    if is_local:
+        with (
+            LocalCluster(
+                n_workers=int(address), threads_per_worker=1, memory_limit=0, host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+            ) as processes,
+            Client(processes, set_as_default=False) as connection,
+        ):  # fmt: skip
+            yield connection
+        return
     try:
-        if count := cluster.workers:
-            with (
-                LocalCluster(
-                    n_workers=count, threads_per_worker=1, memory_limit=0, host="127.0.0.1",
-                    dashboard_address="127.0.0.1:0",
-                ) as processes,
-                Client(processes, set_as_default=False) as client,
-            ):  # fmt: skip
-                yield client
-            return
-        address = cluster.scheduler
-        options = (
-            {"scheduler_file": address.removeprefix("file:")}
-            if address.startswith("file:")
-            else {"address": address}
-        )
-        client = Client(**options, set_as_default=False)
+        where = {"scheduler_file": address} if kind == "file" else {"address": client}
+        connection = Client(**where, set_as_default=False)
     except OSError as error:
         message = "start one with `dask scheduler` and `dask worker`, or correct the address"
-        raise InputError(f"there is no scheduler at {cluster.scheduler}; {message}") from error
-    with client:
-        yield client
+        raise InputError(f"there is no scheduler at {client}; {message}") from error
+    with connection:
+        yield connection
 
 
 Order = tuple[bool, bytes]  # whether arrays are in float64, and the pickled study
@@ -119,7 +118,7 @@ def compute_away(
     from distributed import as_completed
     from distributed.protocol import pickle as pickles  # also of functions without a module
 
-    work = replace(study, cluster=None), folder.resolve(), target.path.resolve()
+    work = study, folder.resolve(), target.path.resolve()
     order = bool(jax.config.read("jax_enable_x64")), bytes(pickles.dumps(work))
     waiting, added = set(missing), 0
     futures = {

@@ -1,16 +1,18 @@
 """`run_study`: compute a study block by block into its run folder, or complete an existing one."""
 
 import json
+import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from jaxmech.config import copies_of, npz, plain, warn
+from jaxmech.config import RunWarning, copies_of, npz, plain, write_whole
 from jaxmech.config.errors import StoppedError
 from jaxmech.ensemble.blocks.estimate import require_possible
 from jaxmech.ensemble.blocks.kernel import (
@@ -54,8 +56,9 @@ def run_study(
         tell: function called with messages; by default it issues a `RunWarning`.
         stop: function called before each block; if it returns true, the run ends with
             `StoppedError`.
-        client: a `distributed.Client` whose workers compute the blocks, in place of the `cluster`
-            of the study; they must see the run folder and the files of the study.
+        client: a `distributed.Client` whose workers compute the blocks, or "local:4" for four
+            processes of this machine, or the address of a scheduler, "tcp://host:8786" or
+            "file:scheduler.json"; they must see the run folder and the files of the study.
 
     Returns:
         The summary, as it is stored in `summary.json`.
@@ -82,7 +85,8 @@ def run_study(
         >>> summary["worst"]["energy_drift"] < 1e-6
         True
     """
-    out, folder, tell = Path(out), Path(folder), tell or warn
+    out, folder = Path(out), Path(folder)
+    tell = tell or partial(warnings.warn, category=RunWarning, stacklevel=2)
     plan = planned(with_stored_sizes(study, out), folder)
     subject, sampler = plan.subject, plan.sampler
     kernel = compile_kernel(with_steps(plan.study, subject, sampler), subject, sampler)
@@ -95,9 +99,9 @@ def run_study(
     files = copies_of(subject.name, subject.source, plan.files)
     config = plain(stored_study(named, subject, files, folder))
     facts = origin(study, subject, sampler)
-    may_differ = MAY_DIFFER if study.cluster or client else ()
+    may_differ = MAY_DIFFER if client else ()
     with (
-        connected(client or study.cluster) as workers,
+        connected(client) as workers,
         open_run(out, kernel, config, facts, files, may_differ, tell) as target,
     ):
         missing = target.missing()
@@ -108,7 +112,19 @@ def run_study(
             else:
                 away = workers, named, folder
                 compute_away(*away, target, accumulator, report, stop, set(missing))
-        return _conclude(target, accumulator)
+        statistics, results = accumulator.results(), open_results(out)
+        summary = summarize(results, statistics)
+        json_, table, arrays = SUMMARY
+        text = json.dumps(summary, indent=2, allow_nan=False)
+        contents = {json_: f"{text}\n".encode(), table: as_table(summary).encode()}
+        if statistics:
+            found = ((name, key, x) for name, of in statistics.items() for key, x in of.items())
+            contents[arrays] = npz({f"{name}/{key}": np.asarray(x) for name, key, x in found})
+        # An unchanged file is left alone: a run that is only looked at again writes nothing.
+        for name, content in contents.items():
+            if not (out / name).is_file() or (out / name).read_bytes() != content:
+                write_whole(out / name, content)
+        return summary
 
 
 def compute_here(
@@ -141,17 +157,3 @@ def compute_here(
             computed.close()
             if waiting is not None:
                 waiting.result()
-
-
-def _conclude(target: RunFolder, accumulator: Accumulator) -> dict[str, Any]:
-    statistics = accumulator.results()
-    results = open_results(target.path)
-    summary = summarize(results, statistics)
-    json_, table, arrays = SUMMARY
-    text = json.dumps(summary, indent=2, allow_nan=False)
-    files = {json_: f"{text}\n".encode(), table: as_table(summary).encode()}
-    if statistics:
-        tables = ((name, key, x) for name, table in statistics.items() for key, x in table.items())
-        files[arrays] = npz({f"{name}/{key}": np.asarray(x) for name, key, x in tables})
-    target.conclude(files)
-    return summary

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Annotated, Any, Literal
 
-from jaxmech.config import InFile, OneOf, TextOrTable, plain
+from jaxmech.config import InFile, OneOf, plain
 from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
 from jaxmech.ensemble.draws.designs import Sampling
 from jaxmech.ensemble.draws.distributions import Distribution
@@ -17,7 +17,6 @@ from jaxmech.ensemble.draws.inputs import StudyInput, input_problems
 from jaxmech.ensemble.members.observed import Observed, Series, StudyEvent, name_problem
 from jaxmech.ensemble.statistics import (
     AbstractStatistic,
-    Covariance,
     Custom,
     FirstPassage,
     Histogram,
@@ -31,32 +30,6 @@ from jaxmech.state import AbstractStabilization, Projection
 from jaxmech.utils.text import doc, setting
 
 Method = Literal["auto", "form", "importance", "subset", "monte-carlo"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cluster(TextOrTable):
-    """The Dask cluster whose workers compute the blocks of a study."""
-
-    scheduler: str = field(
-        metadata=doc(
-            '"local:4" for 4 processes of this machine, or a running cluster: "tcp://host:8786", '
-            '"tls://host:8786", "file:scheduler.json"',
-            short=True,
-        )
-    )
-
-    def __post_init__(self) -> None:
-        kind, _, address = self.scheduler.partition(":")
-        right = address.isdecimal() and int(address) > 0 if kind == "local" else bool(address)
-        if kind not in ("local", "tcp", "tls", "file") or not right:
-            message = 'must be like "local:4", "tcp://host:8786" or "file:scheduler.json", but is '
-            raise refuse("scheduler", message + self.scheduler)
-
-    @property
-    def workers(self) -> int:
-        """The number of processes to start here; 0 for a running cluster."""
-        kind, _, count = self.scheduler.partition(":")
-        return int(count) if kind == "local" else 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +86,6 @@ STATISTICS: dict[str, type[AbstractStatistic]] = {
     "first-passage": FirstPassage,
     "quantiles": Quantiles,
     "histogram": Histogram,
-    "covariance": Covariance,
     "custom": Custom,
 }
 Statistic = Annotated[AbstractStatistic, OneOf(STATISTICS, tag="statistic")]
@@ -183,9 +155,6 @@ class Study:
     )
     sampling: Sampling = setting(Sampling(), "design and correlations of the drawn variables")
     statistics: Mapping[str, Statistic] = setting({}, "reductions over all members, by name")
-    cluster: Cluster | None = setting(
-        None, "workers that compute the blocks; does not change results"
-    )
     failure: Failure | None = setting(
         None, "what counts as failure, for `jaxmech failure`; `jaxmech ensemble` ignores it"
     )
@@ -202,9 +171,6 @@ class Study:
         "all",
         "`save` and `observe` at all saved times or the last one, or only statistics, and of "
         "trajectories how they ended",
-    )
-    stored_precision: Literal["float64", "float32"] | None = setting(
-        None, "floating-point type of the stored series; that of the computation by default"
     )
     method: AbstractMethod | None = setting(
         None, "how a step is made; RK4, or DormandPrince8 for adaptive steps, by default"

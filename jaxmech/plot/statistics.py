@@ -1,6 +1,6 @@
 """How the statistics of a study are drawn, each kind in its way.
 
-`distribution` and `influences` draw a quantity over the members, and what it depends on.
+`distribution` draws a quantity over the members.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,14 +12,10 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from jaxmech.ensemble import SERIES, Results
-from jaxmech.plot.panels import BLUE, GREY, ORANGE, Drawing, axes_or_new, labelled
+from jaxmech.plot.panels import BLUE, ORANGE, Drawing, axes_or_new, labelled
 from jaxmech.utils.units import with_unit
 
 LOW, HIGH = 0.05, 0.95  # the probabilities between which most members lie
-_MOST_INPUTS = 12
-# Drawn inputs in the names of statistics, and what is added to the name of a variable.
-_INPUTS = {"start": "", "coordinates": " at the start", "velocities": " rate at the start",
-           "parameters": ""}  # fmt: skip
 Values = Mapping[str, Any]  # the results of a statistic
 Settings = Mapping[str, Any]  # its table in the configuration
 
@@ -51,35 +47,6 @@ def distribution(
         ax.axvline(limit, color=ORANGE, linestyle="--", linewidth=1.2, label=label)
     ax.set_ylim(0, 1.1 * heights.max() or 1.0)
     return labelled(ax, name, "probability density", legend=bool(len(quantiles) or len(limits)))
-
-
-def influences(
-    measure: str, names: Sequence[str], values: ArrayLike, low: ArrayLike, high: ArrayLike,
-    *, ax: Axes | None = None,
-) -> Axes:  # fmt: skip
-    """Draw how much a quantity depends on each input, with intervals, the strongest on top.
-
-    Args:
-        measure: what is measured, such as "correlation".
-        names: of the inputs, shape (k,).
-        values: of the measure, shape (k,); unknown ones are left out.
-        low: lower ends of their intervals, shape (k,).
-        high: upper ends, shape (k,).
-        ax: axes to draw into.
-    """
-    ax, numbers = axes_or_new(ax), np.array([values, low, high], float)
-    order = np.argsort(-np.abs(numbers[0]), kind="stable")
-    order = order[np.isfinite(numbers[:, order]).all(axis=0)][:_MOST_INPUTS]
-    x, low, high = numbers[:, order]
-    colors = [BLUE if one >= 0 else ORANGE for one in x]
-    error, rows = np.maximum([x - low, high - x], 0), np.arange(len(order))
-    ax.barh(rows, x, 0.62, xerr=error, color=colors, ecolor=GREY, capsize=3)
-    ax.set_yticks(rows, [names[k] for k in order])
-    ax.set_ylim(max(len(order), 3) - 0.4, -0.6)
-    ax.axvline(0, color=GREY, linewidth=0.8)
-    ax.grid(False)
-    ax.tick_params(length=0)
-    return labelled(ax, measure, "")
 
 
 class _Picture(NamedTuple):
@@ -149,22 +116,9 @@ def _first_passage(ax: Axes, values: Values, settings: Settings, ts: np.ndarray)
     return labelled(ax, "t [s]", f"P({settings['of']} has occurred)")
 
 
-def _covariance(ax: Axes, values: Values, settings: Settings, ts: np.ndarray) -> Axes:
-    """The correlations of the first quantity with all other numbers."""
-    names = [_input_label(str(name)) for name in values["names"]]
-    parts = (values[f"correlation{end}"][0, 1:] for end in ("", "_low", "_high"))
-    return influences(f"correlation with {names[0]}", names[1:], *parts, ax=ax)
-
-
-def _input_label(key: str) -> str:
-    section, _, name = key.partition(".")
-    return f"{name}{_INPUTS[section]}" if section in _INPUTS else key
-
-
 _PICTURES = {
     "moments": _Picture(_moments, ("mean", 1), of_series=True),
     "first-passage": _Picture(_first_passage),
     "quantiles": _Picture(_quantiles, ("quantiles", 2), of_series=True),
     "histogram": _Picture(_histogram, ("counts", 1), of_series=False),
-    "covariance": _Picture(_covariance),
 }

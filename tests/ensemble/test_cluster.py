@@ -1,15 +1,15 @@
 """Blocks computed by workers of Dask have the bits of those of one process, also after a stop."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jaxmech.config.errors import StoppedError, StudyError
+from jaxmech.config.errors import InputError, StoppedError
 from jaxmech.config.toml import read
-from jaxmech.ensemble import Cluster, Study, run_study
+from jaxmech.ensemble import Study, run_study
+from jaxmech.ensemble.cluster import connected
 from jaxmech.ensemble.store.results import marked_blocks
 from tests.ensemble.studies import OBSERVED, same_results, write_study
 
@@ -54,11 +54,11 @@ def test_results_are_bit_identical_and_a_stopped_run_goes_on(
 def test_processes_of_this_machine(study: tuple[Study, Path], tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     of, folder = study
-    run_study(replace(of, cluster=Cluster(scheduler="local:2")), tmp_path / "run", folder=folder)
+    run_study(of, tmp_path / "run", folder=folder, client="local:2")
     assert same_results(tmp_path / "run", folder / "run")
 
 
 @pytest.mark.parametrize("scheduler", ["slurm", "local", "local:0", "local:x", "tcp:", "host:8786"])
 def test_an_address_is_local_or_that_of_a_scheduler(scheduler: str) -> None:
-    with pytest.raises(StudyError, match="scheduler"):
-        Cluster(scheduler=scheduler)
+    with pytest.raises(InputError, match="a cluster must be like"), connected(scheduler):
+        pass

@@ -34,7 +34,7 @@ lowest = { of = "x1" }
 [statistics]
 mean = { statistic = "moments", of = "height" }
 bands = { statistic = "quantiles", of = "x1" }
-bins = { statistic = "histogram", of = "height", low = -1.0, high = 1.0, bins = 4 }
+bins = { statistic = "histogram", of = "height", bins = 4 }
 none = { statistic = "moments", of = "bare" }
 often = { statistic = "probability", of = "height", above = 0.5 }
 when = { statistic = "first-passage", of = "lowest" }

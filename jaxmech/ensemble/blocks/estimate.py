@@ -64,19 +64,15 @@ def slice_of(study: Study, coordinates: int, ends: int = 0) -> int:
     block = study.block_size
     if jax.devices()[0].platform != "cpu":
         return block
-    largest = max(_SLICE // _series_bytes(study, coordinates, ends), LANES)
+    series = (study.times.saves + ends) * (2 * coordinates + 3 + len(study.observe))
+    kept = sum(1 if event.terminal else event.keep for event in study.events.values())
+    numbers = series + kept * (1 + 2 * coordinates)  # of one trajectory while it is computed
+    largest = max(_SLICE // (np.dtype(study.precision).itemsize * numbers), LANES)
     small = [part for part in range(1, isqrt(block) + 1) if block % part == 0]
     sizes = {size for part in small for size in (part, block // part)}
     good = [size for size in sizes if LANES // 2 <= size <= largest]
     # Fewer than the lanes of native code would take many times as long: rather more memory.
     return max(good) if good else min((size for size in sizes if size > largest), default=block)
-
-
-def _series_bytes(study: Study, coordinates: int, ends: int = 0) -> int:
-    """The bytes of the series of one trajectory while it is computed."""
-    series = (study.times.saves + ends) * (2 * coordinates + 3 + len(study.observe))
-    kept = sum(1 if event.terminal else event.keep for event in study.events.values())
-    return np.dtype(study.precision).itemsize * (series + kept * (1 + 2 * coordinates))
 
 
 def require_possible(study: Study, trajectory: int, out: Path) -> None:
@@ -94,7 +90,11 @@ def require_possible(study: Study, trajectory: int, out: Path) -> None:
     if study.size > _MOST_COUNTED and not jax.config.read("jax_enable_x64"):
         problem = f"must be at most {_MOST_COUNTED} in float32, which counts trajectories in 32"
         raise refuse("size", f"{problem} bits, but is {study.size}")
-    free, disk = _free_disk(out), study.size * trajectory
+    # With what the run folder occupies already, which a continued run does not write again.
+    folder = next((x for x in (out, *out.absolute().parents) if x.is_dir()), Path())
+    usage, disk = shutil.disk_usage(folder), study.size * trajectory
+    occupied = sum(file.stat().st_size for file in out.glob("results.zarr/**/*") if file.is_file())
+    free = usage.free + occupied if usage.total else inf  # /proc, which cannot be written
     if disk > free:
         message = f"must be smaller: {study.size} trajectories take {disk / 1e9:.3g} GB of disk, "
         message += f"of which {free / 1e9:.3g} GB are free; save fewer times or series"
@@ -106,13 +106,3 @@ def study_devices() -> list[jax.Device]:
     if jax.config.jax_default_device is not None:  # type: ignore[attr-defined]
         return list(jax.numpy.zeros(()).devices())
     return jax.local_devices()
-
-
-def _free_disk(out: Path) -> float:
-    # With what the run folder occupies already, which a continued run does not write again.
-    location = next(
-        (folder for folder in (out, *out.absolute().parents) if folder.is_dir()), Path()
-    )
-    occupied = sum(file.stat().st_size for file in out.glob("results.zarr/**/*") if file.is_file())
-    disk = shutil.disk_usage(location)
-    return float(disk.free + occupied) if disk.total else inf  # /proc, which cannot be written

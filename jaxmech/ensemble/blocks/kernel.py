@@ -23,7 +23,6 @@ from jaxmech.config.errors import StudyError, refuse
 from jaxmech.ensemble.blocks.estimate import bytes_of, sized, slice_of, study_devices
 from jaxmech.ensemble.draws.sampler import Sampler, stored_name
 from jaxmech.ensemble.members.trajectory import StudyTrajectory, Tree, first_of, inputs_of, merged
-from jaxmech.ensemble.statistics import Covariance
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample, StatisticResult
 from jaxmech.ensemble.store.results import STATES
 from jaxmech.ensemble.study import Study
@@ -52,7 +51,6 @@ class Inputs:
 
     varying: Tree  # values that vary from trajectory to trajectory, padded with copies of the last
     shared: Tree  # values that all trajectories share
-    columns: dict[str, Any]  # the numbers that vary by full name, shape (block,) each
     first: Any  # number of the first trajectory
     count: Any  # number of trajectories that are not padding
 
@@ -67,11 +65,6 @@ class BlockProgram:
     statistics: Mapping[str, AbstractStatistic]  # those that are updated, by name
     shapes: Shapes = ({}, {})  # of the stored arrays and the quantities of one trajectory
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Floating-point type of the computation."""
-        return self.member.dtype
-
     def inputs(self, block: int) -> Inputs:
         """The draws of a block, padded with copies of the last trajectory."""
         first = block * self.block
@@ -81,13 +74,9 @@ class BlockProgram:
         """The draws of at most a block of trajectories, padded with copies of the last one."""
         # The last block has the shape of all others, so that one program serves.
         padding = self.block - (last - first)
-        varying, shared = inputs_of(self.sampler.rows(first, last), self.dtype, padding)
-        columns = {}
-        if any(statistic.with_inputs for statistic in self.statistics.values()):
-            columns = self.sampler.columns(first, last)
-            columns = {k: np.pad(x, (0, padding), mode="edge") for k, x in columns.items()}
+        varying, shared = inputs_of(self.sampler.rows(first, last), self.member.dtype, padding)
         index = np.int64 if jax.config.read("jax_enable_x64") else np.int32
-        return Inputs(varying, shared, columns, index(first), np.int32(last - first))
+        return Inputs(varying, shared, index(first), np.int32(last - first))
 
     def devices(self) -> list[jax.Device]:
         """The devices that compute blocks at the same time."""
@@ -96,26 +85,23 @@ class BlockProgram:
             return devices
         # See "JAX versions" in docs/limits.md: two batched calls of LAPACK at a time can hang. The
         # callbacks of `modes` call LAPACK on the host.
-        program = self._whole.lower(self.inputs(0)).as_text()
+        program = self._program.lower(self.inputs(0), True).as_text()
         return devices[:1] if "lapack" in program or "callback" in program else devices
 
     def run(self, inputs: Inputs) -> Block:
         """Start to compute a block, with states that need no assembly where possible."""
-        return self._fast(inputs) if self.member.may_skip_assembly else self._whole(inputs)
+        block: Block = self._program(inputs, not self.member.may_skip_assembly)
+        return block
 
     def finished(self, inputs: Inputs, block: Block) -> Block:
         """A block that was begun, when it is computed; again if states had to be assembled."""
         if not self.member.may_skip_assembly or bool(block.met):
             return jax.block_until_ready(block)
-        return jax.block_until_ready(self._whole(inputs))
+        return jax.block_until_ready(self._program(inputs, True))
 
     @cached_property
-    def _fast(self) -> Any:
-        return jax.jit(lambda inputs: self._computed(inputs, False))
-
-    @cached_property
-    def _whole(self) -> Any:
-        return jax.jit(lambda inputs: self._computed(inputs, True))
+    def _program(self) -> Any:
+        return jax.jit(self._computed, static_argnums=1)
 
     @cached_property
     def merged(self) -> Callable[[States, States], States]:
@@ -145,11 +131,20 @@ class BlockProgram:
         count = self.block // size
         index = inputs.first + jnp.arange(self.block, dtype=inputs.first.dtype)
         real = jnp.arange(self.block) < inputs.count
-        lanes = (inputs.varying, inputs.columns, index, real)
+        lanes = (inputs.varying, index, real)
+
+        def compute(varying: Tree) -> Any:
+            return self.member.computed(merged(inputs.shared, varying), assembled)
 
         def step(states: States, lanes: Any) -> tuple[States, tuple[Any, Array]]:
-            arrays, values, met, sample = self._slice(lanes, inputs.shared, assembled)
-            return self._updated(states, values, sample), (arrays, met)
+            varying, index, real = lanes
+            arrays, values, met = jax.vmap(compute, axis_size=len(index))(varying)
+            good, updated = real & self.member.is_good(values), {}
+            for name, s in self.statistics.items():
+                sample = Sample({x: values[x] for x in s.names}, good, real, index)
+                with jax.numpy_rank_promotion("allow"):
+                    updated[name] = s.update(states[name], sample)
+            return updated, (arrays, met.all())
 
         states = self._empty()
         if count == 1:
@@ -160,52 +155,14 @@ class BlockProgram:
         arrays = jax.tree.map(lambda x: x.reshape(self.block, *x.shape[2:]), arrays)
         return Block(arrays, states, met.all())
 
-    def _slice(
-        self, lanes: Any, shared: Tree, assembled: bool
-    ) -> tuple[dict[str, Array], dict[str, Array], Array, Sample]:
-        varying, columns, index, real = lanes
-
-        def compute(varying_inputs: Tree) -> Any:
-            return self.member.computed(merged(shared, varying_inputs), assembled)
-
-        arrays, values, met = jax.vmap(compute, axis_size=len(index))(varying)
-        good = real & self.member.is_good(values)
-        return arrays, values, met.all(), Sample(columns, good, real, index)
-
-    def _samples(self, values: Mapping[str, Array], sample: Sample) -> Iterator[Any]:
-        for name, statistic in self.statistics.items():
-            quantities = {quantity: values[quantity] for quantity in statistic.names}
-            inputs = sample.values if statistic.with_inputs else {}
-            yield name, statistic, sample._replace(values={**quantities, **inputs})
-
-    def _updated(self, states: States, values: Mapping[str, Array], sample: Sample) -> States:
-        with jax.numpy_rank_promotion("allow"):
-            return {name: s.update(states[name], x) for name, s, x in self._samples(values, sample)}
-
     def _empty(self) -> States:
         """The states of no trajectory."""
-        shapes = dict(self.shapes[1])
-        values = jax.tree.map(lambda x: jnp.zeros((1, *x.shape), x.dtype), shapes)
-        columns, nothing = {}, jnp.zeros(1, bool)
-        if any(statistic.with_inputs for statistic in self.statistics.values()):
-            columns = {name: jnp.zeros(1) for name in self.sampler.columns(0, 1)}
-        sample = Sample(columns, nothing, nothing, jnp.zeros(1, int))
-        states = {}
-        for name, statistic, quantities in self._samples(values, sample):
-            if statistic.scalars_only:
-                _require_scalars(name, statistic, quantities)
+        nothing, shapes, states = jnp.zeros(1, bool), self.shapes[1], {}
+        for name, s in self.statistics.items():
+            values = {x: jnp.zeros((1, *shapes[x].shape), shapes[x].dtype) for x in s.names}
             with jax.numpy_rank_promotion("allow"):
-                states[name] = statistic.init(quantities)
+                states[name] = s.init(Sample(values, nothing, nothing, jnp.zeros(1, int)))
         return states
-
-
-def _require_scalars(name: str, statistic: AbstractStatistic, sample: Sample) -> None:
-    for quantity in statistic.names:
-        if sample.values[quantity].ndim > 1:
-            shape = sample.values[quantity].shape[1:]
-            message = f"must be one number per trajectory, but {quantity} has shape {shape}; "
-            message += 'observe it with `keep`, such as keep = "max"'
-            raise refuse(("statistics", name, "of"), message)
 
 
 @contextmanager
@@ -298,18 +255,11 @@ class Accumulator:
         self._total = jax.device_get(total)
 
     def results(self) -> dict[str, StatisticResult]:
-        """The results of all statistics, with the names that they are of."""
+        """The results of all statistics."""
         if (total := self._total) is None:
             return {}
-        sampler = self._program.sampler
-        results: dict[str, StatisticResult] = {}
-        for name, statistic in self._program.statistics.items():
-            names: StatisticResult = {}
-            if isinstance(statistic, Covariance):
-                inputs = sorted(sampler.entries) if statistic.inputs else []
-                names = {"names": [*statistic.names, *inputs]}
-            results[name] = names | statistic.result(total[name])
-        return results
+        statistics = self._program.statistics.items()
+        return {name: statistic.result(total[name]) for name, statistic in statistics}
 
 
 def packed(states: States) -> np.ndarray:

@@ -1,6 +1,5 @@
 """A study after all checks that need no tracing: its sizes, system, draws and functions."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,19 +59,12 @@ def planned(study: Study, folder: Path = Path()) -> Planned:
         recorded = (x for x in study.inputs.values() if isinstance(x, RecordedInput))
         files += list(dict.fromkeys((folder / item.file).resolve() for item in recorded))
     sampler = Sampler(study, subject)
-    refuse_all(_taken_names(study, sampler, bool(subject.system.velocities)))
-    return Planned(study, with_functions, subject, sampler, files)
-
-
-def _taken_names(study: Study, sampler: Sampler, has_velocities: bool) -> Iterator[Problem]:
-    if study.store == "statistics":
-        return
     reserved = {"t", "coordinate", STATES, *map(stored_name, sampler.rows(0, 1))}
-    reserved |= {VELOCITY} if has_velocities else set()
-    for name in study.observe:
-        if name in reserved:
-            message = f"must have another name: a run folder has an array `{name}` already"
-            yield Problem(("observe", name), message)
+    reserved |= {VELOCITY} if subject.system.velocities else set()
+    taken = reserved & study.observe.keys() if study.store != "statistics" else ()
+    message = "must have another name: a run folder has an array `{}` already"
+    refuse_all(Problem(("observe", name), message.format(name)) for name in taken)
+    return Planned(study, with_functions, subject, sampler, files)
 
 
 def require_used(subject: Subject, sampler: Sampler, study: Study) -> None:

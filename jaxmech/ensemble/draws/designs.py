@@ -8,7 +8,6 @@ import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -117,32 +116,24 @@ class Points:
         if self.design == "random":
             columns = [uniform(self.seed, key, first, last) for key in self.keys]
             return np.stack(columns, axis=1)
-        is_sobol = self.design == "sobol"
-        points = self._sobol(first, last) if is_sobol else self._hypercube[first:last]
-        return points[:, self._columns]
-
-    @cached_property
-    def _hypercube(self) -> np.ndarray:
         from scipy.stats import qmc  # imports slowly
 
-        rng = generator(self.seed, "latin hypercube")
-        points: np.ndarray = qmc.LatinHypercube(len(self.keys), rng=rng).random(self.size)
-        return points
-
-    def _sobol(self, first: int, last: int) -> np.ndarray:
-        """Points of a scrambled sequence, read in any order but best in its own.
-
-        Owen, "Scrambling Sobol' and Niederreiter-Xing points", Journal of Complexity 14, 1998.
-        """
-        from scipy.stats import qmc  # imports slowly
-
-        if self._engine is None or self._engine.num_generated != first:
-            bits = 30 if self.size <= 2**30 else 64
-            rng = generator(self.seed, "sobol")
-            self._engine = qmc.Sobol(len(self.keys), scramble=True, bits=bits, rng=rng)
-            if first:
-                self._engine.fast_forward(first)
-        with warnings.catch_warnings():  # a number of points that is no power of two
-            warnings.filterwarnings("ignore", message="The balance properties of Sobol")
-            points: np.ndarray = self._engine.random(last - first)
-        return points
+        if self.design == "latin-hypercube":
+            if self._engine is None:
+                rng = generator(self.seed, "latin hypercube")
+                self._engine = qmc.LatinHypercube(len(self.keys), rng=rng).random(self.size)
+            points = self._engine[first:last]
+        else:
+            # A scrambled sequence (Owen, "Scrambling Sobol' and Niederreiter-Xing points", Journal
+            # of Complexity 14, 1998), which is read in any order but best in its own.
+            if self._engine is None or self._engine.num_generated != first:
+                bits = 30 if self.size <= 2**30 else 64
+                rng = generator(self.seed, "sobol")
+                self._engine = qmc.Sobol(len(self.keys), scramble=True, bits=bits, rng=rng)
+                if first:
+                    self._engine.fast_forward(first)
+            with warnings.catch_warnings():  # a number of points that is no power of two
+                warnings.filterwarnings("ignore", message="The balance properties of Sobol")
+                points = self._engine.random(last - first)
+        chosen: np.ndarray = points[:, self._columns]
+        return chosen

@@ -120,8 +120,19 @@ def read_inputs(
             signals[name], deviations[name] = item.signal(first, last), item.deviation
             continue
         try:
-            rows = _rows(item, folder / item.file)
-            signal = _signal(item, rows)
+            path = folder / item.file
+            if not path.is_file():
+                raise refuse("file", f"must name a file, but there is none at {path}")
+            rows = Rows.read(path, item.units)
+            column, time = rows.required("column", item.column), rows.required("time", item.time)
+            converted = rows.notes(time, column)
+            values = rows.numbers(item.column)[:, 0]
+            for row in np.flatnonzero(np.isnan(values)).tolist()[:1]:
+                raise TableError(
+                    f"{rows.location(row)}: `{item.column}` is missing; it must be known at every "
+                    "sample, interpolate it, or leave the row out"
+                )
+            signal = Signal(rows.times(item.time, None), values, item.interpolation, item.delay)
         except StudyError as error:
             raise error.within("inputs", name) from None
         except TableError as error:
@@ -134,24 +145,6 @@ def read_inputs(
             message = f"must hold samples from {first:g} s to {last:g} s, the times of the study, "
             message += f"but those of {item.file} are known from {times[0]:g} s to {end:g} s"
             problems.append(Problem(("inputs", name, "file"), message))
-        signals[name], notes[name] = signal, tuple(rows.notes(item.time, item.column))
+        signals[name], notes[name] = signal, tuple(converted)
     refuse_all(problems)
     return SubjectInputs(signals, digests, deviations, notes)
-
-
-def _rows(item: RecordedInput, path: Path) -> Rows:
-    """The rows of a file, which have both columns of an input."""
-    if not path.is_file():
-        raise refuse("file", f"must name a file, but there is none at {path}")
-    rows = Rows.read(path, item.units)
-    rows.notes(rows.required("column", item.column), rows.required("time", item.time))
-    return rows
-
-
-def _signal(item: RecordedInput, rows: Rows) -> Signal:
-    """The samples of an input, in SI units."""
-    values = rows.numbers(item.column)[:, 0]
-    for row in np.flatnonzero(np.isnan(values)).tolist()[:1]:
-        message = f"`{item.column}` is missing; it must be known at every sample, interpolate it, "
-        raise TableError(f"{rows.location(row)}: {message}or leave the row out")
-    return Signal(rows.times(item.time, None), values, item.interpolation, item.delay)

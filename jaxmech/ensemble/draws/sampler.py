@@ -9,7 +9,7 @@ the size of the study, as a whole.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -46,8 +46,18 @@ class DrawPlan:
 
 def plans_of(study: Any, subject: Subject) -> list[DrawPlan]:
     """The draws of all variables, or a StudyError with all of their problems."""
-    problems, added = list(_missing(study, subject)), subject.inputs.parameters
-    plans = []
+    coordinates, added = subject.system.coordinates, subject.inputs.parameters
+    plans, problems = [], list[Problem]()
+    for name in (x for x in study.fixed if x not in coordinates):
+        message = not_one_of(name, coordinates, f"a coordinate of {subject.name}")
+        problems.append(Problem(("fixed",), f"must name coordinates, but {name} {message}"))
+    for name in () if subject.model else coordinates[: subject.system.dynamics.mechanical]:
+        if name not in study.coordinates:
+            message = (
+                "must be given, but is missing: a bare System has no initial state of its own; in "
+                "a Python file, write q0, v0 and params beside it"
+            )
+            problems.append(Problem(("coordinates", name), message))
     for section, defaults, kind in _sections(subject):
         rules = getattr(study, section)
         with_default = (name for name, value in (defaults or {}).items() if value is not None)
@@ -78,23 +88,6 @@ def _sections(subject: Subject) -> list[tuple[str, Mapping[str, Any] | None, str
         ("velocities", dict.fromkeys(system.velocity_names), of_rates),
         ("parameters", params, "a parameter"),
     ]
-
-
-def _missing(study: Any, subject: Subject) -> Iterable[Problem]:
-    coordinates = subject.system.coordinates
-    for name in study.fixed:
-        if name not in coordinates:
-            message = not_one_of(name, coordinates, f"a coordinate of {subject.name}")
-            yield Problem(("fixed",), f"must name coordinates, but {name} {message}")
-    if subject.model:
-        return
-    for name in coordinates[: subject.system.dynamics.mechanical]:
-        if name not in study.coordinates:
-            message = (
-                "must be given, but is missing: a bare System has no initial state of its own; in "
-                "a Python file, write q0, v0 and params beside it"
-            )
-            yield Problem(("coordinates", name), message)
 
 
 def _plan(section: str, name: str, group: Rules, default: Any, is_free: bool) -> DrawPlan:
@@ -180,7 +173,16 @@ class Sampler:
 
     def variables(self, columns: Mapping[str, np.ndarray], rows: int) -> tuple[Variable, ...]:
         """Every variable of as many trajectories, from the numbers that vary, by full name."""
-        return tuple(_variable(plan, columns, rows) for plan in self._plans)
+        variables = []
+        for plan in self._plans:
+            values = plan.base
+            if plan.laws:
+                values = np.array(np.broadcast_to(values, (rows, *values.shape)), float, order="C")
+                by_entry = np.moveaxis(values, 0, -1)
+                for key, index in plan.keys.items():
+                    by_entry[index] = columns[key]
+            variables.append(Variable(plan.section, plan.name, values, varies=bool(plan.laws)))
+        return tuple(variables)
 
     def columns(self, first: int, last: int) -> dict[str, np.ndarray]:
         """The numbers that vary, by full name, for some trajectories."""
@@ -205,16 +207,6 @@ def at_normal(law: Law, z: np.ndarray) -> np.ndarray:
 
     z = np.clip(z, -_FARTHEST, _FARTHEST)
     return quantile(law, ndtr(z), ndtr(-z))
-
-
-def _variable(plan: DrawPlan, columns: Mapping[str, np.ndarray], rows: int) -> Variable:
-    if not plan.laws:
-        return Variable(plan.section, plan.name, plan.base, varies=False)
-    values = np.array(np.broadcast_to(plan.base, (rows, *plan.base.shape)), float, order="C")
-    by_entry = np.moveaxis(values, 0, -1)
-    for key, index in plan.keys.items():
-        by_entry[index] = columns[key]
-    return Variable(plan.section, plan.name, values, varies=True)
 
 
 def stored_name(variable: Variable) -> str:

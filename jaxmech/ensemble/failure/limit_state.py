@@ -177,7 +177,7 @@ def limit_state_of(study: Study, folder: Path) -> LimitState:
     """The limit state of a study that has a failure, after all checks."""
     failure = study.failure
     assert failure is not None
-    bare = replace(study, block=study.block or _BLOCK, statistics={}, store="all", cluster=None)
+    bare = replace(study, block=study.block or _BLOCK, statistics={}, store="all")
     plan = planned(bare, folder)
     require_quantity(failure, plan.study, plan.subject)
     if not plan.sampler.drawn:

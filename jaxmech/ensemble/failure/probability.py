@@ -34,7 +34,7 @@ _LISTED = 6  # reliability indices
 _LARGEST = 0.02  # share of a failure in a probability that is known to 5 %
 # Keys that say how the probability is computed, and not of what.
 _MAY_CHANGE = {
-    "size", "cluster", "statistics", "store", "failure.method",
+    "size", "statistics", "store", "failure.method",
     "failure.coefficient_of_variation", "failure.most", "failure.confidence",
 }  # fmt: skip
 
@@ -51,8 +51,8 @@ def failure_probability(
 
     The drawn variables are mapped to standard normal space with the distributions and correlations
     of the study. Of `study`, the draws, the motion and the seed are used, and `block`, the number
-    of trajectories that are computed at a time, 512 by default; its size, its statistics and its
-    cluster do not matter.
+    of trajectories that are computed at a time, 512 by default; its size and its statistics do not
+    matter.
 
     Methods, each with the trajectories that `coefficient_of_variation` requires, if `most` allows:
 
@@ -146,7 +146,7 @@ def probability_of(limit: LimitState, failure: Failure, seed: int) -> FailurePro
                 estimate = estimates.pop()
             case "importance":
                 assert points is not None
-                estimate = importance(limit, points, precision, seed)
+                estimate = importance(limit, points, precision, [seed, 5])
             case "auto":
                 assert points is not None
                 assert pilot is not None
@@ -185,8 +185,15 @@ def _best(
     """Importance sampling around the design points if a pilot agrees, else subset simulation."""
     around = None
     if len(points.points):
-        around = importance(limit, points, precision, seed, keep_on=False)
-        if _is_confirmed(around, pilot, points):
+        around = importance(limit, points, precision, [seed, 5], keep_on=False)
+        # The mean weight of failures, as they occur, is the second moment of the estimate. If those
+        # of the pilot say that it is larger, importance sampling does not see some of the failures.
+        weight, by_pilot = (
+            float((x.weights * importance_weights(x.failures, points)).sum())
+            for x in (around, pilot)
+        )
+        seen = by_pilot <= _UNSEEN * weight
+        if around.agrees(pilot, _DEVIATIONS) and seen and not _is_heavy(around):
             return around
         estimates.append(around)
     chains = subset_simulation(limit, precision, seed)
@@ -196,19 +203,6 @@ def _best(
             "are failures far from them"
         )
     return chains
-
-
-def _is_confirmed(around: FailureEstimate, pilot: FailureEstimate, points: Search) -> bool:
-    """Whether a pilot agrees with importance sampling around the design points.
-
-    The mean weight of failures, as they occur, is the second moment of the estimate. If those of
-    the pilot say that it is larger, importance sampling does not see some part of the failures.
-    """
-    weight, by_pilot = (
-        float((x.weights * importance_weights(x.failures, points)).sum()) for x in (around, pilot)
-    )
-    seen = by_pilot <= _UNSEEN * weight
-    return around.agrees(pilot, _DEVIATIONS) and seen and not _is_heavy(around)
 
 
 def _is_heavy(estimate: FailureEstimate) -> bool:

@@ -38,8 +38,16 @@ def first_order(points: Search) -> FailureEstimate:
     return FailureEstimate("form", min(float(ndtr(-points.indices).sum()), 1.0), nan, 0)
 
 
+def monte_carlo(limit: LimitState, precision: float, seed: int) -> FailureEstimate:
+    """Crude Monte Carlo: the share of failures among points drawn as they occur."""
+    origin = np.zeros((1, limit.size))
+    around = Search(origin, origin, 1.0, flat=False)
+    estimate = importance(limit, around, precision, [seed, 2])
+    return replace(estimate, method="monte-carlo", counted=estimate.trajectories)
+
+
 def importance(
-    limit: LimitState, points: Search, precision: float, seed: int, keep_on: bool = True
+    limit: LimitState, points: Search, precision: float, seed: list[int], keep_on: bool = True
 ) -> FailureEstimate:
     """Importance sampling with a normal density around each design point.
 
@@ -47,22 +55,7 @@ def importance(
     known in closed form. Batches are drawn until the precision is reached, or no more may be; or,
     unless it is to `keep_on`, until half are drawn and the rest will not be enough.
     """
-    return _sampled(limit, points, precision, np.random.default_rng([seed, 5]), keep_on)
-
-
-def monte_carlo(limit: LimitState, precision: float, seed: int) -> FailureEstimate:
-    """Crude Monte Carlo: the share of failures among points drawn as they occur."""
-    origin = np.zeros((1, limit.size))
-    around = Search(origin, origin, 1.0, flat=False)
-    estimate = _sampled(limit, around, precision, np.random.default_rng([seed, 2]))
-    return replace(estimate, method="monte-carlo", counted=estimate.trajectories)
-
-
-def _sampled(
-    limit: LimitState, points: Search, precision: float, rng: np.random.Generator,
-    keep_on: bool = True,
-) -> FailureEstimate:  # fmt: skip
-    shares, before = _shares(points), limit.trajectories
+    rng, shares, before = np.random.default_rng(seed), _shares(points), limit.trajectories
     terms, failures = np.zeros(0), [np.zeros((0, limit.size))]
     probability, spread = 0.0, inf
     while spread > precision and limit.left > 0:

@@ -1,8 +1,7 @@
 """`open`: a run as an `xarray.Dataset`."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -46,24 +45,15 @@ def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
     for name, values in results.statistics.items():
         kind = results.config.get("statistics", {}).get(name, {}).get("statistic")
         saves = len(results.ts) if kind in _OVER_TIME else -1
-        variables = _variables(name, values, saves, results.statistic_units(name)).items()
-        dataset = dataset.assign(
-            {f"statistic_{key}" if key in dataset else key: x for key, x in variables}
-        )
+        units = results.statistic_units(name)
+        for key, value in values.items():
+            array, full = np.asarray(value), f"{name}_{key}"
+            dims = [f"{full}_{axis}" for axis in range(array.ndim)]
+            if array.shape[:1] == (saves,) and key != "at":
+                dims[0] = "time"
+            variable = tuple(dims), array, {"units": units[key]} if key in units else {}
+            full = f"statistic_{full}" if full in dataset else full
+            dataset = dataset.assign({full: variable})
     summary = results.path / "summary.json"
     content = summary.read_text(encoding="utf-8") if summary.is_file() else ""
     return dataset.assign_attrs(run=str(results.path), summary=content)
-
-
-def _variables(
-    name: str, results: Mapping[str, np.ndarray], saves: int, units: Mapping[str, str]
-) -> dict[str, Any]:
-    variables = {}
-    for key, value in results.items():
-        array = np.asarray(value)
-        dims = [f"{name}_{key}_{axis}" for axis in range(array.ndim)]
-        if array.shape[:1] == (saves,) and key != "at":
-            dims[0] = "time"
-        attributes = {"units": units[key]} if key in units else {}
-        variables[f"{name}_{key}"] = (tuple(dims), array, attributes)
-    return variables

@@ -23,7 +23,7 @@ from jaxmech.ensemble.blocks.kernel import BlockProgram
 from jaxmech.ensemble.blocks.plan import planned
 from jaxmech.ensemble.draws.sampler import stored_name
 from jaxmech.ensemble.members.observed import stored_study
-from jaxmech.ensemble.members.trajectory import StudyTrajectory, first_of, save_times
+from jaxmech.ensemble.members.trajectory import StudyTrajectory, first_of
 from jaxmech.ensemble.store.folder import MAY_CHANGE, with_stored_sizes
 from jaxmech.ensemble.store.results import Results, open_results
 from jaxmech.ensemble.study import LANES, SAVED, Study
@@ -91,9 +91,22 @@ def replays(
     """Compute some trajectories of a run again, one after the other, as `replay` does."""
     results = open_results(path)
     if study is None:
-        study, folder = _stored(results), path
-    else:
-        study = _of_the_run(study, path, folder)
+        from jaxmech.config import structure
+
+        if files := python_files(results.config, path):
+            names = ", ".join(file.name for file in files)
+            raise InputError(
+                f"the configuration of {path} names {names}, whose copies in the run folder are "
+                "not executed; name the configuration from which the run was made, by --config "
+                "(`study` and `folder` in Python)"
+            )
+        study, folder = structure(results.config, Study), path
+    else:  # with the sizes of the run, which it must be of
+        whole = planned(with_stored_sizes(study, path), folder)
+        study, subject = whole.named, whole.subject
+        copies = copies_of(subject.name, subject.source, whole.files)
+        stored = stored_study(study, subject, copies, folder)
+        require_same_config(path, plain(stored), MAY_CHANGE)
     for index in indices:
         if not 0 <= index < study.size:
             range_text = f"the trajectories 0 to {study.size - 1}"
@@ -105,75 +118,30 @@ def replays(
     quantities = {item.of for item in study.events.values()}  # which are part of the program
     observe = {name: item for name, item in study.observe.items() if name in quantities}
     alone = replace(
-        study, observe=observe, statistics={}, cluster=None,
-        store="all", save=SERIES, stored_precision=None,
+        study, observe=observe, statistics={}, store="all", save=SERIES,
     )  # fmt: skip
     plan = planned(alone, folder)
     trajectory = StudyTrajectory(replace(plan.study, block=LANES), plan.subject)
     program = BlockProgram(trajectory, plan.sampler, LANES, {})
     differing = tuple(changes(stored_environment(path), environment(), _ENVIRONMENT))
-    return [_replayed(results, study, program, index, differing) for index in indices]
-
-
-def _stored(results: Results) -> Study:
-    """The study of a run whose configuration names no Python files."""
-    from jaxmech.config import structure
-
-    if files := python_files(results.config, results.path):
-        names = ", ".join(file.name for file in files)
-        raise InputError(
-            f"the configuration of {results.path} names {names}, whose copies in the run folder "
-            "are not executed; name the configuration from which the run was made, by --config "
-            "(`study` and `folder` in Python)"
-        )
-    return structure(results.config, Study)
-
-
-def _of_the_run(study: Study, path: Path, folder: Path) -> Study:
-    """A study with the sizes of a run, which must be of it."""
-    whole = planned(with_stored_sizes(study, path), folder)
-    copies = copies_of(whole.subject.name, whole.subject.source, whole.files)
-    stored = stored_study(whole.named, whole.subject, copies, folder)
-    require_same_config(path, plain(stored), MAY_CHANGE)
-    return whole.named
-
-
-def _replayed(
-    results: Results, study: Study, program: BlockProgram, index: int, differing: tuple[str, ...]
-) -> ReplayedTrajectory:
-    # The same trajectory in every lane: a program for a single one might round differently.
-    rows = program.sampler.rows(index, index + 1)
-    inputs = program.inputs_between(index, index + 1)
-    block = jax.device_get(program.finished(inputs, program.run(inputs)))
-    values = {name: np.asarray(array[0]) for name, array in block.arrays.items()}
-    return ReplayedTrajectory(
-        results=results,
-        subject=program.member.subject,
-        index=index,
-        drawn={stored_name(v): np.asarray(v.values[0]) for v in rows if v.varies},
-        params=program.member.params(first_of(inputs.varying, inputs.shared)),
-        ts=save_times(study).astype(program.dtype),
-        values=values,
-        compared=dict(_compared(results, study, index, values)),
-        other=differing,
-    )
-
-
-def _compared(
-    results: Results, study: Study, index: int, values: dict[str, np.ndarray]
-) -> Iterator[tuple[str, bool]]:
-    if index // int(results.config["block"]) in results.blocks:
-        for name, value in values.items():
-            if results.has(name):
-                stored = results.rows(name, index)
-                yield name, _as_stored(name, value, study).tobytes() == stored.tobytes()
-
-
-def _as_stored(name: str, value: np.ndarray, study: Study) -> np.ndarray:
-    if name not in SERIES:
-        return value
-    value = value[-1:] if study.store == "final" else value
-    return value.astype(study.stored_precision or value.dtype)
+    replayed = []
+    for index in indices:
+        # The same trajectory in every lane: a program for a single one might round differently.
+        inputs = program.inputs_between(index, index + 1)
+        block = jax.device_get(program.finished(inputs, program.run(inputs)))
+        values = {name: np.asarray(array[0]) for name, array in block.arrays.items()}
+        compared = {}
+        if index // int(results.config["block"]) in results.blocks:
+            for name in filter(results.has, values):
+                last = name in SERIES and study.store == "final"
+                value = values[name][-1:] if last else values[name]
+                compared[name] = value.tobytes() == results.rows(name, index).tobytes()
+        rows = program.sampler.rows(index, index + 1)
+        drawn = {stored_name(v): np.asarray(v.values[0]) for v in rows if v.varies}
+        params = trajectory.params(first_of(inputs.varying, inputs.shared))
+        parts = results, plan.subject, index, drawn, params, trajectory.ts, values, compared
+        replayed.append(ReplayedTrajectory(*parts, differing))
+    return replayed
 
 
 def _card(trajectory: ReplayedTrajectory) -> Iterator[str]:

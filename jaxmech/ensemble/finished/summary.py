@@ -3,7 +3,7 @@
 It follows from the stored results alone, so an interrupted and continued run has the same one.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -32,37 +32,12 @@ def summarize(
     results: Results, statistics: Mapping[str, StatisticResult] | None = None
 ) -> dict[str, Any]:
     """The content of `summary.json`."""
-    statistics = results.statistics if statistics is None else statistics
-    summary = _of_motions(results)
-    reductions = {
-        name: {key: _plain(value) for key, value in values.items()}
-        for name, values in statistics.items()
-    }
-    inputs = dict(_of_inputs(results))
-    summary |= {"inputs": inputs} if inputs else {}
-    units = dict[str, dict[str, str]]()
-    for name, values in reductions.items():
-        table = results.statistic_units(name)
-        units |= {name: shown} if (shown := {k: x for k, x in table.items() if k in values}) else {}
-    summary |= {"statistics": reductions} if reductions else {}
-    return summary | ({"statistic_units": units} if units else {})
-
-
-def _of_inputs(results: Results) -> Iterator[tuple[str, dict[str, Any]]]:
-    inputs = results.config.get("inputs", {})
-    notes = stored_environment(results.path).get("inputs", {}) if inputs else {}
-    for name, table in inputs.items():
-        source = table.get("file", table.get("kind", "").replace("-", " "))
-        yield name, {"source": source, "notes": notes.get(name, [])}
-
-
-def _of_motions(results: Results) -> dict[str, Any]:
     status, ranks = results.status, results.good("rank")
     worst = {key: results.good(name) for key, name in WORST.items()}
     missed = results.good("missed_events") if results.has("missed_events") else np.zeros(0)
     counts = {s: int(np.sum(status == s)) for s in Status}
     occurring = {s: count for s, count in counts.items() if count or s == Status.OK}
-    return {
+    summary = {
         "model": results.name,
         "size": results.size,
         "done": len(status),
@@ -73,9 +48,40 @@ def _of_motions(results: Results) -> dict[str, Any]:
         "smallest_rank": int(ranks.min()) if len(ranks) else None,
         "too_coarse": int(np.sum(worst["integration_error"] > TOO_COARSE)),
         "with_missed_events": int(np.sum(missed > 0)),
-        "quantiles": _quantiles(results) if results.has("q") else None,
+        "quantiles": None,
         "blocks": len(results.blocks),
     }
+    if results.has("q"):
+        indices, names = evenly_spaced(len(results.ts), _SHOWN), results.coordinates
+        q = results.good("q", times=indices)
+        bands = np.quantile(q, QUANTILES, axis=0).T.tolist() if len(q) else []
+        summary["quantiles"] = {
+            "times": results.ts[indices].tolist(),
+            "probabilities": list(QUANTILES),
+            "coordinates": dict(zip(names, bands, strict=False)),
+            "units": {name: unit for name in names if (unit := results.unit_of(name))},
+        }
+    if tables := results.config.get("inputs", {}):
+        notes = stored_environment(results.path).get("inputs", {})
+        summary["inputs"] = {
+            name: {
+                "source": table.get("file", table.get("kind", "").replace("-", " ")),
+                "notes": notes.get(name, []),
+            }
+            for name, table in tables.items()
+        }
+    reductions = results.statistics if statistics is None else statistics
+    if reductions:
+        summary["statistics"] = {
+            name: {key: _plain(value) for key, value in values.items()}
+            for name, values in reductions.items()
+        }
+    units: dict[str, dict[str, str]] = {}
+    for name, values in reductions.items():
+        known = results.statistic_units(name).items()
+        units |= {name: shown} if (shown := {k: x for k, x in known if k in values}) else {}
+    summary |= {"statistic_units": units} if units else {}
+    return summary
 
 
 def _message(results: Results, status: Status) -> str:
@@ -99,74 +105,66 @@ def failed(summary: dict[str, Any]) -> int:
 
 def as_table(summary: dict[str, Any]) -> str:
     """The text of `summary.txt`, as it is printed."""
-    parts = [_counts(summary), _audit(summary), _bands(summary)]
-    parts += [_inputs(summary), _statistics(summary)]
-    return "\n\n".join(filter(None, map("\n".join, parts))) + "\n"
-
-
-def _counts(summary: dict[str, Any]) -> Iterator[str]:
-    finished, size = summary["done"], summary["size"]
+    finished, size, quantiles = summary["done"], summary["size"], summary["quantiles"]
     share = "" if finished == size else f" of {size:,}"
-    yield f"{finished:,}{share} trajectories of {summary['model']}"
+    lines = [f"{finished:,}{share} trajectories of {summary['model']}"]
     for name, entry in summary["status"].items():
-        yield f"  {name:<18}{entry['count']:>9,}   {entry['message']}"
+        lines.append(f"  {name:<18}{entry['count']:>9,}   {entry['message']}")
 
-
-def _audit(summary: dict[str, Any]) -> Iterator[str]:
     texts = {k: f"{'-' if x is None else f'{x:.2e}':>9}" for k, x in summary["worst"].items()}
     drift = " (not conserved)" if summary["worst"]["energy_drift"] is None else " J"
-    yield "worst of the successful trajectories"
-    yield f"  position residual {texts['position_residual']}"
-    yield f"  velocity residual {texts['velocity_residual']}"
-    yield f"  energy drift      {texts['energy_drift']}{drift}"
-    yield f"  smallest rank     {summary['smallest_rank']}"
-    yield f"  integration error {texts['integration_error']} of the motion"
+    lines += [
+        "",
+        "worst of the successful trajectories",
+        f"  position residual {texts['position_residual']}",
+        f"  velocity residual {texts['velocity_residual']}",
+        f"  energy drift      {texts['energy_drift']}{drift}",
+        f"  smallest rank     {summary['smallest_rank']}",
+        f"  integration error {texts['integration_error']} of the motion",
+    ]
     if coarse := summary["too_coarse"]:
         remedy = "leave out `steps.per_save`, or increase it"
-        yield f"  above {TOO_COARSE:g} for {coarse:,} trajectories: {remedy}"
+        lines.append(f"  above {TOO_COARSE:g} for {coarse:,} trajectories: {remedy}")
     if missing := summary.get("with_missed_events"):
         remedy = "leave out `steps.per_save`, increase it, or set `steps.max_step`"
-        yield f"  events missed in too long steps in {missing:,} trajectories: {remedy}"
+        lines.append(f"  events missed in too long steps in {missing:,} trajectories: {remedy}")
 
+    if quantiles is not None and failed(summary) != finished:
+        units, bands = quantiles["units"], quantiles["coordinates"].items()
+        rows = [(with_unit(name, units.get(name, "")), numbers[-1]) for name, numbers in bands]
+        width = max(18, *(len(name) + 2 for name, _ in rows))
+        title = f"quantiles at t = {quantiles['times'][-1]:g} s"
+        lines += ["", f"{title:<{width + 2}}" + "".join(f"{100 * p:>9g} %" for p in QUANTILES)]
+        for name, numbers in rows:
+            lines.append(f"  {name:<{width}}" + "".join(f"{x:>11.4g}" for x in numbers))
 
-def _inputs(summary: dict[str, Any]) -> Iterator[str]:
+    lines += [""] if "inputs" in summary else []
     for name, entry in summary.get("inputs", {}).items():
-        yield "; ".join([f"input {name} from {entry['source']}", *entry["notes"]])
+        lines.append("; ".join([f"input {name} from {entry['source']}", *entry["notes"]]))
 
-
-def _bands(summary: dict[str, Any]) -> Iterator[str]:
-    quantiles = summary["quantiles"]
-    if quantiles is None or failed(summary) == summary["done"]:
-        return
-    units, bands = quantiles["units"], quantiles["coordinates"].items()
-    rows = [(with_unit(name, units.get(name, "")), numbers[-1]) for name, numbers in bands]
-    width = max(18, *(len(name) + 2 for name, _ in rows))
-    title = f"quantiles at t = {quantiles['times'][-1]:g} s"
-    yield f"{title:<{width + 2}}" + "".join(f"{100 * p:>9g} %" for p in QUANTILES)
-    for name, numbers in rows:
-        yield f"  {name:<{width}}" + "".join(f"{x:>11.4g}" for x in numbers)
-
-
-def _statistics(summary: dict[str, Any]) -> Iterator[str]:
-    """Numbers and arrays in lines, by their shapes alone, so that results alike are shown alike."""
+    # Numbers and arrays by their shapes alone, so that results alike are shown alike.
+    lines += [""] if "statistics" in summary else []
     for name, values in summary.get("statistics", {}).items():
         units = summary.get("statistic_units", {}).get(name, {})
-        yield name
+        lines.append(name)
         for key, value in values.items():
             shape = () if isinstance(value, str) else np.shape(value)
-            lines = [_shown(row) for row in (value if len(shape) == 2 else [value])]
+            texts_of = [_shown(row) for row in (value if len(shape) == 2 else [value])]
             if len(shape) > 2 or max(shape, default=0) > _LONGEST_ROW:
-                lines = [f"array of shape {shape}, in {STATISTICS_FILE}"]
-            for row, line in enumerate(lines):
+                texts_of = [f"array of shape {shape}, in {STATISTICS_FILE}"]
+            for row, text in enumerate(texts_of):
                 label = "" if row else with_unit(key, units.get(key, ""))
-                yield f"  {label:<18}{line}"
+                lines.append(f"  {label:<18}{text}")
+    return "\n".join(lines) + "\n"
 
 
 def _plain(value: Any) -> Any:
     array = np.asarray(value)
     if array.size > _MOST:
         return f"array of shape {array.shape}, in {STATISTICS_FILE}"
-    return _finite(array.tolist())
+    if array.dtype.kind == "f":  # JSON has no numbers that are not finite
+        array = np.where(np.isfinite(array), array.astype(object), np.array(None))
+    return array.tolist()
 
 
 def _shown(value: Any) -> str:
@@ -177,28 +175,6 @@ def _shown(value: Any) -> str:
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _quantiles(results: Results) -> dict[str, Any]:
-    ts = results.ts
-    indices = evenly_spaced(len(ts), _SHOWN)
-    q = results.good("q", times=indices)
-    bands = np.quantile(q, QUANTILES, axis=0).T.tolist() if len(q) else []
-    return {
-        "times": ts[indices].tolist(),
-        "probabilities": list(QUANTILES),
-        "coordinates": dict(zip(results.coordinates, bands, strict=False)),
-        "units": results.units,
-    }
-
-
 def _largest(values: np.ndarray) -> float | None:
     finite_values = values[np.isfinite(values)]
     return float(finite_values.max()) if len(finite_values) else None
-
-
-def _finite(value: Any) -> Any:
-    """Plain data with None for numbers that are not finite, which JSON does not have."""
-    if isinstance(value, Mapping):
-        return {key: _finite(x) for key, x in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(x) for x in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -139,27 +139,20 @@ class StudyEvent(TextOrTable):
         if callable(jump) or e is not None or self.on or self.off:
             factor = (lambda p: p[e]) if isinstance(e, str) else e
             transition = Transition(jump if callable(jump) else None, factor, self.on, self.off)
-        return Event(
-            self._function(entries, observe),
-            direction=self.direction,
-            terminal=self.terminal,
-            transition=transition,
-            name=name,
-            keep=self.keep,
-        )
-
-    def _function(
-        self, entries: Mapping[str, tuple[str, int]], observe: Mapping[str, Observed]
-    ) -> Callable[..., Any]:
         quantity, level = self.of, self.level
+        fn: Any = self.function
         if quantity is not None and quantity in entries:
             array, k = entries[quantity]
-            if array == "memory":
-                return lambda q, v, t, p: p[MEMORY][k] - level
-            return lambda q, v, t, p: (q if array == "q" else v)[k] - level
-        fn = self.function if quantity is None else observe[quantity].size
-        assert callable(fn)
-        return composed(lambda value: value - level, fn) if quantity or level else fn
+            arrays: Any = {"q": lambda q, v, p: q, "v": lambda q, v, p: v}
+            read = arrays.get(array, lambda q, v, p: p[MEMORY])
+            fn = lambda q, v, t, p: read(q, v, p)[k] - level  # noqa: E731
+        elif quantity is not None or level:
+            size = fn if quantity is None else observe[quantity].size
+            fn = composed(lambda value: value - level, size)
+        return Event(
+            fn, direction=self.direction, terminal=self.terminal, transition=transition, name=name,
+            keep=self.keep,
+        )  # fmt: skip
 
 
 def composed(outer: Callable[[Any], Any], fn: Callable[..., Any]) -> Callable[..., Any]:

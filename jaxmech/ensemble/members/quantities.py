@@ -4,7 +4,6 @@
 audit, coordinates and velocities, multipliers, observed quantities, and what events leave.
 """
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -104,18 +103,15 @@ def quantities_of(study: Any, system: System) -> dict[str, Quantity]:
             message = not_one_of(event.of, crossed, "a coordinate or an observed quantity")
             problems.append(Problem(("events", name, "of"), message))
         known |= own
-    refuse_all([*problems, *_of_statistics(study, known)])
-    return known
-
-
-def _of_statistics(study: Any, known: dict[str, Quantity]) -> Iterator[Problem]:
     for name, statistic in study.statistics.items():
         is_passage = isinstance(statistic, FirstPassage)
         valid, what = (study.events, "an event of this study") if is_passage else (known, "")
         for of in statistic.quantities:
             if of not in valid:
                 message = not_one_of(of, valid, what or "a quantity")
-                yield Problem(("statistics", name, "of"), message)
+                problems.append(Problem(("statistics", name, "of"), message))
+    refuse_all(problems)
+    return known
 
 
 def quantity_entries(system: System) -> dict[str, tuple[str, int]]:

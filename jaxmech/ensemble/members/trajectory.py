@@ -57,20 +57,6 @@ def params_of(subject: Subject, inputs: Tree) -> dict[str, Any]:
     return params | subject.inputs.of(params)
 
 
-def guess(subject: Subject, inputs: Tree, dtype: Any) -> tuple[Array, Array]:
-    """The state of the model, with the drawn values in place."""
-    system, model = subject.system, subject.model
-    q, v = jnp.zeros(system.n, dtype), jnp.zeros(system.n_velocities, dtype)
-    if model:
-        state = model.state(inputs["start"], params_of(subject, inputs))
-        q, v = (jnp.asarray(x, dtype) for x in state)
-    for name, value in inputs["coordinates"].items():
-        q = q.at[system.coordinates.index(name)].set(value)
-    for name, value in inputs["velocities"].items():
-        v = v.at[system.velocity_names.index(name)].set(value)
-    return q, v
-
-
 def inputs_of(
     variables: Iterable[Variable], dtype: np.dtype[Any], padding: int = 0
 ) -> tuple[Tree, Tree]:
@@ -139,20 +125,21 @@ class StudyTrajectory:
         """The events, as `simulate` has them."""
         return study_events(self.study, self.system)
 
-    def switched(self, params: Any) -> tuple[System, Any]:
-        """The system and its parameters, with the constraints that are on at the start."""
-        params = self.system.with_outputs(params)
-        return self.event_set.system(self.system), self.event_set.params(
-            params, self.event_set.active()
-        )
-
     def start(self, inputs: Tree, assembled: bool) -> tuple[Array, Array, Array]:
         """The initial state, and whether the guess is on the constraints to round-off already."""
-        # A guess that is, is its own nearest state: for a batch, the search of `assemble` costs as
-        # much as thousands of steps.
-        q, v = guess(self.subject, inputs, self.dtype)
-        system, params = self.switched(self.params(inputs))
-        t = jnp.asarray(self.ts[0])
+        # The state of the model, with the drawn values in place.
+        system, model, params = self.system, self.subject.model, self.params(inputs)
+        q, v = jnp.zeros(system.n, self.dtype), jnp.zeros(system.n_velocities, self.dtype)
+        if model:
+            q, v = (jnp.asarray(x, self.dtype) for x in model.state(inputs["start"], params))
+        for name, value in inputs["coordinates"].items():
+            q = q.at[system.coordinates.index(name)].set(value)
+        for name, value in inputs["velocities"].items():
+            v = v.at[system.velocity_names.index(name)].set(value)
+        # With the constraints that are on at the start. A guess that is on them is its own nearest
+        # state: for a batch, the search of `assemble` costs as much as thousands of steps.
+        params = self.event_set.params(system.with_outputs(params), self.event_set.active())
+        system, t = self.event_set.system(system), jnp.asarray(self.ts[0])
         met = native_call(
             partial(_is_met, system), q, v, t, params, differ=(True, True, False, False)
         )
@@ -216,8 +203,15 @@ class StudyTrajectory:
         values["q"], values["v"] = (
             jnp.concatenate([x, sol.memory], axis=1) for x in (named, sol.v)
         )
-        rates = jax.vmap(self._rates, (0, 0, 0, None))(sol.q, sol.v, sol.ts, params)
-        values["rates"] = self._held(rates, sol)
+
+        def rates(q: Array, v: Array, t: Array) -> Array:
+            return self.system.dynamics.speeds(*self.system.arguments(q, v, t, params))
+
+        def held(rates: Array) -> Array:
+            """Rates, and those of what controllers keep, which are zero."""
+            return jnp.concatenate([rates, jnp.zeros_like(sol.memory)], axis=1)
+
+        values["rates"] = held(jax.vmap(rates)(sol.q, sol.v, sol.ts))
         values |= {
             name: getattr(sol, array)[:, k]
             for name, (array, k) in quantity_entries(self.system).items()
@@ -227,21 +221,14 @@ class StudyTrajectory:
         reactions = None
         if self._needs_reactions:
             reactions = observe(self.system, sol, params, formulation=self.study.formulation)
-            values["qdd"] = self._held(reactions.qdd, sol)
-            values["constraint_force"] = self._held(reactions.constraint_force, sol)
+            values["qdd"] = held(reactions.qdd)
+            values["constraint_force"] = held(reactions.constraint_force)
             multipliers = reactions.multipliers.items()
             values |= {multipliers_name(name): x for name, x in multipliers}
         for name, quantity in self.study.observe.items():
             states = sol.q, sol.v, sol.memory, sol.ts
             values[name] = quantity.along(self.system, states, params, reactions)
         return values
-
-    def _held(self, rates: Array, sol: Solution) -> Array:
-        """Rates, and those of what controllers keep, which are zero."""
-        return jnp.concatenate([rates, jnp.zeros_like(sol.memory)], axis=1)
-
-    def _rates(self, q: Array, v: Array, t: Array, params: Any) -> Array:
-        return self.system.dynamics.speeds(*self.system.arguments(q, v, t, params))
 
     @cached_property
     def quantities(self) -> dict[str, Quantity]:
@@ -275,8 +262,6 @@ class StudyTrajectory:
             return value
         if self.study.store == "final" and self.quantities[name].dims[:1] == ("time",):
             value = value[-1:]
-        if self.study.stored_precision and jnp.issubdtype(value.dtype, jnp.floating):
-            value = value.astype(self.study.stored_precision)
         return value
 
     def is_good(self, values: Mapping[str, Array]) -> Array:

@@ -8,7 +8,6 @@ that no result depends on the order in which blocks are merged.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -105,77 +104,26 @@ class _Binned(AbstractStatistic):
 
 @dataclass(frozen=True)
 class Histogram(_Binned):
-    """Counts of values in bins of equal width from `low` to `high`, below and above them.
+    """Counts of values in bins of equal width, which hold all of them.
 
-    A bin holds its left edge, and the last one also `high`, as in `numpy.histogram`. The edges are
-    numbers of the precision of the study. Without limits all values lie in bins, whose width is a
-    power of two; of `bins` of them between a quarter and all are needed.
+    A bin holds its left edge, as in `numpy.histogram`. Its width is a power of two; of `bins` of
+    them between a quarter and all are needed.
     """
 
     of: str = field(metadata=doc("name of the quantity"))
-    low: float | None = setting(None, "where the first bin begins; by default all values are in")
-    high: float | None = setting(None, "where the last bin ends")
-    bins: int = setting(100, "number of bins", least=1, most=100_000)
+    bins: int = setting(100, "number of bins", least=_LEAST, most=100_000)
 
     in_unit = ("edges",)
 
-    def __post_init__(self) -> None:
-        if (self.low is None) != (self.high is None):
-            missing = "low" if self.low is None else "high"
-            raise refuse(missing, "must be given where the other limit is")
-        if self.low is None and self.bins < _LEAST:
-            raise refuse("bins", f"must be at least {_LEAST} without limits, but is {self.bins}")
-        if self.low is not None and self.high is not None and not self.low < self.high:
-            raise refuse("low", f"must be below `high`, but {self.low} is not below {self.high}")
-        super().__post_init__()
-
-    def init(self, sample: Sample) -> State:
-        """Initialize zero counts."""
-        if self.low is None:
-            return super().init(sample)
-        value = sample.values[self.of]
-        return {
-            "weights": jnp.zeros((*value.shape[1:], self.bins + 2), sample.floats(self.of).dtype)
-        }
-
-    def update(self, state: State, sample: Sample) -> State:
-        """Count the values in their bins."""
-        if self.low is None:
-            return super().update(state, sample)
-        value, w = sample.counted(self.of)
-        edges = self._edges(value.dtype)
-        # By comparisons: a product with the width of a bin is rounded across the edges.
-        bin_index = jnp.searchsorted(edges, value, side="right").astype(jnp.int32)
-        bin_index = jnp.where(value == edges[-1], self.bins, bin_index)
-        return {"weights": _added(state["weights"], bin_index, w)}
-
-    def merge(self, first: State, second: State) -> State:
-        """Sums of the counts, in common bins."""
-        if self.low is None:
-            return super().merge(first, second)
-        return {"weights": first["weights"] + second["weights"]}
-
     def result(self, state: State) -> StatisticResult:
-        """The edges of the bins, and the counts.
-
-        Without limits they are the bins that hold values; of several quantities, all bins of each.
-        """
+        """The edges and counts of the bins that hold values; of several quantities of all bins."""
         weights = np.asarray(state["weights"])
-        if self.low is not None:
-            edges, below, above = self._edges(weights.dtype), weights[..., 0], weights[..., -1]
-            return {"edges": edges, "counts": weights[..., 1:-1], "below": below, "above": above}
         unit, first = self._on_host(state)
         edges = (first[..., None] + np.arange(self.bins + 1)) * unit[..., None]
         if weights.ndim == 1 and weights.any():
             full = np.flatnonzero(weights)
             weights, edges = weights[full[0] : full[-1] + 1], edges[full[0] : full[-1] + 2]
-        nothing = np.zeros(weights.shape[:-1], weights.dtype)
-        return {"edges": edges, "counts": weights, "below": nothing, "above": nothing}
-
-    def _edges(self, dtype: Any) -> np.ndarray:
-        assert self.low is not None
-        assert self.high is not None
-        return np.linspace(self.low, self.high, self.bins + 1).astype(dtype)
+        return {"edges": edges, "counts": weights}
 
 
 @dataclass(frozen=True)

@@ -1,49 +1,15 @@
-"""Statistics with intervals: `Moments`, `Covariance`, `Probability`, and `FirstPassage`."""
+"""Statistics with intervals: `Moments`, `Probability`, and `FirstPassage`."""
 
 from dataclasses import dataclass, field
-from math import inf, sqrt
 from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 from scipy.special import ndtri
 
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample, State, StatisticResult
 from jaxmech.utils.text import doc, setting
-
-
-def centred(value: Array, weight: Array) -> tuple[State, Array]:
-    """The number and the mean of values (B, ...), and the distances from the mean.
-
-    Weights are one, and zero for values that do not count, which must be zero, too; they have the
-    same shape, or that of the first axis.
-    """
-    w = weight.reshape(weight.shape + (1,) * (value.ndim - weight.ndim))
-    # From the first value that counts, since a mean of large numbers loses digits.
-    first = jnp.broadcast_to(w > 0, value.shape).argmax(0)
-    centre = jnp.take_along_axis(value, first[None], 0)
-    away = jnp.where(w > 0, value - centre, 0)
-    offset = (w * away).sum(0) / jnp.where(w.sum(0) > 0, w.sum(0), 1)
-    count = (weight > 0).sum(0)
-    return {"count": count, "mean": centre[0] + offset}, jnp.where(w > 0, away - offset, 0)
-
-
-def pooled(first: State, second: State) -> tuple[State, Array, Array]:
-    """Both states of `centred` together, the difference of the means, the share of the second one.
-
-    By the formulas of Chan, Golub and LeVeque, "Algorithms for computing the sample variance", The
-    American Statistician 37, 1983.
-    """
-    total = first["count"] + second["count"]
-    share = (second["count"] / jnp.maximum(total, 1)).astype(second["mean"].dtype)
-    # The mean of a state without any value is of no account.
-    apart = jnp.where(first["count"] > 0, second["mean"] - first["mean"], second["mean"])
-    between = jnp.where(second["count"] > 0, apart, 0)
-    mean = jnp.where(first["count"] > 0, first["mean"], 0) + between * share
-    return {"count": total, "mean": mean}, between, share
-
 
 Method = Literal["wilson", "clopper-pearson"]
 
@@ -79,13 +45,17 @@ class Moments(AbstractStatistic):
 
     def of_sample(self, sample: Sample) -> State:
         """Count, extremes and centred moments of the values that are finite."""
-        value, w = sample.counted(self.of)
-        state, away = centred(value, w)
+        value, w = sample.counted(self.of)  # of which those that do not count are zero
+        # From the first value that counts, since a mean of large numbers loses digits.
+        centre = jnp.take_along_axis(value, (w > 0).argmax(0)[None], 0)
+        away = jnp.where(w > 0, value - centre, 0)
+        offset = (w * away).sum(0) / jnp.where(w.sum(0) > 0, w.sum(0), 1)
         has_values = (w > 0).any(0)
         low, high = jnp.where(w > 0, value, jnp.inf), jnp.where(w > 0, value, -jnp.inf)
         return {
-            **state,
-            "spread": (w * away**2).sum(0),
+            "count": (w > 0).sum(0),
+            "mean": centre[0] + offset,
+            "spread": (w * jnp.where(w > 0, away - offset, 0) ** 2).sum(0),
             "min": low.min(0),
             "max": high.max(0),
             "min_index": jnp.where(has_values, sample.number[low.argmin(0)], -1),
@@ -93,12 +63,21 @@ class Moments(AbstractStatistic):
         }
 
     def merge(self, first: State, second: State) -> State:
-        """Merge the centred moments; of equal extremes keep the first one."""
-        state, between, share = pooled(first, second)
+        """Merge the centred moments; of equal extremes keep the first one.
+
+        By the formulas of Chan, Golub and LeVeque, "Algorithms for computing the sample variance",
+        The American Statistician 37, 1983.
+        """
+        total = first["count"] + second["count"]
+        share = (second["count"] / jnp.maximum(total, 1)).astype(second["mean"].dtype)
+        # The mean of a state without any value is of no account.
+        apart = jnp.where(first["count"] > 0, second["mean"] - first["mean"], second["mean"])
+        between = jnp.where(second["count"] > 0, apart, 0)
         # Strictly, so that of equal extremes the one of the earlier trajectory stays.
         lower, higher = second["min"] < first["min"], second["max"] > first["max"]
         return {
-            **state,
+            "count": total,
+            "mean": jnp.where(first["count"] > 0, first["mean"], 0) + between * share,
             "spread": first["spread"] + second["spread"] + between**2 * first["count"] * share,
             "min": jnp.where(lower, second["min"], first["min"]),
             "max": jnp.where(higher, second["max"], first["max"]),
@@ -127,71 +106,6 @@ class Moments(AbstractStatistic):
             "max": high,
             "min_index": state["min_index"],
             "max_index": state["max_index"],
-        }
-
-
-@dataclass(frozen=True)
-class Covariance(AbstractStatistic):
-    """Covariances and correlations of several numbers per trajectory, merged as `Moments` are.
-
-    With `inputs`, all numbers that vary from trajectory to trajectory are among them. Trajectories
-    where one of the numbers is NaN are left out.
-    """
-
-    of: tuple[str, ...] = field(metadata=doc("names of quantities, each one number per trajectory"))
-    inputs: bool = setting(True, "whether all drawn variables are taken, too")
-    confidence: float = setting(0.95, "confidence of each interval", between=(0, 1))
-
-    scalars_only = True
-
-    @property
-    def with_inputs(self) -> bool:  # type: ignore[override]
-        """Whether the drawn variables are among the values of a sample."""
-        return self.inputs
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.of:
-            raise refuse("of", "must name quantities, but is empty")
-
-    def of_sample(self, sample: Sample) -> State:
-        """Count and centred moments of the rows that are finite."""
-        dtype = sample.floats(self.of[0]).dtype
-        columns = [sample.floats(name).astype(dtype) for name in sample.values]
-        value = jnp.stack(columns, axis=1)
-        # Rows that lack a number are left out whole: pairs of different samples need not have a
-        # positive semidefinite covariance.
-        w = (jnp.isfinite(value).all(1) & sample.good).astype(value.dtype)
-        state, away = centred(jnp.where(w[:, None] > 0, value, 0), w)
-        return {**state, "spread": (w[:, None] * away).T @ away}
-
-    def merge(self, first: State, second: State) -> State:
-        """Chan's formulas for products of distances from the means."""
-        state, between, share = pooled(first, second)
-        outer = jnp.outer(between, between) * (first["count"] * share)
-        return {**state, "spread": first["spread"] + second["spread"] + outer}
-
-    def result(self, state: State) -> StatisticResult:
-        """The covariances and correlations with intervals, NaN for a number that does not vary.
-
-        Those of correlations are by Fisher's transformation (Metron 1, 1921).
-        """
-        count = float(state["count"])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            covariance = state["spread"].astype(float) / (count - 1)
-            sd = np.sqrt(np.diagonal(covariance))
-            correlation = np.clip(covariance / (sd[:, None] * sd), -1, 1)
-            # artanh r is nearly normal, with a variance of 1 / (n - 3) that does not depend on r.
-            half = float(ndtri(0.5 + self.confidence / 2))
-            width = half / sqrt(count - 3) if count > 3 else inf
-            z = np.arctanh(correlation)
-        return {
-            "count": state["count"],
-            "mean": np.asarray(state["mean"], float),
-            "covariance": covariance,
-            "correlation": correlation,
-            "correlation_low": np.tanh(z - width),
-            "correlation_high": np.tanh(z + width),
         }
 
 

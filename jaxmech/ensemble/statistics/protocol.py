@@ -60,9 +60,7 @@ class AbstractStatistic(abc.ABC):
     """A statistic of a study, whose fields are the keys of its table in a configuration."""
 
     of: str | tuple[str, ...]
-    scalars_only = False  # whether a quantity must be one number per trajectory
     in_unit: ClassVar[tuple[str, ...]] = ()  # results that have the unit of the quantity
-    with_inputs = False  # whether the drawn variables are among the values of a sample
 
     def __post_init__(self) -> None:
         kind, of = get_type_hints(type(self))["of"], getattr(self, "of", ())

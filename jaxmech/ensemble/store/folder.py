@@ -82,7 +82,11 @@ def origin(study: Study, subject: Subject, sampler: Sampler) -> dict[str, Any]:
     # Some at the beginning and the last member: another seed, size or rule changes one of them, and
     # all draws of a large study would take long.
     last = sampler.size - 1
-    draws = draw_digests(sampler, (0, min(_FIRST, sampler.size)), (last, sampler.size))
+    parts = sampler.rows(0, min(_FIRST, sampler.size)), sampler.rows(last, sampler.size)
+    draws = {
+        stored_name(same[0]): arrays_digest(*(variable.values for variable in same))
+        for same in zip(*parts, strict=True)
+    }
     notes = {name: list(words) for name, words in subject.inputs.notes.items() if words}
     facts = {
         **environment(subject),
@@ -90,15 +94,6 @@ def origin(study: Study, subject: Subject, sampler: Sampler) -> dict[str, Any]:
         "draws": {**draws, **subject.inputs.digests},
     }
     return facts | ({"inputs": notes} if notes else {})
-
-
-def draw_digests(sampler: Sampler, *ranges: tuple[int, int]) -> dict[str, str]:
-    """The digest of each variable in some ranges of members."""
-    parts = [sampler.rows(*part) for part in ranges]
-    return {
-        stored_name(same[0]): arrays_digest(*(variable.values for variable in same))
-        for same in zip(*parts, strict=True)
-    }
 
 
 def _observed(study: Study, subject: Subject, params: Any, dtype: Any) -> dict[str, str]:
@@ -136,7 +131,7 @@ def _of_file(fn: Any) -> str:
         return sha256(repr(code and (code.co_code, code.co_consts, code.co_names)))
 
 
-MAY_CHANGE = {"cluster", "failure"}  # of the keys of a study
+MAY_CHANGE = {"failure"}  # of the keys of a study
 
 
 @dataclass(frozen=True)
@@ -215,14 +210,6 @@ class RunFolder:
                 raise FolderError(f"{message}; choose another folder with --out") from error
         return self._opened[name]
 
-    def conclude(self, files: Mapping[str, bytes]) -> None:
-        """Write the files at the end of a run, by name, unless they are there already."""
-        # An unchanged file is left alone: a run that is only looked at again writes nothing.
-        for name, content in files.items():
-            file = self.path / name
-            if not file.is_file() or file.read_bytes() != content:
-                write_whole(file, content)
-
 
 @contextmanager
 def open_run(
@@ -243,7 +230,30 @@ def open_run(
     folder = RunFolder(path, kernel.member.study.size, kernel.block)
     with opened(path, "ensemble"):
         if (path / "config.toml").is_file() or marked_blocks(path):
-            _check(folder, config, facts, may_differ, tell)
+            require_same_config(path, config, MAY_CHANGE)
+            damaged = [block for block in marked_blocks(path) if not folder.is_sound(block)]
+            if damaged:
+                numbers = ", ".join(map(str, damaged))
+                tell(f"{path} was damaged; to be computed again: block {numbers}")
+            is_finished = not damaged and not folder.missing()
+            decisive = INPUT if is_finished else [key for key in DECISIVE if key not in may_differ]
+            require_same_environment(path, facts, decisive)
+            differences = changes(
+                stored_environment(path), facts, VERSIONS if is_finished else may_differ
+            )
+            if differences and is_finished:
+                tell(f"{path} is shown as stored, although {'; '.join(differences)}")
+            elif differences:
+                warning = "the new blocks may differ from the existing ones in the last bits"
+                tell(f"{'; '.join(differences)}: {warning}")
+            for block in damaged:
+                # In this order: a process that is killed in between leaves chunks without a mark,
+                # which are written again, and never a mark without chunks.
+                chunks = chunks_of(path, block) or []
+                for file in (mark_of(path, block), *chunks):
+                    file.unlink(missing_ok=True)
+            for draft in (path / BLOCKS).glob(".*.draft"):  # of processes that were killed
+                draft.unlink(missing_ok=True)
         else:
             for name in (RESULTS, BLOCKS):  # left behind by an interrupted creation
                 shutil.rmtree(path / name, ignore_errors=True)
@@ -273,36 +283,6 @@ def with_stored_sizes(study: Study, path: Path) -> Study:
         steps = replace(steps, per_save=per_save, times=steps.times or times)
         study = replace(study, steps=steps)
     return replace(study, block=block) if study.block is None and block else study
-
-
-def _check(
-    folder: RunFolder, config: dict[str, Any], facts: Mapping[str, Any],
-    may_differ: tuple[str, ...], tell: Callable[[str], None],
-) -> None:  # fmt: skip
-    """Require a folder to be of the same origin, and remove its damaged blocks."""
-    path = folder.path
-    require_same_config(path, config, MAY_CHANGE)
-    damaged = [block for block in marked_blocks(path) if not folder.is_sound(block)]
-    if damaged:
-        numbers = ", ".join(map(str, damaged))
-        tell(f"{path} was damaged; to be computed again: block {numbers}")
-    is_finished = not damaged and not folder.missing()
-    decisive = INPUT if is_finished else [key for key in DECISIVE if key not in may_differ]
-    require_same_environment(path, facts, decisive)
-    differences = changes(stored_environment(path), facts, VERSIONS if is_finished else may_differ)
-    if differences and is_finished:
-        tell(f"{path} is shown as stored, although {'; '.join(differences)}")
-    elif differences:
-        warning = "the new blocks may differ from the existing ones in the last bits"
-        tell(f"{'; '.join(differences)}: {warning}")
-    for block in damaged:
-        # In this order: a process that is killed in between leaves chunks without a mark, which
-        # are written again, and never a mark without chunks.
-        files = chunks_of(path, block) or []
-        for file in (mark_of(path, block), *files):
-            file.unlink(missing_ok=True)
-    for draft in (path / BLOCKS).glob(".*.draft"):  # of processes that were killed
-        draft.unlink(missing_ok=True)
 
 
 _TITLES = {

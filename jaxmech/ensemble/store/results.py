@@ -19,7 +19,6 @@ import numpy as np
 import zarr
 
 from jaxmech.config import FolderError, command_of, model_name
-from jaxmech.ensemble.members.quantities import VELOCITY
 from jaxmech.ensemble.statistics import FirstPassage
 from jaxmech.ensemble.study import STATISTICS
 from jaxmech.status import succeeded
@@ -55,28 +54,12 @@ class Results:
     @property
     def count(self) -> int:
         """The number of blocks of the whole study."""
-        return _count(self.config)
+        return -(-self.size // int(self.config["block"]))
 
     @cached_property
     def coordinates(self) -> tuple[str, ...]:
         """The names of the coordinates."""
         return tuple(str(name) for name in self._whole("coordinate"))
-
-    @cached_property
-    def velocities(self) -> tuple[str, ...]:
-        """The names of the quasi-velocities; empty if v are the rates of the coordinates."""
-        if not self.has(VELOCITY):
-            return ()
-        metadata = array_of(self.group, VELOCITY).metadata
-        if getattr(metadata, "dimension_names", None) != (VELOCITY,):  # else a user's quantity
-            return ()
-        return tuple(str(name) for name in self._whole(VELOCITY))
-
-    @cached_property
-    def units(self) -> dict[str, str]:
-        """The units of the coordinates and quasi-velocities that have one, by name."""
-        names = (*self.coordinates, *self.velocities)
-        return {name: unit for name in names if (unit := self.unit_of(name))}
 
     def unit_of(self, quantity: str) -> str:
         """The unit of a quantity, empty if none is known."""
@@ -95,7 +78,7 @@ class Results:
     @property
     def labels(self) -> tuple[str, ...]:
         """The names of the coordinates, each with its unit if it has one."""
-        return tuple(with_unit(name, self.units.get(name, "")) for name in self.coordinates)
+        return tuple(with_unit(name, self.unit_of(name)) for name in self.coordinates)
 
     @cached_property
     def ts(self) -> np.ndarray:
@@ -140,8 +123,7 @@ class Results:
         return self.all_of("status").astype(np.int32)
 
     def __repr__(self) -> str:
-        head = f"Results of {self.path}"
-        file = self.path / SUMMARY[1]
+        head, file = f"Results of {self.path}", self.path / SUMMARY[1]
         if file.is_file():
             return f"{head}\n\n{file.read_text(encoding='utf-8')}".rstrip()
         done = f"{len(self.blocks)} of {self.count} blocks"
@@ -247,10 +229,6 @@ def open_results(path: Path) -> Results:
 def _damaged(path: Path, what: str) -> FolderError:
     remedy = f"`jaxmech ensemble` with its configuration and --out {path} computes it again"
     return FolderError(f"{path} is damaged: {what}; {remedy}")
-
-
-def _count(config: Mapping[str, Any]) -> int:
-    return -(-int(config["size"]) // int(config["block"]))
 
 
 def mark_of(path: Path, block: int) -> Path:

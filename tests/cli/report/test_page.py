@@ -66,7 +66,7 @@ def bad(tmp_path_factory) -> Path:
 x = { statistic = "moments", of = "x" }
 band = { statistic = "quantiles", of = "x", at = [0.1, 0.9], bins = 64 }
 motion = { statistic = "moments", of = "q" }
-pairs = { statistic = "covariance", of = ["integration_error"] }
+pairs = { statistic = "histogram", of = "integration_error" }
 """
     )
     return computed(folder, text)
@@ -113,7 +113,7 @@ def test_every_picture_has_a_sentence(page) -> None:
     assert all(caption.endswith(".") for caption in captions)
     assert {kind for kind, _ in page.images} == {"data:image/svg+xml"}
     assert captions[0] == "The distribution of x at t = 1 s over the members."
-    assert "Covariance of integration_error." in captions
+    assert "Histogram of integration_error." in captions
 
 
 def test_a_study_of_statistics_draws_from_them(tmp_path) -> None:
@@ -123,13 +123,12 @@ def test_a_study_of_statistics_draws_from_them(tmp_path) -> None:
 [statistics]
 spread = { statistic = "histogram", of = "x" }
 band = { statistic = "quantiles", of = "x", bins = 64 }
-causes = { statistic = "covariance", of = ["integration_error"] }
 """
     )
     text = text.replace("size = 20", 'size = 20\nstore = "statistics"')
     found = Page(write_report(computed(tmp_path, text)).read_text("utf-8"))
     captions = found.texts["figcaption"]
-    assert captions[-2:] == ["Quantiles of x.", "Covariance of integration_error."]
+    assert captions[-1] == "Quantiles of x."
     assert len(captions) == len(found.images)
 
 

@@ -85,8 +85,8 @@ def test_the_configuration_that_is_named_must_be_that_of_the_run(bad, tmp_path, 
 
 
 @pytest.mark.slow
-def test_final_states_and_single_precision_are_compared(tmp_path) -> None:
-    text = STUDY.replace("block = 4", 'block = 4\nstore = "final"\nstored_precision = "float32"')
+def test_final_states_are_compared(tmp_path) -> None:
+    text = STUDY.replace("block = 4", 'block = 4\nstore = "final"')
     found = replayed(computed(tmp_path, text), 7)
     assert found.compared["q"]
     assert all(found.compared.values())

@@ -1,12 +1,10 @@
 """Statistics of numbers that are large beside their differences, or all the same, in parts."""
 
-from collections.abc import Callable
-
 import jax
 import numpy as np
 import pytest
 
-from jaxmech.ensemble.statistics import Covariance, Histogram, Moments, Quantiles
+from jaxmech.ensemble.statistics import Moments, Quantiles
 from tests.ensemble.statistics.helpers import compiled, result, sample
 
 RNG = np.random.default_rng(8)
@@ -43,34 +41,6 @@ def test_empty_parts_change_nothing() -> None:
     state, empty = add(whole), add(whole._replace(good=np.zeros(600, bool)))
     for merged in (both(state, empty), both(empty, state)):
         jax.tree.map(np.testing.assert_array_equal, merged, state)
-
-
-def test_covariances_of_columns_of_different_sizes() -> None:
-    u, v = RNG.normal(size=(2, 600))
-    columns = {"a": 1e9 * u, "b": 1e-9 * (u + v), "c": 1e6 + v, "d": 3 - 2 * v}
-    found = result(Covariance(of=tuple(columns), inputs=False), sample(columns), *ENDS)
-    plain = np.stack([*columns.values()]) - np.array([[0.0], [0.0], [1e6], [3.0]])
-    assert found["correlation"] == pytest.approx(np.corrcoef(plain), rel=1e-8)
-    assert found["covariance"] == pytest.approx(np.cov(plain), rel=1e-8)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "bins", "values"),
-    [
-        (0.0, 1.0, 10, lambda edges: edges),  # among them 0.3, the third of ten times 0.1
-        (0.1, 0.7, 6, lambda edges: np.concatenate([edges, np.nextafter(edges, -1)])),
-        (1.0, 1.0 + 2**-50, 4, lambda edges: edges),
-    ],
-)
-def test_histograms_count_the_edges_as_numpy_does(
-    low: float, high: float, bins: int, values: Callable[[np.ndarray], np.ndarray]
-) -> None:
-    edges = np.linspace(low, high, bins + 1)
-    x = values(edges)
-    found = result(Histogram(of="x", low=low, high=high, bins=bins), sample({"x": x}), 2)
-    inside = x[(x >= low) & (x <= high)]
-    assert np.array_equal(found["counts"], np.histogram(inside, bins=edges)[0])
-    assert found["counts"].sum() + found["below"] + found["above"] == len(x)
 
 
 @pytest.mark.parametrize("name", [name for name in AWKWARD if name != "constant"])
