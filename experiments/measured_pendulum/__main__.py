@@ -11,8 +11,6 @@ from typing import Any
 import jax
 
 from experiments.measured_pendulum.study import Comparison, laws, run, table
-from jaxmech.cli.fit import FitError
-from jaxmech.config.errors import StudyError
 from jaxmech.config.frames import TableError
 from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import ConfigError, located
@@ -22,10 +20,8 @@ def main(config: Path, out: Path | None = None, **options: Any) -> None:
     """Run the study of a configuration file and write the run folder."""
     out = Path("runs") / config.stem if out is None else out
     out.mkdir(parents=True, exist_ok=True)
-    try:
+    with located(config):
         found = run(config, out, progress=sys.stderr.isatty(), **options)
-    except StudyError as error:
-        raise located(error, config) from error
     print(laws(found), found.outcomes["angles"], table(found), sep="\n\n")
     print(f"\nWritten to {out}/: angles/, bodies/, {', '.join(write(found, out))}")
 
@@ -47,5 +43,5 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     try:
         main(*(Path(argument) for argument in sys.argv[1:]))
-    except (ConfigError, FitError, FolderError, TableError) as error:
+    except (ConfigError, FolderError, TableError) as error:
         sys.exit(str(error))

@@ -109,7 +109,23 @@ def deviation(robot: Robot, model: Any, q: Any, v: Any, params: Any, seconds: fl
     steps_per_save = max(1, round(seconds / _SAVES / model.opt.timestep))
     interval = steps_per_save * model.opt.timestep
     ts = np.arange(0.0, seconds + 1e-9, interval)
-    soft = _motion_of_mujoco(robot, model, q, v, params, len(ts), steps_per_save)
+    # MuJoCo's qpos at all times, without contacts and the limits that are left out.
+    import mujoco
+
+    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
+    for limited, names, kind in (
+        (model.jnt_limited, [*robot.joints], "joint limit"),
+        (model.tendon_limited, names_of(model, "tendon", model.ntendon), "tendon"),
+    ):
+        limited[[name in robot.ignored.get(kind, ()) for name in names]] = 0
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:] = robot.qpos(q), robot.qvel(q, v)
+    for k in range(model.nu):
+        data.ctrl[k] = params.get(f"ctrl.{model.actuator(k).name}", 0.0)
+    soft = [data.qpos.copy()]
+    for _ in ts[1:]:
+        mujoco.mj_step(model, data, steps_per_save)
+        soft.append(data.qpos.copy())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StepWarning)  # the table states the error
         steps = FixedSteps(max(1, int(np.ceil(interval / _LONGEST_STEP))))
@@ -129,7 +145,7 @@ def deviation(robot: Robot, model: Any, q: Any, v: Any, params: Any, seconds: fl
             },
         )
 
-    gaps, values, distances = jax.tree.map(np.asarray, compared(soft, sol.q))
+    gaps, values, distances = jax.tree.map(np.asarray, compared(np.array(soft), sol.q))
     limits = {}
     for name, table in values.items():
         for k, gap in enumerate(table.T):
@@ -138,30 +154,6 @@ def deviation(robot: Robot, model: Any, q: Any, v: Any, params: Any, seconds: fl
                 limits[label] = np.maximum(-gap, 0.0)
     residual, error = float(jnp.max(sol.position_residual)), float(sol.integration_error)
     return Deviation(ts, gaps, limits, distances, Status(int(sol.status)), residual, error)
-
-
-def _motion_of_mujoco(
-    robot: Robot, model: Any, q: Any, v: Any, params: Any, count: int, steps_per_save: int
-) -> np.ndarray:
-    """MuJoCo's qpos at all times, (T, nq), without contacts and the limits that are left out."""
-    import mujoco
-
-    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
-    tendons = names_of(model, "tendon", model.ntendon)
-    for limited, names, kind in (
-        (model.jnt_limited, [*robot.joints], "joint limit"),
-        (model.tendon_limited, tendons, "tendon"),
-    ):
-        limited[[name in robot.ignored.get(kind, ()) for name in names]] = 0
-    data = mujoco.MjData(model)
-    data.qpos[:], data.qvel[:] = robot.qpos(q), robot.qvel(q, v)
-    for k in range(model.nu):
-        data.ctrl[k] = params.get(f"ctrl.{model.actuator(k).name}", 0.0)
-    rows = [data.qpos.copy()]
-    for _ in range(count - 1):
-        mujoco.mj_step(model, data, steps_per_save)
-        rows.append(data.qpos.copy())
-    return np.array(rows)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -40,7 +40,7 @@ from jaxmech.config import (
     subject_of,
     write_whole,
 )
-from jaxmech.config.errors import InputError, Problem, StudyError, refuse, refuse_all, unknown
+from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all, unknown
 from jaxmech.identify import (
     Fit,
     Huber,
@@ -120,16 +120,14 @@ class FitStudy(Settings):
         return Settings(**policies)
 
 
-@dataclass(frozen=True, eq=False)
-class FitModel:
+class FitModel(NamedTuple):
     """The model of a fit, and where it comes from."""
 
     subject: Identifiable
     name: str
     source: Path | None  # the file of the user, None for a model of the catalogue
     sha256: str | None  # digest of that file
-    # by the files of the model and of controllers, the names of their copies in a run folder
-    copies: Mapping[Path, str]
+    copies: Mapping[Path, str]  # their names in a run folder, by the files
 
 
 def model(study: FitStudy, folder: Path = Path()) -> FitModel:
@@ -157,10 +155,19 @@ def model(study: FitStudy, folder: Path = Path()) -> FitModel:
         if not any(is_within(leaf, [x]) for leaf in (*leaves, *bodies))
     ]
     refuse_all(problems)
-    starts = [
-        _start(name, given.start[name], leaf) if name in given.start else leaf
-        for name, leaf in zip(leaves, jax.tree.leaves(subject.params), strict=True)
-    ]
+    starts = jax.tree.leaves(subject.params)
+    for k, name in enumerate(leaves):
+        if name not in given.start:
+            continue
+        value, shape = given.start[name], np.shape(starts[k])
+        try:
+            if np.asarray(value).dtype == bool:
+                raise TypeError("a truth value is not a number")
+            starts[k] = np.broadcast_to(np.asarray(value, float), shape)
+        except (TypeError, ValueError) as error:
+            what = f"numbers of shape {shape}" if shape else "a number"
+            message = f"must be {what}, but is {value}"
+            raise refuse(("parameters", "start", name), message) from error
     subject = replace(
         subject,
         params=jax.tree.unflatten(jax.tree.structure(subject.params), starts),
@@ -198,21 +205,6 @@ def _loaded(
         )
         raise refuse("model", message)
     return Identifiable(subject.system, params), subject.source, subject.sha256
-
-
-def _start(name: str, given: Any, leaf: Any) -> np.ndarray:
-    """The given numbers in the shape of the leaf that they replace."""
-    try:
-        if np.asarray(given).dtype == bool:
-            raise TypeError("a truth value is not a number")
-        return np.broadcast_to(np.asarray(given, float), np.shape(leaf))
-    except (TypeError, ValueError) as error:
-        what = f"numbers of shape {np.shape(leaf)}" if np.shape(leaf) else "a number"
-        raise refuse(("parameters", "start", name), f"must be {what}, but is {given}") from error
-
-
-class FitError(InputError):
-    """A fit that is impossible, in one sentence."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,11 +286,11 @@ def run_fit(
                 )  # fmt: skip
                 found.save(out / FIT)
             except (ValueError, FloatingPointError) as error:
-                raise FitError(in_toml(str(error))) from error
+                raise refuse((), in_toml(str(error))) from error
             except Exception as error:
                 first = str(error).strip().partition("\n")[0]
                 text = f"the model cannot be fitted: {type(error).__name__}: {first}"
-                raise FitError(text) from error
+                raise refuse((), text) from error
         outcome = Outcome(loaded.name, found)
         write_whole(out / "report.txt", str(outcome))
     return outcome

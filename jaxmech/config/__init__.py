@@ -40,7 +40,6 @@ from jaxmech.config.run_folder import require_no_run_code as require_no_run_code
 from jaxmech.config.run_folder import require_same_config as require_same_config
 from jaxmech.config.run_folder import require_same_environment as require_same_environment
 from jaxmech.config.run_folder import stored_environment as stored_environment
-from jaxmech.config.run_folder import warn as warn
 from jaxmech.config.run_folder import write_whole as write_whole
 from jaxmech.config.toml import ConfigError as ConfigError
 from jaxmech.config.toml import key_descriptions as key_descriptions

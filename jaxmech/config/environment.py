@@ -9,7 +9,7 @@ import platform
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,7 @@ def environment(subject: Subject | None = None) -> dict[str, Any]:
     """The versions, devices and settings of this process, as stored with the results."""
     device = jax.devices()[0]
     facts = {
-        **{package: _version(package) for package in _PACKAGES},
+        **{package: version(package) for package in _PACKAGES},
         "jaxmech_sha256": sources_digest(Path(__file__).parents[1]),
         "python": platform.python_version(),
         "platform": device.platform,
@@ -122,35 +122,24 @@ def changes(
 ) -> list[str]:
     """One predicate for each decisive fact that differs between two environments."""
     comparable = all(stored.get(key) == current.get(key) for key in _DECIDES_TRACES)
+    models = stored.get("model_sha256"), current.get("model_sha256")
     messages = []
     for key in decisive:
         old, new = stored.get(key), current.get(key)
-        if key == "functions":
-            messages += _functions(stored, current, comparable)
+        if key == "functions" and not comparable:
+            messages += ["the model file has changed"] if models[0] != models[1] else []
+        elif key == "functions":
+            why = " (its file is the same, but not what it imports)" if models[0] else ""
+            why = " (its file there is different)" if models[0] != models[1] else why
+            names = ", ".join(differing(old or {}, new or {}))
+            messages += [f"the model differs in {names}{why}"] if names else []
         elif key == "draws":
-            names = differing(old or {}, new or {})
-            messages += [f"different values are drawn for {', '.join(names)}"] if names else []
+            names = ", ".join(differing(old or {}, new or {}))
+            messages += [f"different values are drawn for {names}"] if names else []
         elif old != new:
             texts = f"{json.dumps(old)} there and {json.dumps(new)} here"
             messages.append(_TOLD.get(key, f"{key} is {texts}"))
     return messages
-
-
-def _functions(
-    stored: Mapping[str, Any], current: Mapping[str, Any], comparable: bool
-) -> list[str]:
-    old, new = stored.get("model_sha256"), current.get("model_sha256")
-    if not comparable:
-        return ["the model file has changed"] if old != new else []
-    names = differing(stored.get("functions") or {}, current.get("functions") or {})
-    if not names:
-        return []
-    why = ""
-    if old != new:
-        why = " (its file there is different)"
-    elif old:
-        why = " (its file is the same, but not what it imports)"
-    return [f"the model differs in {', '.join(names)}{why}"]
 
 
 _TOLD = {
@@ -167,10 +156,3 @@ def processor() -> str:
     lines = listing.read_text(encoding="utf-8").splitlines() if listing.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor()) or platform.machine()
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"

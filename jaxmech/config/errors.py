@@ -33,7 +33,11 @@ class StudyError(ValueError):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(_sentence(problem) for problem in self.problems))
+        sentences = (
+            f"Argument `{_dotted(p.key)}` {p.message}" if p.key else p.message
+            for p in self.problems
+        )
+        super().__init__("\n".join(sentences))
 
     def within(self, *key: str) -> "StudyError":
         """The error of the table around this one, which stands at the key."""
@@ -80,10 +84,6 @@ def limit_problem(limits: Mapping[str, Any], value: Any) -> str:
     if low is not None and not value > low:
         return f"must be positive, but is {value}"
     return ""
-
-
-def _sentence(problem: Problem) -> str:
-    return f"Argument `{_dotted(problem.key)}` {problem.message}" if problem.key else str(problem)
 
 
 def _dotted(key: Key) -> str:

@@ -51,7 +51,39 @@ class Rows:
             if path.suffix.lower() == ".parquet":
                 return cls(path, path.stem, pl.read_parquet(path.read_bytes()), units=units)
             text = path.read_text(encoding="utf-8-sig")
-            return _csv(cls(path, path.stem, pl.DataFrame(), units=units), text)
+            numbered = [
+                (number, line)
+                for number, line in enumerate(text.splitlines(), start=1)
+                if line.strip() and not line.lstrip().startswith("#")
+            ]
+            if len(numbered) < 2:
+                message = "must hold a line with the names of the columns, and samples"
+                raise TableError(f"{path}: {message}")
+            lines, texts = zip(*numbered, strict=True)
+            separator = max(",;\t", key=texts[0].count)
+
+            def cells(text: str) -> "DataFrame":
+                options: Any = {"separator": separator, "has_header": False, "infer_schema": False}
+                return pl.read_csv(text.encode(), **options)
+
+            titles = [(cell or "").strip() for cell in cells(texts[0]).row(0)]
+            for title in titles:
+                if title.replace(".", "").lstrip("+-").isdigit():
+                    raise TableError(f"{path}:{lines[0]}: must name the columns, but holds numbers")
+                if not title or titles.count(title) > 1:
+                    message = f"column {title!r} appears twice" if title else "a column has no name"
+                    raise TableError(f"{path}:{lines[0]}: {message}")
+            for line, row in numbered:  # polars would fill short rows
+                count = 1 + row.count(separator)
+                if '"' not in row and count != len(titles):
+                    message = f"has {count} cells, but there are {len(titles)} columns"
+                    raise TableError(f"{path}:{line}: {message}: {', '.join(titles)}")
+            rest = cells("\n".join(texts[1:]))
+            if rest.shape != (len(texts) - 1, len(titles)):
+                message = "cannot be read: quotation marks must enclose whole cells"
+                raise TableError(f"{path}: {message}")
+            rest.columns = titles
+            return cls(path, path.stem, rest, lines[1:], units)
         except OSError as error:
             raise TableError(f"{path}: cannot be read: {error.strerror or error}") from error
         except pl.exceptions.PolarsError as error:
@@ -115,31 +147,29 @@ class Rows:
         return title
 
     def numbers(self, *columns: str | int) -> np.ndarray:
-        """The numbers of columns in SI units, (T, len(columns)), NaN for cells without one."""
-        titles = [self.required("columns", column) for column in columns]
-        values = [self.raw_numbers(x) * self._conversion(x)[0] for x in titles]
-        return np.stack(values, axis=1) if values else np.zeros((len(self.frame), 0))
-
-    def raw_numbers(self, title: str) -> np.ndarray:
-        """The numbers of a column as they are written, NaN for cells without one.
+        """The numbers of columns in SI units, (T, len(columns)), NaN for cells without one.
 
         Raises:
             TableError: if a cell holds anything else.
         """
         from polars import Float64, String  # imports slowly
 
-        cells = self.frame[title]
-        text = cells.cast(String).str.strip_chars()
-        values = (cells if cells.dtype.is_numeric() else text).cast(Float64, strict=False)
-        missing = text.is_null() | text.str.to_lowercase().is_in(_MISSING)
-        for row in (values.is_null() & ~missing).arg_true()[:1]:
-            hint = "; write a decimal point, not a comma" if "," in text[row] else ""
-            message = f"column `{title}` must hold numbers, but holds {text[row]!r}{hint}"
-            raise TableError(f"{self.location(row)}: {message}")
-        for row in values.is_infinite().arg_true()[:1]:
-            message = "is infinite; leave the cell empty where nothing was measured"
-            raise TableError(f"{self.location(row)}: column `{title}` {message}")
-        return values.fill_null(np.nan).to_numpy()
+        arrays = [np.zeros((len(self.frame), 0))]
+        for title in (self.required("columns", column) for column in columns):
+            cells = self.frame[title]
+            text = cells.cast(String).str.strip_chars()
+            values = (cells if cells.dtype.is_numeric() else text).cast(Float64, strict=False)
+            missing = text.is_null() | text.str.to_lowercase().is_in(_MISSING)
+            for row in (values.is_null() & ~missing).arg_true()[:1]:
+                hint = "; write a decimal point, not a comma" if "," in text[row] else ""
+                message = f"column `{title}` must hold numbers, but holds {text[row]!r}{hint}"
+                raise TableError(f"{self.location(row)}: {message}")
+            for row in values.is_infinite().arg_true()[:1]:
+                message = "is infinite; leave the cell empty where nothing was measured"
+                raise TableError(f"{self.location(row)}: column `{title}` {message}")
+            numbers = values.fill_null(np.nan).to_numpy() * self._conversion(title)[0]
+            arrays.append(numbers[:, None])
+        return np.concatenate(arrays, axis=1)
 
     def times(self, time: str | None, dt: float | None) -> np.ndarray:
         """The times of the rows [s], which must increase: those of a column, or every `dt`.
@@ -227,39 +257,3 @@ class Rows:
             raise refuse(("units", name), f'{fault}; with "" the numbers stay as they are')
         size, label = si_unit(unit) or (1.0, "")
         return size, "" if size == 1 else f"{name} [{unit}] was converted to {label}"
-
-
-def _csv(rows: Rows, text: str) -> Rows:
-    from polars import read_csv
-
-    path = rows.path
-    numbered = [
-        (number, line)
-        for number, line in enumerate(text.splitlines(), start=1)
-        if line.strip() and not line.lstrip().startswith("#")
-    ]
-    if len(numbered) < 2:
-        raise TableError(f"{path}: must hold a line with the names of the columns, and samples")
-    lines, texts = zip(*numbered, strict=True)
-    separator = max(",;\t", key=texts[0].count)
-
-    def cells(text: str) -> "DataFrame":
-        return read_csv(text.encode(), separator=separator, has_header=False, infer_schema=False)
-
-    titles = [(cell or "").strip() for cell in cells(texts[0]).row(0)]
-    for title in titles:
-        if title.replace(".", "").lstrip("+-").isdigit():
-            raise TableError(f"{path}:{lines[0]}: must name the columns, but holds numbers")
-        if not title or titles.count(title) > 1:
-            message = f"column {title!r} appears twice" if title else "a column has no name"
-            raise TableError(f"{path}:{lines[0]}: {message}")
-    for line, row in numbered:  # polars would fill short rows
-        count = 1 + row.count(separator)
-        if '"' not in row and count != len(titles):
-            message = f"has {count} cells, but there are {len(titles)} columns"
-            raise TableError(f"{path}:{line}: {message}: {', '.join(titles)}")
-    frame = cells("\n".join(texts[1:]))
-    if frame.shape != (len(texts) - 1, len(titles)):
-        raise TableError(f"{path}: cannot be read: quotation marks must enclose whole cells")
-    frame.columns = titles
-    return replace(rows, frame=frame, lines=lines[1:])

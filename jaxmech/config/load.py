@@ -191,8 +191,34 @@ def find(
     if not path.is_file():
         raise refuse("model", f"must name a Python file, but there is none at {path}")
     code = path.read_bytes()
-    module = _run(path, code)
-    value = _attribute(module, attribute, path, kinds)
+
+    # The file as a module, with its folder importable as for a script.
+    module = ModuleType(f"jaxmech_study_{path.stem}")
+    module.__file__ = str(path.absolute())
+    sys.path.insert(0, str(path.parent))
+    try:
+        # Not by the import system, which takes stored bytecode for that of a file of the same
+        # size and the same second, though the file may have changed.
+        exec(compile(code, path, "exec", dont_inherit=True), vars(module))
+    except (Exception, SystemExit) as error:
+        steps = traceback.extract_tb(error.__traceback__)
+        lines = [step.lineno for step in steps if step.filename == str(path)]
+        if isinstance(error, SyntaxError):  # its text has the file and line
+            lines = []
+        where = f" ({path}, line {lines[-1]})" if lines else ""
+        raise refuse("model", f"cannot be loaded: {_described(error)}{where}") from error
+    finally:
+        sys.path.remove(str(path.parent))
+
+    public = {key: x for key, x in vars(module).items() if not key.startswith("_")}
+    if attribute not in public:
+        candidates = {
+            key
+            for key, x in public.items()
+            if isinstance(x, kinds) or (inspect.isfunction(x) and x.__module__ == module.__name__)
+        }
+        raise refuse("model", not_one_of(attribute, candidates, f"an attribute in {path}"))
+    value = public[attribute]
     if isinstance(value, kinds):
         if options:
             raise refuse("model_options", f"must be left out: {attribute} is not a function")
@@ -227,18 +253,6 @@ def _subject(name: str, value: object, beside: Mapping[str, Any] = {}) -> Subjec
     return Subject(name, value.system, value, state_beside="q0" in beside and state_beside)
 
 
-def _attribute(module: ModuleType, attribute: str, path: Path, kinds: tuple[type, ...]) -> object:
-    public = {key: value for key, value in vars(module).items() if not key.startswith("_")}
-    if attribute not in public:
-        candidates = {
-            key
-            for key, x in public.items()
-            if isinstance(x, kinds) or (inspect.isfunction(x) and x.__module__ == module.__name__)
-        }
-        raise refuse("model", not_one_of(attribute, candidates, f"an attribute in {path}"))
-    return public[attribute]
-
-
 def _call(factory: Callable[..., object], options: Mapping[str, Any]) -> object:
     accepted = inspect.signature(factory).parameters
     refuse_all(unknown(("model_options",), options, accepted, f"an option of {factory.__name__}"))
@@ -248,35 +262,10 @@ def _call(factory: Callable[..., object], options: Mapping[str, Any]) -> object:
         raise refuse("model", f"cannot be made: {_described(error)}") from error
 
 
-def _run(path: Path, code: bytes) -> ModuleType:
-    """Execute a file as a module, with its folder importable as for a script."""
-    module = ModuleType(f"jaxmech_study_{path.stem}")
-    module.__file__ = str(path.absolute())
-    folder = str(path.parent)
-    sys.path.insert(0, folder)
-    try:
-        # Not by the import system, which takes stored bytecode for that of a file of the same
-        # size and the same second, though the file may have changed.
-        exec(compile(code, path, "exec", dont_inherit=True), vars(module))
-    except (Exception, SystemExit) as error:
-        message = f"cannot be loaded: {_described(error)}{_where(error, path)}"
-        raise refuse("model", message) from error
-    finally:
-        sys.path.remove(folder)
-    return module
-
-
 def _described(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return ENDED
     return f"{type(error).__name__}: {error}"
-
-
-def _where(error: BaseException, path: Path) -> str:
-    if isinstance(error, SyntaxError):
-        return ""  # its text has the file and line
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
-    return f" ({path}, line {lines[-1]})" if lines else ""
 
 
 def closed_loop(

@@ -6,7 +6,6 @@ import os
 import platform
 import re
 import tomllib
-import warnings
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,33 +17,27 @@ import numpy as np
 from jaxmech.config.environment import changes
 from jaxmech.config.errors import InputError
 
-_NAMED = re.compile(r"(.*\.py):\w+")
-
 
 def python_files(data: Any, folder: Path) -> list[Path]:
     """The files that the plain data of a configuration name as "path/file.py:name"."""
-    return list(dict.fromkeys(folder / name for name in _names(data)))
 
+    def names(data: Any) -> Iterator[str]:
+        if isinstance(data, str):
+            if match := re.fullmatch(r"(.*\.py):\w+", data):
+                yield match[1]
+        elif isinstance(data, Mapping | Sequence):
+            for part in data.values() if isinstance(data, Mapping) else data:
+                yield from names(part)
 
-def _names(data: Any) -> Iterator[str]:
-    if isinstance(data, str):
-        if match := _NAMED.fullmatch(data):
-            yield match[1]
-    elif isinstance(data, Mapping | Sequence):
-        for part in data.values() if isinstance(data, Mapping) else data:
-            yield from _names(part)
-
-
-def is_run(folder: Path) -> bool:
-    """Whether a folder holds a run, finished or not."""
-    return (folder / "environment.json").is_file()
+    return list(dict.fromkeys(folder / name for name in names(data)))
 
 
 def require_no_run_code(files: Sequence[Path], folder: Path) -> None:
     """Raise a FolderError for Python files of a run folder, which a file in `folder` names."""
     for file in files:
         locations = (folder.resolve(), *folder.resolve().parents, *file.resolve().parents)
-        if run := next(filter(is_run, locations), None):
+        runs = (x for x in locations if (x / "environment.json").is_file())
+        if run := next(runs, None):
             raise FolderError(
                 f"{file} belongs to the run folder {run}, whose Python files are copies and are "
                 "not executed; name the configuration from which the run was made, or copy "
@@ -63,11 +56,6 @@ class FolderError(InputError):
 
 class RunWarning(UserWarning):
     """A warning about a run, such as repaired damage or changed versions."""
-
-
-def warn(message: str) -> None:
-    """Issue a `RunWarning`, unless messages have another receiver."""
-    warnings.warn(message, RunWarning, stacklevel=2)
 
 
 def write_whole(file: Path, content: str | bytes) -> None:
@@ -98,9 +86,10 @@ def require_same_config(path: Path, config: Mapping[str, Any], may_change: Conta
     except (OSError, ValueError) as error:
         raise FolderError(f"{path / 'config.toml'} cannot be read: {error}") from error
     for key, new, old in differences(config, stored, may_change):
+        there, here = ("not given" if x is None else json.dumps(x) for x in (old, new))
         raise FolderError(
-            f"{path} holds the run of a different configuration: `{key}` is {_shown(old)} there "
-            f"and {_shown(new)} here; choose another folder with --out, or set it back"
+            f"{path} holds the run of a different configuration: `{key}` is {there} there and "
+            f"{here} here; choose another folder with --out, or set it back"
         )
 
 
@@ -116,10 +105,6 @@ def differences(
             yield from differences(x, y, ignored, f"{name}.")
         else:
             yield name, x, y
-
-
-def _shown(value: Any) -> str:
-    return "not given" if value is None else json.dumps(value)
 
 
 def require_same_environment(path: Path, facts: Mapping[str, Any], decisive: Iterable[str]) -> None:
@@ -168,39 +153,32 @@ def opened(path: Path, command: str) -> Iterator[None]:
         if path.is_dir() and any(path.iterdir()) and not (path / LOCK).is_file():
             raise FolderError(f"{path} holds files but no run; choose another folder with --out")
         path.mkdir(parents=True, exist_ok=True)
-        with _locked(path):
-            yield
+        with (path / LOCK).open("a+") as file:
+            try:
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (
+                ImportError
+            ):  # Windows has no such locks; two processes would write the same bits
+                pass
+            except BlockingIOError as error:
+                file.seek(0)
+                holder = f" ({name})" if (name := file.read().strip()) else ""
+                message = f"{path} is being written by another process{holder}; wait for it"
+                raise FolderError(message) from error
+            file.truncate(0)  # left by a killed process
+            file.write(f"{os.getpid()} on {platform.node()}\n")
+            file.flush()
+            try:
+                yield
+            finally:
+                file.truncate(0)
     except OSError as error:
         reason = error.strerror or error
         raise FolderError(
             f"{path} cannot be used: {reason}; choose a folder that can be written, with --out"
         ) from error
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a folder, or raise."""
-    try:
-        import fcntl
-    except ImportError:  # Windows has no such locks; two processes would write the same bits
-        (path / LOCK).touch()
-        yield
-        return
-    with (path / LOCK).open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            file.seek(0)
-            holder = file.read().strip()
-            holder_name = f"another process ({holder})" if holder else "another process"
-            raise FolderError(f"{path} is being written by {holder_name}; wait for it") from error
-        file.truncate(0)  # left by a killed process
-        file.write(f"{os.getpid()} on {platform.node()}\n")
-        file.flush()
-        try:
-            yield
-        finally:
-            file.truncate(0)
 
 
 def flush(path: Path) -> None:

@@ -9,6 +9,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from textwrap import fill
@@ -28,7 +29,6 @@ from jaxmech.config.validate import (
 )
 
 _WIDTH = 98  # characters per line of help
-_NO_LINE = sys.maxsize
 _PART = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
 _DOTTED = rf"\s*{_PART}(?:\s*\.\s*{_PART})*"
 
@@ -46,13 +46,14 @@ def read(path: Path, kind: type[Config]) -> Config:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: cannot be read: it is not a text file") from error
     try:
-        return structure(tomllib.loads(text), kind)
+        with located(path):
+            return structure(tomllib.loads(text), kind)
+    except ConfigError:
+        raise
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"line (\d+)", str(error))
         location = f"{path}:{line[1]}" if line else str(path)
         raise ConfigError(f"{location}: is not TOML: {error}") from error
-    except StudyError as error:
-        raise located(error, path) from error
     except (RecursionError, OverflowError, ValueError) as error:
         text = "is nested too deeply, or holds a number that is too long"
         raise ConfigError(f"{path}: {text}") from error
@@ -66,14 +67,22 @@ def named_files(path: Path) -> list[Path]:
         return []
 
 
-def located(error: StudyError, path: Path) -> ConfigError:
+@contextmanager
+def located(path: Path) -> Iterator[None]:
     """Sort the problems of a study by their lines in the configuration file."""
-    lines = key_lines(path.read_text(encoding="utf-8"))
-    locations = sorted(
-        ((_line(p.key, lines), p) for p in error.problems), key=lambda location: location[0]
-    )
-    sentences = (f"{path}{f':{line}' if line < _NO_LINE else ''}: {p}" for line, p in locations)
-    return ConfigError("\n".join(sentences))
+    try:
+        yield
+    except StudyError as error:
+        lines, no_line, places = key_lines(path.read_text(encoding="utf-8")), sys.maxsize, []
+        for problem in error.problems:
+            # The line of the key, or of the nearest enclosing table that has one, also without its
+            # index.
+            parts = [problem.key[:end] for end in range(len(problem.key), 0, -1)]
+            names = (x for part in parts for x in (part, (*part[:-1], part[-1].partition("[")[0])))
+            places.append((next((lines[x] for x in names if x in lines), no_line), problem))
+        places.sort(key=lambda place: place[0])
+        sentences = (f"{path}{f':{n}' if n < no_line else ''}: {problem}" for n, problem in places)
+        raise ConfigError("\n".join(sentences)) from error
 
 
 def key_lines(source: str) -> dict[Key, int]:
@@ -158,14 +167,6 @@ def _default(entry: Field[Any], kind: Any) -> str:
     value = plain(entry.default, kind)
     listed = isinstance(value, list)
     return f" [{', '.join(map(str, value)) if listed else json.dumps(value).strip(chr(34))}]"
-
-
-def _line(key: Key, lines: Mapping[Key, int]) -> int:
-    """The line of a key, or of the nearest enclosing table that has one."""
-    parts = [key[:end] for end in range(len(key), 0, -1)]
-    tables = [(*part[:-1], part[-1].partition("[")[0]) for part in parts]  # without indices
-    names = (name for pair in zip(parts, tables, strict=True) for name in pair)
-    return next((lines[name] for name in names if name in lines), _NO_LINE)
 
 
 def _split(dotted: str) -> Key:

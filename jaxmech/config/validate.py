@@ -129,17 +129,17 @@ def words(kind: Any) -> str:
     if get_origin(kind) is Literal or (choice and choice.tag is None):
         return alternatives(choice.kinds if choice else get_args(kind))
     if get_origin(kind) is tuple:
-        return f"a list of {_plural(get_args(kind)[0])}"
+        item = get_args(kind)[0]
+        plurals = {NAME: "strings or integers", str: "strings", float: "numbers", int: "integers"}
+        return f"a list of {plurals.get(item, 'tables' if is_dataclass(item) else words(item))}"
     if is_dataclass(kind) or get_origin(kind) is Mapping or choice:
         return "a table"
-    if kind == NAME:
-        return "a string or an integer"
-    if kind == NUMBER_OR_NAME:
-        return "a number or a string"
-    if str in get_args(kind):
-        return "a string"
-    names = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}
-    return names.get(kind, "a number or a list of numbers")
+    names = {
+        int: "an integer", float: "a number", str: "a string", bool: "true or false",
+        NAME: "a string or an integer", NUMBER_OR_NAME: "a number or a string",
+    }  # fmt: skip
+    others = "a string" if str in get_args(kind) else "a number or a list of numbers"
+    return names.get(kind, others)
 
 
 def alternatives(names: Iterable[str]) -> str:
@@ -152,13 +152,6 @@ def choice_of(kind: Any) -> OneOf | None:
     """The classes accepted for this type of key, if it is a choice."""
     choices = [part for part in get_args(required(kind)) if isinstance(part, OneOf)]
     return choices[0] if choices else POLICIES.get(required(kind))
-
-
-def _plural(kind: Any) -> str:
-    if kind == NAME:
-        return "strings or integers"
-    names = {str: "strings", float: "numbers", int: "integers"}
-    return names.get(kind, "tables" if is_dataclass(kind) else words(kind))
 
 
 def required(kind: Any) -> Any:
@@ -281,7 +274,11 @@ def _problems(error: pydantic.ValidationError, kind: type) -> Iterator[Problem]:
         key, value = tuple(names), details["input"]
         match details["type"]:
             case "value_error":
-                yield from _as_study_error(details["ctx"]["error"]).within(*key).problems
+                found = details["ctx"]["error"]  # of a class, by the keys that it names
+                if not isinstance(found, StudyError):
+                    named = re.fullmatch(r"Argument `(\w+)` (.*?)\.?", str(found), re.DOTALL)
+                    found = refuse(*named.groups() if named else ((), str(found)))
+                yield from found.within(*key).problems
             case "missing":
                 yield Problem(key, "must be given, but is missing")
             case "unexpected_keyword_argument":
@@ -293,14 +290,6 @@ def _problems(error: pydantic.ValidationError, kind: type) -> Iterator[Problem]:
                 yield Problem(key, limit_problem(field.metadata, value))
             case _:
                 yield from _mismatch(f"must be {words(hint)}", value).within(*key).problems
-
-
-def _as_study_error(error: Exception) -> StudyError:
-    """An error of a class by the keys that it names."""
-    if isinstance(error, StudyError):
-        return error
-    argument = re.fullmatch(r"Argument `(\w+)` (.*?)\.?", str(error), re.DOTALL)
-    return refuse(*argument.groups() if argument else ((), str(error)))
 
 
 def _mismatch(requirement: str, value: Any) -> StudyError:

@@ -1,13 +1,14 @@
 """The benchmark: its measurements, crashing routes, and written results."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
 import pytest
 
 from experiments.speed.settings import Speed
-from jaxmech.cli.main import main
 from jaxmech.config.toml import read
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,8 +30,8 @@ def written(folder: Path, text: str = TINY) -> Path:
 
 
 def benched(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> dict:
-    monkeypatch.chdir(ROOT)
-    assert main(["bench", str(written(folder, text)), "--out", str(folder / "run")]) == 0
+    command = [sys.executable, "-m", "experiments.speed", str(written(folder, text))]
+    subprocess.run([*command, "--out", str(folder / "run")], cwd=ROOT, check=True)
     return json.loads((folder / "run" / "speed.json").read_text(encoding="utf-8"))
 
 

@@ -4,7 +4,7 @@ It begins with the measurements over the fitted motion and the parameters, and e
 can be trusted for.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -27,16 +27,14 @@ _RECORDINGS = 3  # of which the motion and the residuals are drawn
 _LEGEND = "The light bar is the prior, and the orange side is beyond a bound."
 
 
-def write_fit_report(fit: Fit, out: Path, name: str = "Fit", sensors: Sequence[str] = ()) -> Path:
+def write_fit_report(fit: Fit, out: Path, name: str) -> Path:
     """Write the page about a fit.
 
     Args:
         fit: the fit, of this process or from a file.
         out: the file.
         name: title of the page.
-        sensors: names of the sensors, in place of those of the recordings.
     """
-    sensors = sensors or fit.train.recordings[0].sensors
     recordings = counted(len(fit.train.recordings), "recording")
     state = "Converged" if fit.converged else "Not converged"
     lead = (
@@ -53,21 +51,21 @@ def write_fit_report(fit: Fit, out: Path, name: str = "Fit", sensors: Sequence[s
         is_known = uncertainty.determined[k]
         rows.append((parameter, *(cells if is_known else ["not determined"] * len(ends))))
     parts = [
-        PagePart("Measured and fitted", pictures=[*_over_time(fit, sensors)]),
+        PagePart("Measured and fitted", pictures=[*_over_time(fit)]),
         PagePart(
             "Parameters",
             pictures=[of_figure(parameter_intervals(fit), caption)],
             tables=[PageTable(("", *(one.kind for one in uncertainty.covariances)), rows)],
             note=intervals,
         ),
-        PagePart("Residuals", pictures=[*_over_time(fit, sensors, is_misfit=True)]),
+        PagePart("Residuals", pictures=[*_over_time(fit, is_misfit=True)]),
         PagePart("Trust", pictures=[after], text=str(Outcome(name, fit)), is_closed=True),
     ]
     write_whole(out, page(name, lead, parts, title=name, warnings=fit.warnings))
     return out
 
 
-def _over_time(fit: Fit, sensors: Sequence[str], *, is_misfit: bool = False) -> Iterator[Picture]:
+def _over_time(fit: Fit, *, is_misfit: bool = False) -> Iterator[Picture]:
     """The motion of the first recordings and of a validation, or the residuals of the first."""
     for validation in (False,) if is_misfit else (False, True):
         part = fit.validation if validation else fit.train
@@ -79,6 +77,6 @@ def _over_time(fit: Fit, sensors: Sequence[str], *, is_misfit: bool = False) -> 
                 caption += ", which was not fitted" if validation else ""
                 caption += ": samples as dots, the simulated motion as lines."
             draw = residuals if is_misfit else fit_over_data
-            yield drawn(
-                partial(draw, fit, k, validation=validation, sensors=sensors), caption, below=True
-            )
+            sensors = fit.train.recordings[0].sensors
+            draw_one = partial(draw, fit, k, validation=validation, sensors=sensors)
+            yield drawn(draw_one, caption, below=True)

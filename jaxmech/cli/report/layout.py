@@ -15,12 +15,11 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
-from jaxmech.plot import Animation, add_axes, animate, legend_below, new_figure, styled
+from jaxmech.plot import Animation, add_axes, legend_below, new_figure, styled
 
 _MOST_DECIMALS = 6  # smaller numbers have an exponent
 _TYPES = {"svg": "image/svg+xml", "gif": "image/gif"}
 _WIDTH, _HEIGHT = 6.0, 3.3  # inches
-_SECONDS, _FPS = 5.0, 10.0  # of an animation
 _CLIP_WIDTH, _CLIP_DPI = 3.0, 80.0  # inches, and pixels per inch
 
 
@@ -141,26 +140,15 @@ def _address(data: io.BytesIO, kind: str) -> str:
     return f"data:{_TYPES[kind]};base64,{base64.b64encode(data.getvalue()).decode()}"
 
 
-def motion(model: Any, ts: np.ndarray, q: Any, params: Any) -> Animation | None:
-    """A motion of a model for `clips`; None if it has no geometry."""
-    if model is None or model.geometry is None:
-        return None
-    speed = max(float(ts[-1] - ts[0]) / _SECONDS, 1.0)
-    return animate(model, (ts, q), params, speed=speed, fps=_FPS)
-
-
-def clips(
-    motions: Mapping[int, Animation | None], captions: Mapping[int, str]
-) -> dict[int, Picture]:
+def clips(motions: Mapping[int, Animation], captions: Mapping[int, str]) -> dict[int, Picture]:
     """Small pictures that move, all on the same scale."""
-    moving = {k: x for k, x in motions.items() if x is not None}
-    space: list[Any] = [x.ax for x in moving.values()]
+    space: list[Any] = [x.ax for x in motions.values()]
     for letter in "xyz" if space and space[0].name == "3d" else "xy":
         ends = np.array([getattr(ax, f"get_{letter}lim")() for ax in space])
         for ax in space:
             ax.set(**{f"{letter}lim": (ends.min(), ends.max())})
     pictures = {}
-    for (k, one), ax in zip(moving.items(), space, strict=True):
+    for (k, one), ax in zip(motions.items(), space, strict=True):
         ax.tick_params(labelsize="x-small")
         ax.set(xlabel="", ylabel="")
         if ax.name == "3d":

@@ -19,7 +19,6 @@ from jaxmech.cli.report.layout import (
     Picture,
     clips,
     drawn,
-    motion,
     of_figure,
     page,
 )
@@ -35,11 +34,12 @@ from jaxmech.ensemble import (
     replays,
     summarize,
 )
-from jaxmech.plot import statistic_drawings, trajectory_figures
+from jaxmech.plot import animate, statistic_drawings, trajectory_figures
 from jaxmech.status import Status, succeeded
 from jaxmech.utils.units import with_unit
 
 _MOST_CLIPS = 8  # members that are animated by default
+_SECONDS, _FPS = 5.0, 10.0  # of an animation
 _MOST_FAILURES = 100
 _DRAWN = ("start_", "coordinate_", "velocity_", "parameter_")  # beginnings of drawn variables
 _CAPTIONS = {
@@ -129,10 +129,11 @@ def _clips(
     motions, captions = {}, {}
     for trajectory in trajectories:
         k = trajectory.index
-        if trajectory.last_good < 1 or model is None:
+        if trajectory.last_good < 1 or model is None or model.geometry is None:
             continue
-        q = trajectory.values["q"][:, : model.system.n]
-        motions[k] = motion(model, trajectory.ts, q, trajectory.params)
+        path = trajectory.ts, trajectory.values["q"][:, : model.system.n]
+        speed = max(float(np.ptp(trajectory.ts)) / _SECONDS, 1.0)
+        motions[k] = animate(model, path, trajectory.params, speed=speed, fps=_FPS)
         captions[k] = f"{leads[k]}, member {k:,}." if leads[k] else f"Member {k:,}."
         if not succeeded(trajectory.status):
             at = float(trajectory.values["t_failed"])
@@ -150,45 +151,36 @@ def _parts(
         yield PagePart(label, sentences=sentences, pictures=pictures)
     if moving:
         yield PagePart("Members", clips=moving)
-    pictures_of = dict(_pictures(results))
+    pictures_of: dict[str, Picture] = {}  # of stored trajectories, and of statistics
+    for name, figure in trajectory_figures(results) if results.is_good.any() else ():
+        is_wide = float(figure.get_size_inches()[0]) > _COLUMN  # a grid of panels
+        pictures_of[name] = of_figure(figure, _CAPTIONS[name], is_wide=is_wide)
+    for name, draw in statistic_drawings(results):
+        settings = results.config["statistics"][name]
+        of, kind = settings["of"], settings["statistic"].replace("-", " ").capitalize()
+        shown = of if isinstance(of, str) else of[0]
+        pictures_of[f"statistic {name}"] = drawn(draw, f"{kind} of {shown}.")
     if motions := [picture for name, picture in pictures_of.items() if name not in _OF_TRUST]:
         yield PagePart("Motions", pictures=motions)
     yield PagePart("Numbers", text=as_table(summary), is_closed=True)
     trusted = [pictures_of[x] for x in _OF_TRUST if x in pictures_of]
-    parts = [_failures(results, failed(summary), bad)] if failed(summary) else []
+    parts = []
+    if count := failed(summary):  # what was drawn for them, and the commands that replay them
+        names = [x for x in results.group if x.startswith(_DRAWN)]
+        names = [x for x in names if array_of(results.group, x).shape == (results.size,)]
+        config = " --config CONFIG" if python_files(results.config, results.path) else ""
+        command = f"jaxmech replay {quote(str(results.path))}"
+        rows = [
+            (str(k), Status(int(results.rows("status", k))).name,
+             *(float(results.rows(name, k)) for name in ("t_failed", *names)),
+             CommandCell(f"{command} {k}{config}"))
+            for k in bad[:_MOST_FAILURES].tolist()
+        ]  # fmt: skip
+        head = ("trajectory", "status", "t [s]", *names, "to see it alone")
+        note = f"{len(rows):,} of {count:,} are listed." if count > len(rows) else ""
+        parts.append(PagePart("Failures", tables=[PageTable(head, rows)], note=note))
     if trusted or parts:
         yield PagePart("Trust", pictures=trusted, parts=parts, is_closed=True)
     for title, name in (("Configuration", "config.toml"), ("Environment", "environment.json")):
         text = (results.path / name).read_text(encoding="utf-8")
         yield PagePart(title, text=text, is_closed=True)
-
-
-def _pictures(results: Results) -> Iterator[tuple[str, Picture]]:
-    """The pictures of stored trajectories, and of statistics, by name."""
-    if results.is_good.any():
-        for name, figure in trajectory_figures(results):
-            is_wide = float(figure.get_size_inches()[0]) > _COLUMN  # a grid of panels
-            yield name, of_figure(figure, _CAPTIONS[name], is_wide=is_wide)
-    of = results.config.get("statistics", {})
-    for name, draw in statistic_drawings(results):
-        quantity = of[name]["of"]
-        shown = quantity if isinstance(quantity, str) else quantity[0]
-        kind = of[name]["statistic"].replace("-", " ").capitalize()
-        yield f"statistic {name}", drawn(draw, f"{kind} of {shown}.")
-
-
-def _failures(results: Results, count: int, bad: np.ndarray) -> PagePart:
-    """What was drawn for the failed trajectories, and the commands that replay them."""
-    names = [x for x in results.group if x.startswith(_DRAWN)]
-    names = [x for x in names if array_of(results.group, x).shape == (results.size,)]
-    config = " --config CONFIG" if python_files(results.config, results.path) else ""
-    command = f"jaxmech replay {quote(str(results.path))}"
-    rows = [
-        (str(k), Status(int(results.rows("status", k))).name,
-         *(float(results.rows(name, k)) for name in ("t_failed", *names)),
-         CommandCell(f"{command} {k}{config}"))
-        for k in bad[:_MOST_FAILURES].tolist()
-    ]  # fmt: skip
-    head = ("trajectory", "status", "t [s]", *names, "to see it alone")
-    note = f"{len(rows):,} of {count:,} are listed." if count > len(rows) else ""
-    return PagePart("Failures", tables=[PageTable(head, rows)], note=note)
