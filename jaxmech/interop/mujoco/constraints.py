@@ -133,14 +133,6 @@ _FIELDS = tuple(  # of forces of a tendon; not every version has all
 
 
 @dataclass(frozen=True)
-class Limits:
-    """The parts that limits become, and what they take over: pairs of a kind and a name."""
-
-    parts: tuple[Joint | Unilateral, ...]
-    taken: frozenset[tuple[str, str]]
-
-
-@dataclass(frozen=True)
 class TendonRange:
     """The distances of a linear function of coordinates from both ends of its range."""
 
@@ -164,12 +156,15 @@ def scalar_joints(model: Any, names: Sequence[str]) -> tuple[str, ...]:
 def limits_of(
     model: Any, joints: Mapping[str, Joint], names: Sequence[str], conversion: Conversion,
     mounts: list[Mount], moving: dict[int, AbstractBody],
-) -> Limits:  # fmt: skip
-    """The limits of a model; `names` are those of all its joints."""
+) -> tuple[list[Joint | Unilateral], set[tuple[str, str]]]:  # fmt: skip
+    """The parts that limits become, and what they take over: pairs of a kind and a name.
+
+    `names` are those of all joints.
+    """
     parts: list[Joint | Unilateral] = []
     taken: set[tuple[str, str]] = set()
     if not is_on("limit", model):
-        return Limits((), frozenset())
+        return parts, taken
     scalars = scalar_joints(model, names)
     for j, name in enumerate(names):
         if model.jnt_limited[j] and name in scalars:
@@ -181,7 +176,7 @@ def limits_of(
         if part is not None:
             parts.append(part)
             taken.add(("tendon", name))
-    return Limits(tuple(parts), frozenset(taken))
+    return parts, taken
 
 
 def _tendon(

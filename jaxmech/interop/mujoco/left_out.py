@@ -61,12 +61,7 @@ USED = {
     "key": "ctrl name qpos qvel",
 }
 FIELDS = {  # the fields of a compiled model that are not zero where something is left out
-    "actuator": (
-        "actuator_armature",
-        "actuator_damping",
-        "actuator_dampingpoly",
-        "actuator_delay",
-    ),
+    "actuator": tuple(f"actuator_{x}" for x in ("armature", "damping", "dampingpoly", "delay")),
     "flex": ("nflex",),
     "fluid": ("opt.density", "opt.viscosity"),
     "joint limit": ("jnt_limited",),
@@ -130,8 +125,15 @@ def add_model(
 
     Pairs of a kind and a name that are `taken` over as limits are not listed.
     """
-    if is_on("contact", model):
-        _add_contacts(left_out, spec, bodies)
+    if is_on("contact", model):  # the bodies whose geoms may touch others, if there are two of them
+        touching = [
+            name
+            for name, body in zip(bodies, spec.bodies, strict=True)
+            if any(geom.contype or geom.conaffinity for geom in body.geoms)
+        ]
+        pairs = [pair.name or f"{pair.geomname1} and {pair.geomname2}" for pair in spec.pairs]
+        for name in (touching if len(touching) > 1 else []) + pairs:
+            left_out.add("contact", name)
     of_dofs = [joints[j] for j in model.dof_jntid]
     names = {"jnt": joints, "dof": of_dofs, "actuator": [*inputs_of(model)]}
     for kind, fields in FIELDS.items():
@@ -178,15 +180,3 @@ def _names(model: Any, field: str, names: dict[str, Any]) -> list[str]:
         return [*names_of(model, kind, getattr(model, field, 0))]
     values = getattr(model, field, np.zeros(0))
     return [names[field.partition("_")[0]][k] for k, value in enumerate(values) if np.any(value)]
-
-
-def _add_contacts(left_out: LeftOut, spec: Any, names: Any) -> None:
-    """List the bodies whose geoms may touch others, if there are at least two of them."""
-    touching = [
-        name
-        for name, body in zip(names, spec.bodies, strict=True)
-        if any(geom.contype or geom.conaffinity for geom in body.geoms)
-    ]
-    pair_names = [pair.name or f"{pair.geomname1} and {pair.geomname2}" for pair in spec.pairs]
-    for name in (touching if len(touching) > 1 else []) + pair_names:
-        left_out.add("contact", name)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.interop.mujoco.bodies import Mount, Offset, Tree, Values, mounts_of, moving_body, tidy
-from jaxmech.interop.mujoco.constraints import Limits, couplings, limits_of, loops, scalar_joints
+from jaxmech.interop.mujoco.constraints import couplings, limits_of, loops, scalar_joints
 from jaxmech.interop.mujoco.forces import actuators, resistance, supports, terms, weights
 from jaxmech.interop.mujoco.left_out import LeftOut, add_model
 from jaxmech.interop.mujoco.robot import BodyPose, Conversion, Keyframe, Quaternion, Robot, Scalar
@@ -20,7 +20,7 @@ from jaxmech.interop.mujoco.source import (
     text_of,
     unknown_elements,
 )
-from jaxmech.interop.mujoco.visuals import Looks, visuals_of_model
+from jaxmech.interop.mujoco.visuals import visuals_of_model
 from jaxmech.parts import AbstractBody, Mechanism, dry_friction, spanning_tree
 from jaxmech.utils.caller import warn_caller
 
@@ -88,13 +88,10 @@ def from_mjcf(
             )
     spec, source_name = spec_of(source)
     model = compiled(spec, source_name)
-    looks = visuals_of_model(model, spec, mounts_of(model))
-    assembly = _Assembly(
-        model, spec, Values(tuple(params)), friction_speed, velocities, looks, limits
-    )
+    left_out = LeftOut()
     for element in unknown_elements(text_of(source)):
-        assembly.left_out.add("unknown element", element)
-    robot = assembly.robot()
+        left_out.add("unknown element", element)
+    robot = _robot(model, spec, left_out, Values(tuple(params)), friction_speed, velocities, limits)
     if robot.ignored:
         summary = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in robot.ignored.items())
         if strict:
@@ -106,121 +103,94 @@ def from_mjcf(
     return robot
 
 
-class _Assembly:
-    """The steps from a compiled model to a `Robot`."""
+def _robot(
+    model: Any, spec: Any, left_out: LeftOut, values: Values, friction_speed: float,
+    velocities: Literal["rates", "spins"], has_limits: bool,
+) -> Robot:  # fmt: skip
+    """All parts of the robot of a compiled model."""
+    # The bodies that move, with what is fixed to them, in a tree of joints.
+    free, mounts = mujoco().mjtJoint.mjJNT_FREE, mounts_of(model)
+    names = names_of(model, "body", model.nbody, ("ground",))
+    kinds = zip(model.jnt_bodyid, model.jnt_type, strict=True)
+    floating = tuple(names[k] for k, kind in kinds if is_any(kind, free))
+    joints = names_of(model, "joint", model.njnt, floating)
+    equalities = names_of(model, "equality", model.neq, (*joints, *names))
+    looks = visuals_of_model(model, spec, mounts)
+    moving: dict[int, AbstractBody] = {
+        k: moving_body(model, k, names[k], mounts, values, looks.get(k, ()))
+        for k in range(1, model.nbody)
+        if model.body_jntnum[k]
+    }
+    if not moving:
+        raise ValueError("The model must have a body that moves, but none has a joint; add joints.")
+    tree = Tree(moving, joints, values)
+    for k in moving:
+        tree.add(model, k, mounts)
+    closing = loops(model, equalities, mounts, moving, left_out)
+    cut = tuple(joint.name for joint in closing)
+    order = spanning_tree(tree.bodies, [*tree.joints, *closing], cut)[0].coordinates
+    conversion = Conversion(
+        order,
+        tuple(e for e in tree.entries if isinstance(e, Scalar)),
+        tuple(e for e in tree.entries if isinstance(e, Quaternion)),
+    )
 
-    def __init__(
-        self, model: Any, spec: Any, values: Values, friction_speed: float,
-        velocities: Literal["rates", "spins"], looks: Looks, limits: bool,
-    ) -> None:  # fmt: skip
-        self.model, self.spec, self.values = model, spec, values
-        self.friction_speed, self.velocities = friction_speed, velocities
-        self.has_limits = limits
-        self.left_out, self.scenery = LeftOut(), looks.get(0, ())
-        self.names = names_of(model, "body", model.nbody, ("ground",))
-        free = mujoco().mjtJoint.mjJNT_FREE
-        bodies = zip(model.jnt_bodyid, model.jnt_type, strict=True)
-        floating = tuple(self.names[k] for k, kind in bodies if is_any(kind, free))
-        self.joints = names_of(model, "joint", model.njnt, floating)
-        self.equalities = names_of(model, "equality", model.neq, (*self.joints, *self.names))
-        self.mounts = mounts_of(model)
-        self.moving: dict[int, AbstractBody] = {
-            k: moving_body(model, k, self.names[k], self.mounts, values, looks.get(k, ()))
-            for k in range(1, model.nbody)
-            if model.body_jntnum[k]
-        }
+    # What acts on them, and limits.
+    inputs, by_name = inputs_of(model), {joint.name: joint for joint in tree.joints}
+    carrying = supports(model, mounts, moving, names, joints, left_out)
+    driving = actuators(model, tuple(inputs), conversion, left_out)
+    sticking = scalar_joints(model, joints) if has_limits else ()
+    resisting, dry = resistance(model, joints, conversion, values, friction_speed, sticking)
+    springs = terms(model, joints, conversion, values)
+    forces = [*weights(model), *carrying, *springs, *resisting, *driving]
+    frictions = [dry_friction(f"{k}.friction", by_name[k], static=x) for k, x in dry.items()]
+    driven = [actuator.name for actuator in driving[0].actuators] if driving else []
+    stops, taken = list[Any](), set[tuple[str, str]]()
+    if has_limits:
+        stops, taken = limits_of(model, by_name, joints, conversion, mounts, moving)
+    add_model(left_out, model, spec, names, joints, taken)
+    equations = couplings(model, equalities, conversion)
+    mechanism = Mechanism(
+        tree.bodies,
+        [*tree.joints, *closing, *equations, *stops, *frictions],
+        forces,
+        {**values.params, **{f"ctrl.{name}": 0.0 for name in driven}},
+        coordinates="joints",
+        cut=cut,
+        velocities=velocities,
+        scenery=looks.get(0, ()),
+    )
 
-    def robot(self) -> Robot:
-        """All parts of the robot."""
-        model, names = self.model, self.names
-        if not self.moving:
-            raise ValueError(
-                "The model must have a body that moves, but none has a joint; add joints."
-            )
-        tree = Tree(self.moving, self.joints, self.values)
-        for k in self.moving:
-            tree.add(model, k, self.mounts)
-        closing = loops(model, self.equalities, self.mounts, self.moving, self.left_out)
-        cut = tuple(joint.name for joint in closing)
-        order = spanning_tree(tree.bodies, [*tree.joints, *closing], cut)[0].coordinates
-        conversion = Conversion(
-            order,
-            tuple(e for e in tree.entries if isinstance(e, Scalar)),
-            tuple(e for e in tree.entries if isinstance(e, Quaternion)),
-        )
-        inputs = inputs_of(model)
-        by_name = {joint.name: joint for joint in tree.joints}
-        forces, frictions, controls = self._forces(by_name, conversion, inputs)
-        limits = Limits((), frozenset())
-        if self.has_limits:
-            known = by_name, self.joints, conversion, self.mounts, self.moving
-            limits = limits_of(model, *known)
-        add_model(self.left_out, model, self.spec, names, self.joints, limits.taken)
-        equations = couplings(model, self.equalities, conversion)
-        sites = {
-            name: self._body_pose(
-                self.mounts[model.site_bodyid[s]], Offset(model.site_pos[s], model.site_quat[s])
-            )
-            for s, name in enumerate(names_of(model, "site", model.nsite))
-        }
-        # The names of the coordinates of each joint; those of a free one are of its body.
-        free, coordinates = mujoco().mjtJoint.mjJNT_FREE, {}
-        for j, name in enumerate(self.joints):
-            prefix = names[model.jnt_bodyid[j]] if is_any(model.jnt_type[j], free) else name
-            coordinates[name] = tuple(x for x in order if x.rpartition(".")[0] == prefix)
-        mechanism = Mechanism(
-            tree.bodies,
-            [*tree.joints, *closing, *equations, *limits.parts, *frictions],
-            forces,
-            {**self.values.params, **controls},
-            coordinates="joints",
-            cut=cut,
-            velocities=self.velocities,
-            scenery=self.scenery,
-        )
-        return Robot(
-            mechanism,
-            self.left_out.frozen(),
-            self._keyframes(conversion, mechanism, inputs),
-            {names[k]: self._body_pose(mount) for k, mount in enumerate(self.mounts)},
-            sites,
-            coordinates,
-            conversion,
-            np.array(model.qpos0),
-        )
-
-    def _forces(
-        self, by_name: dict[str, Any], conversion: Conversion, inputs: dict[str, int]
-    ) -> tuple[list[Any], list[Any], dict[str, float]]:  # fmt: skip
-        """The forces, the dry friction of joints, and the parameters of actuators."""
-        model = self.model
-        carrying = supports(model, self.mounts, self.moving, self.names, self.joints, self.left_out)
-        driving = actuators(model, tuple(inputs), conversion, self.left_out)
-        sticking = scalar_joints(model, self.joints) if self.has_limits else ()
-        resisting, dry = resistance(
-            model, self.joints, conversion, self.values, self.friction_speed, sticking
-        )
-        springs = terms(model, self.joints, conversion, self.values)
-        forces = [*weights(model), *carrying, *springs, *resisting, *driving]
-        frictions = [dry_friction(f"{k}.friction", by_name[k], static=x) for k, x in dry.items()]
-        names = [actuator.name for actuator in driving[0].actuators] if driving else []
-        return forces, frictions, {f"ctrl.{name}": 0.0 for name in names}
-
-    def _body_pose(self, mount: Mount, inner: Offset | None = None) -> BodyPose:
-        pose = mount.pose if inner is None else mount.pose.then(inner)
-        body = self.moving.get(mount.index)
+    # Where things of the file are in it, and its keyframes.
+    def body_pose(mount: Mount, pose: Offset) -> BodyPose:
+        body = moving.get(mount.index)
         position, attitude = (tuple(float(x) for x in tidy(part)) for part in pose)
         return BodyPose("ground" if body is None else body.name, position, attitude)
 
-    def _keyframes(
-        self, conversion: Conversion, mechanism: Mechanism, inputs: dict[str, int]
-    ) -> dict[str, Keyframe]:
-        model, keyframes, params = self.model, {}, mechanism.params
-        for k, name in enumerate(names_of(model, "key", model.nkey)):
-            q = conversion.q(model.key_qpos[k])
-            rates = conversion.v(q, model.key_qvel[k])
-            v = mechanism.system.dynamics.from_speeds(q, rates, jnp.zeros(()), params)
-            values = {f"ctrl.{x}": float(model.key_ctrl[k, mount]) for x, mount in inputs.items()}
-            ctrl = {x: value for x, value in values.items() if x in params}
-            keyframes[name] = Keyframe(q, v, ctrl)
-        return keyframes
+    sites = {}
+    for s, name in enumerate(names_of(model, "site", model.nsite)):
+        mount = mounts[model.site_bodyid[s]]
+        own = Offset(model.site_pos[s], model.site_quat[s])
+        sites[name] = body_pose(mount, mount.pose.then(own))
+    coordinates = {}  # of each joint; those of a free one are of its body
+    for j, name in enumerate(joints):
+        prefix = names[model.jnt_bodyid[j]] if is_any(model.jnt_type[j], free) else name
+        coordinates[name] = tuple(x for x in order if x.rpartition(".")[0] == prefix)
+    keyframes, params = {}, mechanism.params
+    for k, name in enumerate(names_of(model, "key", model.nkey)):
+        q = conversion.q(model.key_qpos[k])
+        rates = conversion.v(q, model.key_qvel[k])
+        v = mechanism.system.dynamics.from_speeds(q, rates, jnp.zeros(()), params)
+        settings = {f"ctrl.{x}": float(model.key_ctrl[k, n]) for x, n in inputs.items()}
+        ctrl = {x: value for x, value in settings.items() if x in params}
+        keyframes[name] = Keyframe(q, v, ctrl)
+    return Robot(
+        mechanism,
+        left_out.frozen(),
+        keyframes,
+        {names[k]: body_pose(mount, mount.pose) for k, mount in enumerate(mounts)},
+        sites,
+        coordinates,
+        conversion,
+        np.array(model.qpos0),
+    )
