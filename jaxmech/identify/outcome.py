@@ -52,12 +52,20 @@ def result_of(solved: Solved, others: Sequence[Recording]) -> Fit:
         recorded = np.concatenate([np.asarray(s.q0), np.asarray(s.v0)], axis=1)
         starts, split = recorded + np.asarray(data.start_changes(u)), s.q0.shape[1]
 
+    # Whole recordings that are not fitted, from their recorded initial states.
+    validation = Predicted((), ())
+    if others:
+        stack, held = segments(others, step=task.longest)
+        none = jnp.zeros((len(stack.q0), stack.start_size, 0))
+        made = runs(task.problem, z, Data(stack, data.leaves, none))
+        validation = Predicted(held.recordings, held.gathered(made.predicted))
+
     return Fit(
         params=task.params(at),
         names=layout.names,
         values=np.asarray(at.numbers),
         train=Predicted(origin.recordings, origin.gathered(at.run.predicted)),
-        validation=_predicted(task, z, others),
+        validation=validation,
         initial_states=tuple((x[:split], x[split:]) for x in np.asarray(starts)[origin.first]),
         optimization=Optimization(
             end.converged, end.reason, solved.history, solved.evaluations,
@@ -100,13 +108,3 @@ def _standard(solved: Solved) -> tuple[float, tuple[np.ndarray, ...]]:
         size = NORMAL * float(np.median(np.abs(values[task.seen]))) if task.weighted else 1.0
     unit = size if size > 0 and not task.weighted else 1.0
     return size, task.origin.gathered(np.where(task.seen, values / unit, np.nan))
-
-
-def _predicted(task: Task, z: np.ndarray, recordings: Sequence[Recording]) -> Predicted:
-    """Whole recordings from their recorded initial states."""
-    if not recordings:
-        return Predicted((), ())
-    stack, origin = segments(recordings, step=task.longest)
-    none = jnp.zeros((len(stack.q0), stack.start_size, 0))
-    made = runs(task.problem, z, Data(stack, task.data.leaves, none))
-    return Predicted(origin.recordings, origin.gathered(made.predicted))

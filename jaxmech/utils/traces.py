@@ -105,14 +105,11 @@ def first_equal(fn: Callable[..., Any]) -> Callable[..., Any]:
     # Identities are those of living objects, since the function holds them.
     key = (
         fn.__code__, fn.__name__, fn.__qualname__, fn.__doc__, id(fn.__globals__),
-        *map(id, fn.__closure__ or ()), *map(_default_key, defaults),
+        *map(id, fn.__closure__ or ()),
+        # by their texts, which tell 0.0 from -0.0
+        *((type(x), repr(x)) if type(x) in _ATOMS else id(x) for x in defaults),
     )  # fmt: skip
     return _FIRST.setdefault(key, fn)
-
-
-def _default_key(value: Any) -> Hashable:
-    # by their texts, which tell 0.0 from -0.0
-    return (type(value), repr(value)) if type(value) in _ATOMS else id(value)
 
 
 class DelayedJaxpr:

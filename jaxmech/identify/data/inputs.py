@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.system import Params, Signal, is_signal
-from jaxmech.utils.trees import leaf_names
+from jaxmech.system import Params, Signal
 
 Inputs = Mapping[str, Signal]
 
@@ -27,7 +26,20 @@ def checked_inputs(inputs: Any, ts: np.ndarray, origin: float) -> dict[str, Sign
         raise ValueError(f"signals by name, such as {{'torque': (tu, u)}}, but is {short(inputs)}")
     signals = {}
     for name, given in inputs.items():
-        signals[name] = signal = _as_signal(name, given, origin)
+        try:
+            if not isinstance(given, Signal):
+                times, values = given
+                signal = Signal(np.asarray(times, float) - origin, values)
+            elif origin:
+                times = np.asarray(given.ts) - origin
+                signal = Signal(times, given.values, given.interpolation, given.delay)
+            else:
+                signal = given
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"a pair (times, values) or a Signal for {name!r}, but it is neither: {error}"
+            ) from error
+        signals[name] = signal
         times = np.asarray(signal.ts) + float(signal.delay)
         spacing = float(np.diff(times).max())
         # A sample that is held lasts until the next one would follow.
@@ -41,48 +53,9 @@ def checked_inputs(inputs: Any, ts: np.ndarray, origin: float) -> dict[str, Sign
     return signals
 
 
-def _as_signal(name: str, given: Any, origin: float) -> Signal:
-    if isinstance(given, Signal):
-        if not origin:
-            return given
-        return Signal(np.asarray(given.ts) - origin, given.values, given.interpolation, given.delay)
-    try:
-        times, values = given
-        return Signal(np.asarray(times, float) - origin, values)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"a pair (times, values) or a Signal for {name!r}, but it is neither: {error}"
-        ) from error
-
-
 def with_inputs(params: Params, inputs: Inputs) -> Params:
     """The parameters of a motion with these inputs."""
     return {**params, **inputs} if inputs else params
-
-
-def without_inputs(params: Params, names: Sequence[str]) -> Params:
-    """The parameters that are the same for all recordings.
-
-    Raises:
-        TypeError: if they are not a dictionary, in which inputs could have names.
-    """
-    if not names:
-        return params
-    if not isinstance(params, Mapping):
-        raise TypeError(
-            "Argument `params0` must be a dictionary where recordings have inputs, which take the "
-            f"places of its entries, but is {short(params)}."
-        )
-    return {name: value for name, value in params.items() if name not in names}
-
-
-def numbers_besides_signals(params: Params) -> list[str] | None:
-    """The names of all parameters but the samples of signals; None if there are no signals."""
-    leaves = jax.tree.leaves(params, is_leaf=is_signal)
-    if not any(map(is_signal, leaves)):
-        return None
-    plain = jax.tree.map(lambda x: None if is_signal(x) else x, params, is_leaf=is_signal)
-    return leaf_names(plain)
 
 
 def stacked(inputs: Sequence[Inputs]) -> dict[str, Signal]:
@@ -103,7 +76,9 @@ def signal_rows(signals: Sequence[Signal], size: int | None = None) -> Signal:
     if any(signal.times is not None for signal in signals):
         parts = [(None, None, signal.ts) for signal in signals]
         signals = [
-            eqx.tree_at(_grid, signal, part, is_leaf=lambda x: x is None)
+            eqx.tree_at(
+                lambda x: (x.start, x.spacing, x.times), signal, part, is_leaf=lambda x: x is None
+            )
             for signal, part in zip(signals, parts, strict=True)
         ]
     most = max(len(signal.values) for signal in signals)
@@ -111,10 +86,6 @@ def signal_rows(signals: Sequence[Signal], size: int | None = None) -> Signal:
     # By numpy, which compiles no program for each number of segments.
     stack: Signal = jax.tree.map(lambda *rows: jnp.asarray(np.stack(rows)), *padded)
     return stack
-
-
-def _grid(signal: Signal) -> Any:
-    return signal.start, signal.spacing, signal.times
 
 
 def _padded(signal: Signal, size: int) -> Signal:

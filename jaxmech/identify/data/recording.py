@@ -77,7 +77,78 @@ class Recording:
     starts: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     def __post_init__(self) -> None:
-        for name, value in _checked(self).items():
+        """Make arrays of their documented shapes of the fields."""
+
+        def require(is_met: Any, argument: str, requirement: str) -> None:
+            if not is_met:  # false for NaN, too
+                location = f" of recording {self.name!r}" if self.name else ""
+                raise ValueError(f"Argument `{argument}`{location} must have {requirement}.")
+
+        def array(argument: str, value: Any) -> np.ndarray:
+            try:
+                return np.asarray(value, float)
+            except (TypeError, ValueError) as error:
+                raise TypeError(f"Argument `{argument}` must hold numbers: {error}.") from error
+
+        ts, observed, q0, v0 = (array(x, getattr(self, x)) for x in ("ts", "observed", "q0", "v0"))
+        is_row = ts.ndim == 1 and ts.size >= 2
+        require(is_row, "ts", f"shape (T,) with T >= 2, but has shape {ts.shape}")
+        rises = np.isfinite(ts).all() and (np.diff(ts) > 0).all()
+        require(rises, "ts", "finite and strictly increasing times; sort them, drop repeated ones")
+        observed = observed[:, None] if observed.ndim == 1 else observed
+        fits = observed.ndim == 2 and len(observed) == len(ts) and observed.shape[1]
+        require(
+            fits, "observed", f"shape (T, d) with T = {len(ts)}, but has shape {observed.shape}"
+        )
+        infinite = np.isinf(observed).any()
+        require(not infinite, "observed", "no infinite value; write NaN for what is missing")
+        is_seen = np.isfinite(observed)
+        require(is_seen.any(), "observed", "at least one number, but all are missing")
+        for name, x in (("q0", q0), ("v0", v0)):
+            fits = x.ndim == 1 or (x.ndim == 2 and len(x) == len(ts))
+            shapes = f"(k,), or (T, k) with T = {len(ts)}"
+            require(fits, name, f"shape {shapes}, but has shape {x.shape}")
+            require(np.isfinite(x[0] if x.ndim == 2 else x).all(), name, _FIRST)
+        fits = q0.shape[:-1] == v0.shape[:-1] and q0.shape[-1] >= v0.shape[-1]
+        require(fits, "v0", f"the shape of `q0`, {q0.shape}, but has shape {v0.shape}")
+
+        weights, start_sd = self.weights, self.start_sd
+        if weights is not None:
+            weights = array("weights", weights)
+            fits = weights.shape in ((), observed.shape[1:], observed.shape)
+            shapes = f"a number, (d,) or (T, d) as `observed` {observed.shape}"
+            require(fits, "weights", f"{shapes}, but has {weights.shape}")
+            counts = np.isfinite(weights).all() and (weights >= 0).all() and weights.any()
+            requirement = (
+                "finite numbers from 0 on, not all zero; write NaN into `observed` for a gap"
+            )
+            require(counts, "weights", requirement)
+            weighs = (is_seen & (weights > 0)).any()
+            require(weighs, "weights", "a positive number where something was measured")
+        if start_sd is not None:
+            of_q0, of_v0 = q0.shape[-1], v0.shape[-1]
+            shapes = f"({of_q0},)" if of_q0 == of_v0 else f"({of_q0},) and ({of_v0},)"
+            requirement = f"two standard deviations, of q0 and v0, numbers or of shape {shapes}"
+            try:
+                of_q, of_v = (array("start_sd", sd) for sd in start_sd)
+                start_sd = (np.broadcast_to(of_q, (of_q0,)), np.broadcast_to(of_v, (of_v0,)))
+            except (TypeError, ValueError):
+                require(False, "start_sd", requirement)
+            positive = all((sd > 0).all() for sd in start_sd)
+            require(positive, "start_sd", "positive numbers, inf for what is only a guess")
+        # whether the round-off of the times is a part of the intervals between them
+        loses_digits = np.finfo(float).eps * np.abs(ts).max() > _ROUND_OFF * np.median(np.diff(ts))
+        origin = float(ts[0]) if loses_digits else 0.0
+        try:
+            inputs = checked_inputs(self.inputs, ts - origin, origin)
+        except ValueError as error:
+            require(False, "inputs", str(error))
+        fields = {
+            "ts": ts - origin, "observed": observed, "q0": q0, "v0": v0, "weights": weights,
+            "start_sd": start_sd, "origin": self.origin + origin, "inputs": inputs,
+            "notes": tuple(self.notes),
+        }  # fmt: skip
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     @property
@@ -260,76 +331,6 @@ class Columns:
             return whole.every(self.stride)
         except ValueError as error:
             raise TableError(f"{rows.path}: {error}") from error
-
-
-def _checked(one: Recording) -> dict[str, Any]:
-    """The fields of a recording as arrays of their documented shapes."""
-
-    def require(is_met: Any, argument: str, requirement: str) -> None:
-        if not is_met:  # false for NaN, too
-            location = f" of recording {one.name!r}" if one.name else ""
-            raise ValueError(f"Argument `{argument}`{location} must have {requirement}.")
-
-    def array(argument: str, value: Any) -> np.ndarray:
-        try:
-            return np.asarray(value, float)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"Argument `{argument}` must hold numbers: {error}.") from error
-
-    ts, observed, q0, v0 = (array(x, getattr(one, x)) for x in ("ts", "observed", "q0", "v0"))
-    is_row = ts.ndim == 1 and ts.size >= 2
-    require(is_row, "ts", f"shape (T,) with T >= 2, but has shape {ts.shape}")
-    rises = np.isfinite(ts).all() and (np.diff(ts) > 0).all()
-    require(rises, "ts", "finite and strictly increasing times; sort them, drop repeated ones")
-    observed = observed[:, None] if observed.ndim == 1 else observed
-    fits = observed.ndim == 2 and len(observed) == len(ts) and observed.shape[1]
-    require(fits, "observed", f"shape (T, d) with T = {len(ts)}, but has shape {observed.shape}")
-    infinite = np.isinf(observed).any()
-    require(not infinite, "observed", "no infinite value; write NaN for what is missing")
-    is_seen = np.isfinite(observed)
-    require(is_seen.any(), "observed", "at least one number, but all are missing")
-    for name, x in (("q0", q0), ("v0", v0)):
-        fits = x.ndim == 1 or (x.ndim == 2 and len(x) == len(ts))
-        shapes = f"(k,), or (T, k) with T = {len(ts)}"
-        require(fits, name, f"shape {shapes}, but has shape {x.shape}")
-        require(np.isfinite(x[0] if x.ndim == 2 else x).all(), name, _FIRST)
-    fits = q0.shape[:-1] == v0.shape[:-1] and q0.shape[-1] >= v0.shape[-1]
-    require(fits, "v0", f"the shape of `q0`, {q0.shape}, but has shape {v0.shape}")
-
-    weights, start_sd = one.weights, one.start_sd
-    if weights is not None:
-        weights = array("weights", weights)
-        fits = weights.shape in ((), observed.shape[1:], observed.shape)
-        shapes = f"a number, (d,) or (T, d) as `observed` {observed.shape}"
-        require(fits, "weights", f"{shapes}, but has {weights.shape}")
-        counts = np.isfinite(weights).all() and (weights >= 0).all() and weights.any()
-        requirement = "finite numbers from 0 on, not all zero; write NaN into `observed` for a gap"
-        require(counts, "weights", requirement)
-        weighs = (is_seen & (weights > 0)).any()
-        require(weighs, "weights", "a positive number where something was measured")
-    if start_sd is not None:
-        of_q0, of_v0 = q0.shape[-1], v0.shape[-1]
-        shapes = f"({of_q0},)" if of_q0 == of_v0 else f"({of_q0},) and ({of_v0},)"
-        requirement = f"two standard deviations, of q0 and v0, numbers or of shape {shapes}"
-        try:
-            of_q, of_v = (array("start_sd", sd) for sd in start_sd)
-            start_sd = (np.broadcast_to(of_q, (of_q0,)), np.broadcast_to(of_v, (of_v0,)))
-        except (TypeError, ValueError):
-            require(False, "start_sd", requirement)
-        positive = all((sd > 0).all() for sd in start_sd)
-        require(positive, "start_sd", "positive numbers, inf for what is only a guess")
-    # whether the round-off of the times is a part of the intervals between them
-    loses_digits = np.finfo(float).eps * np.abs(ts).max() > _ROUND_OFF * np.median(np.diff(ts))
-    origin = float(ts[0]) if loses_digits else 0.0
-    try:
-        inputs = checked_inputs(one.inputs, ts - origin, origin)
-    except ValueError as error:
-        require(False, "inputs", str(error))
-    return {
-        "ts": ts - origin, "observed": observed, "q0": q0, "v0": v0, "weights": weights,
-        "start_sd": start_sd, "origin": one.origin + origin, "inputs": inputs,
-        "notes": tuple(one.notes),
-    }  # fmt: skip
 
 
 def named(recordings: Any, argument: str) -> tuple[Recording, ...]:

@@ -6,10 +6,11 @@ in the file is a `TableError` with file, line and column.
 """
 
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -80,63 +81,53 @@ def read_table(table: Table, folder: Path = Path()) -> Recordings:
     key = "recording" if kind == ".npz" else "columns"
     if getattr(table, key):
         raise refuse(key, f"must be left out: a {kind} file has none")
+    of_name: Callable[[str], Iterable[Rows]]
+    clock = () if kind != ".npz" or table.time is None else (table.time,)
     if kind == ".npz":
-        return _of_arrays(table, path)
-    files = sorted(path.parent.glob(path.name)) if set(path.name) & set("*?[") else [path]
-    if not files:
-        raise TableError(f"{path}: there is no such file")
-    rows: dict[str, Rows] = {}
-    for part in (x for f in files for x in Rows.read(f, table.units).parts(table.recording)):
-        if (first := rows.setdefault(part.name, part)) is not part:
-            message = f"{part.name!r} is in {first.path} too; give every recording its own name"
-            raise TableError(f"{part.location(0)}: {message}")
-    train = table.train or tuple(name for name in rows if name not in table.validation)
-    if not train:
-        raise refuse("validation", "must leave recordings to fit, but names all of them")
-    for key, names in (("train", train), ("validation", table.validation)):
-        _require_known(key, names, rows, "a recording")
-    return Recordings(
-        tuple(table.of_rows(rows[name]) for name in train),
-        tuple(table.of_rows(rows[name]) for name in table.validation),
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+        except OSError as error:
+            raise TableError(f"{path}: cannot be read: {error.strerror or error}") from error
+        except (ValueError, AttributeError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            raise TableError(f"{path}: is not an .npz file with arrays of numbers") from error
+        names, category, train = [*arrays], f"an array of {path}", table.train or ("train",)
+        if table.time is None and table.dt is None:
+            step = arrays.get("dt", np.zeros(0))
+            if step.size != 1 or not step.item() > 0:
+                raise TableError(
+                    f"{path}: when were the samples taken? Name an array by `time`, or the time "
+                    "between them by `dt`, which may be one positive number in the file. Arrays: "
+                    f"{', '.join(arrays)}"
+                )
+            table = replace(table, dt=float(step.item()))
+        of_name = partial(_segments, path, arrays, table)
+    else:
+        files = sorted(path.parent.glob(path.name)) if set(path.name) & set("*?[") else [path]
+        if not files:
+            raise TableError(f"{path}: there is no such file")
+        rows: dict[str, Rows] = {}
+        for part in (x for f in files for x in Rows.read(f, table.units).parts(table.recording)):
+            if (first := rows.setdefault(part.name, part)) is not part:
+                message = f"{part.name!r} is in {first.path} too; give every recording its own name"
+                raise TableError(f"{part.location(0)}: {message}")
+        names, category = [*rows], "a recording"
+        train = table.train or tuple(name for name in rows if name not in table.validation)
+        if not train:
+            raise refuse("validation", "must leave recordings to fit, but names all of them")
+        of_name = lambda name: [rows[name]]  # noqa: E731
+    for key, chosen in (("train", train), ("validation", table.validation), ("time", clock)):
+        for name in chosen:
+            if name not in names:
+                raise refuse(key, f"names {name!r}, which {not_one_of(name, names, category)}")
+    parts = (
+        tuple(table.of_rows(part) for name in chosen for part in of_name(name))
+        for chosen in (train, table.validation)
     )
+    return Recordings(*parts)
 
 
-def _require_known(key: str, names: Any, known: Any, category: str) -> None:
-    for name in names:
-        if name not in known:
-            raise refuse(key, f"names {name!r}, which {not_one_of(name, known, category)}")
-
-
-def _of_arrays(table: Table, path: Path) -> Recordings:
-    """The recordings of an .npz file, whose arrays have shape (segments, samples, columns)."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except OSError as error:
-        raise TableError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, AttributeError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise TableError(f"{path}: is not an .npz file with arrays of numbers") from error
-    train = table.train or ("train",)
-    clock = () if table.time is None else (table.time,)
-    for key, names in (("train", train), ("validation", table.validation), ("time", clock)):
-        _require_known(key, names, arrays, f"an array of {path}")
-    if table.time is None and table.dt is None:
-        step = arrays.get("dt", np.zeros(0))
-        if step.size != 1 or not step.item() > 0:
-            raise TableError(
-                f"{path}: when were the samples taken? Name an array by `time`, or the time "
-                "between them by `dt`, which may be one positive number in the file. Arrays: "
-                f"{', '.join(arrays)}"
-            )
-        table = replace(table, dt=float(step.item()))
-    parts = [
-        [table.of_rows(rows) for name in names for rows in _segments(path, name, arrays, table)]
-        for names in (train, table.validation)
-    ]
-    return Recordings(tuple(parts[0]), tuple(parts[1]))
-
-
-def _segments(path: Path, name: str, arrays: dict[str, np.ndarray], table: Table) -> Iterator[Rows]:
+def _segments(path: Path, arrays: dict[str, np.ndarray], table: Table, name: str) -> Iterator[Rows]:
     """The segments of an array, without the rows at their ends that are all NaN."""
     import polars as pl  # imports slowly
 

@@ -111,9 +111,7 @@ class Autocorrelation(NamedTuple):
 
 def correlated(task: Task, at: Point, residuals: Sequence[HostArray]) -> Autocorrelation | None:
     """The correlation of residuals (T, d) in time; None if they may be independent."""
-    if not share(task, at) > EXACT:
-        return None
-    return correlation(residuals, task.origin.recordings)
+    return correlation(residuals, task.origin.recordings) if share(task, at) > EXACT else None
 
 
 def correlation(

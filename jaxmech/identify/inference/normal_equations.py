@@ -20,6 +20,8 @@ from jaxmech.identify.problem.least_squares import Conditions
 from jaxmech.identify.problem.rows import Point, Task, residual_rows, samples, unrobust
 from jaxmech.utils.arrays import HostArray
 
+_ENOUGH = 10  # samples of a sensor with moments of its own
+
 
 def assessed(
     task: Task, at: Point, conditions: Conditions, *, noise: float, degrees: float, unknowns: int,
@@ -36,7 +38,27 @@ def assessed(
         unknowns: number of everything fitted.
         correlated: whether residuals are correlated in time, so that blocks of them are needed.
     """
-    conditions, factor = _normal_conditions(task, at, conditions, unknowns)
+    # Conditions with which J^T J is the inverse of the covariance, and a factor on the scores.
+    factor = 1.0
+    if task.loss is not None:
+        seen, (r, _) = task.seen, samples(at, unrobust(conditions))
+        weight, slope = task.loss.weight(r), task.loss.slope(r)
+        share = min(unknowns / seen.sum(), 0.5)
+
+        def moments(chosen: np.ndarray) -> tuple[float, float]:
+            w, by_r = weight[chosen], slope[chosen]
+            mean = max(float(by_r.mean()), 0.05)
+            K = 1 + share * float(by_r.var()) / mean**2
+            squares = float(((w * r[chosen]) ** 2).mean()) / (1 - share)
+            return np.sqrt(squares * w.mean()) * K / mean, float(w.mean()) / mean
+
+        size, factor = moments(seen)
+        factors = np.full(r.shape[2], size)
+        for j in np.flatnonzero(seen.sum((0, 1)) >= _ENOUGH):
+            factors[j] = moments(seen & (np.arange(r.shape[2]) == j))[0]
+        factors = np.where(factors > 0, factors, 1.0)
+        conditions = replace(conditions, sensor_weight=conditions.sensor_weight / factors)
+
     names = task.problem.layout.names
     rows, p = residual_rows(task, at, conditions), len(names)
     by_numbers = np.eye(rows.jacobian.shape[1])
@@ -59,35 +81,6 @@ def assessed(
     )  # fmt: skip
     W = eliminated(J, p)
     return found, W.T @ W
-
-
-_ENOUGH = 10  # samples of a sensor with moments of its own
-
-
-def _normal_conditions(
-    task: Task, at: Point, conditions: Conditions, unknowns: int
-) -> tuple[Conditions, float]:
-    """Conditions with which J^T J is the inverse of the covariance, and a factor on the scores."""
-    if task.loss is None:
-        return conditions, 1.0
-    seen = task.seen
-    r, _ = samples(at, unrobust(conditions))
-    weight, slope = task.loss.weight(r), task.loss.slope(r)
-    share = min(unknowns / seen.sum(), 0.5)
-
-    def moments(chosen: np.ndarray) -> tuple[float, float]:
-        w, by_r = weight[chosen], slope[chosen]
-        mean = max(float(by_r.mean()), 0.05)
-        K = 1 + share * float(by_r.var()) / mean**2
-        squares = float(((w * r[chosen]) ** 2).mean()) / (1 - share)
-        return np.sqrt(squares * w.mean()) * K / mean, float(w.mean()) / mean
-
-    whole = moments(seen)
-    factors = np.full(r.shape[2], whole[0])
-    for j in np.flatnonzero(seen.sum((0, 1)) >= _ENOUGH):
-        factors[j] = moments(seen & (np.arange(r.shape[2]) == j))[0]
-    factors = np.where(factors > 0, factors, 1.0)
-    return replace(conditions, sensor_weight=conditions.sensor_weight / factors), whole[1]
 
 
 _MOST, _FEWEST = 20, 4  # blocks

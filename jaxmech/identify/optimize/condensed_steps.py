@@ -27,7 +27,14 @@ from jaxmech.identify.optimize.trust_region import (
     promise,
 )
 from jaxmech.identify.problem.least_squares import Conditions, jumps
-from jaxmech.identify.problem.rows import Point, ResidualRows, Task, state_sizes, with_joints
+from jaxmech.identify.problem.rows import (
+    Point,
+    ResidualRows,
+    Task,
+    residual_rows,
+    state_sizes,
+    with_joints,
+)
 
 CONTINUOUS = 1e-9  # size of a jump, relative to the states, that counts as none
 _ROUNDED = 100  # the same in units of round-off
@@ -88,7 +95,12 @@ def minimize_continuous(
         elif count >= most:
             reason = f"the {most} evaluations are used up"
         elif -step.gain > _RISE * loss and phases < _PHASES:
-            end = _softly(policy, unknowns, here, most - count, phases, record)
+            # With jumps among the residuals, which weigh more in every phase.
+            weight = _HARDER**phases * np.asarray(conditions.jump_weight, float)
+            soft = TrustRegion(most - count, max(_SOFT, policy.tolerance))
+            joined_task, free = replace(task, hard=False), here.at._replace(condensed=None)
+            heavier = replace(conditions, jump_weight=weight)
+            end = minimize(soft, joined_task, free, heavier, record)
             count, phases = count + end.evaluations, phases + 1
             start = with_joints(task, end.at)
             unknowns = Unknowns(task, start, conditions)
@@ -125,18 +137,6 @@ def _first_radius(unknowns: Unknowns, here: _Iterate) -> float:
     return float(np.linalg.norm(sizes * here.x[:p])) + 2 * closing or np.inf
 
 
-def _softly(
-    policy: TrustRegion, unknowns: Unknowns, here: _Iterate, most: int, phases: int,
-    record: Callable[[float], None],
-) -> End:  # fmt: skip
-    """The end of a fit with jumps among the residuals, which weigh more in every phase."""
-    conditions = unknowns.conditions
-    weight = _HARDER**phases * np.asarray(conditions.jump_weight, float)
-    soft = TrustRegion(most, max(_SOFT, policy.tolerance))
-    joined, at = replace(unknowns.task, hard=False), here.at._replace(condensed=None)
-    return minimize(soft, joined, at, replace(conditions, jump_weight=weight), record)
-
-
 def _trial(
     unknowns: Unknowns, here: _Iterate, step: _TrialStep, radius: float, mu: float
 ) -> tuple[_Iterate, float, float, bool]:
@@ -157,7 +157,7 @@ def _trial(
 
 def _iterate(unknowns: Unknowns, x: np.ndarray, at: Point) -> _Iterate:
     task, weight = unknowns.task, np.asarray(unknowns.conditions.jump_weight, float)
-    rows = unknowns.rows(at)
+    rows = residual_rows(task, at, unknowns.conditions)
     gaps = np.asarray(jumps(at.run.end, at.run.begin, task.data), float)
     gaps = np.where(weight > 0, gaps, 0.0)
     largest = np.abs(gaps).max() / state_sizes(at.run.begin).max()

@@ -129,10 +129,6 @@ class Unknowns:
         """The point of x."""
         return evaluated(self.task, x - self.offset)
 
-    def rows(self, at: Point) -> ResidualRows:
-        """The rows at a point, with derivatives by x or by what is independent of it."""
-        return residual_rows(self.task, at, self.conditions)
-
 
 _REASONS = {
     2: "the loss fell by less than {0:g} of itself",
@@ -154,14 +150,14 @@ def minimize(
     unknowns = Unknowns(task, at, conditions)
     x = unknowns.first
     # The last point, since scipy asks for its residuals and then for its Jacobian.
-    last, rows = x, unknowns.rows(at)
+    last, rows = x, residual_rows(task, at, conditions)
     losses: list[float] = []
 
     def rows_at(x: np.ndarray) -> ResidualRows:
         nonlocal last, at, rows
         if not np.array_equal(last, x):
             last, at = x.copy(), unknowns.at(x)
-            rows = unknowns.rows(at)
+            rows = residual_rows(task, at, conditions)
         return rows
 
     def values(x: np.ndarray) -> np.ndarray:

@@ -21,7 +21,6 @@ ten are zero at the start of a fit and of the same size; as unknowns they have a
 plane, I_C = I_0 exp(2 a + 2 d).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.identify.problem.transforms import AbstractTransform, Entry
+from jaxmech.identify.problem.transforms import Entry
 from jaxmech.parts import AbstractRigidBody, EnergyDifference
 from jaxmech.system import System
 
@@ -39,8 +38,8 @@ _FLAT = 64  # units of round-off, relative to the largest moment, up to which a 
 
 
 @dataclass(frozen=True)
-class BodyInertia(AbstractTransform):
-    """All numbers of a body behind each other: mass, centre, inertia about it.
+class BodyInertia:
+    """All numbers of a body behind each other: mass, centre, inertia about it; as `Bounds`.
 
     Attributes:
         dimension: 2 in the plane, 3 in space.
@@ -63,6 +62,18 @@ class BodyInertia(AbstractTransform):
     def first(self, start: np.ndarray) -> np.ndarray:
         """The offset of the unknowns."""
         return np.full(len(self.entries(())), _FIRST)
+
+    def limits(self, start: np.ndarray) -> np.ndarray:
+        """No bounds of the unknowns, (2, size of x)."""
+        return np.array([-np.inf, np.inf])[:, None] * self.units(start)
+
+    def units(self, start: np.ndarray) -> np.ndarray:
+        """The change of the parameters for a change of their unknowns by one: unknown."""
+        return np.ones(len(self.entries(())))
+
+    def moved(self, x: Any, z: Any, start: np.ndarray) -> Any:
+        """The unknowns moved by numbers z."""
+        return x + z
 
     def excludes(self, start: np.ndarray) -> str:
         """A start that no body has, with the inequality that it violates."""
@@ -156,11 +167,6 @@ class BodyNames:
                 "parameters in `free`."
             )
         return tuple(name for name in (self.mass, *self.points, self.inertia) if name is not None)
-
-    def transform(self, starts: Sequence[np.ndarray]) -> BodyInertia:
-        """The transform for the starts of all of them."""
-        points, moments = sum(x.size for x in starts[1:-1]), starts[-1].shape
-        return BodyInertia(self.dimension, points, moments)
 
 
 def bodies_of(system: System) -> dict[str, BodyNames]:

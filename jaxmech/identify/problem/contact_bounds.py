@@ -1,6 +1,7 @@
 """Bounds that follow from the laws of contact: limits of friction and restitutions."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -17,7 +18,18 @@ def contact_bounds(system: System, params: Params) -> dict[str, Bounds]:
     A limit of dry friction is not negative, and a restitution is from 0 to 1. A number that decides
     one of them by its sign, or by whether it is above 1, keeps to that side, if it starts there.
     """
-    laws = list(_laws(system, params))
+    # The limits and restitutions that are functions of the parameters, and their largest value.
+    laws = list[tuple[Callable[[Any], Any], float]]()
+    for inequality in system.unilateral:
+        functions: tuple[Any, ...]
+        if isinstance(inequality, Unilateral):
+            functions, high = (inequality.restitution,), 1.0
+        else:
+            functions, high = (inequality.static, inequality.kinetic), np.inf
+        for fn in filter(callable, functions):
+            with suppress(KeyError):  # of an input or a controller, which a fit's parameters lack
+                fn(params)
+                laws.append((fn, high))
     names, (leaves, structure) = leaf_names(params), jax.tree.flatten(params)
     bounds: dict[str, Bounds] = {}
 
@@ -42,19 +54,3 @@ def contact_bounds(system: System, params: Params) -> dict[str, Bounds]:
         if (low or one) and not bound.excludes(start):
             bounds[name] = bound
     return bounds
-
-
-def _laws(system: System, params: Params) -> Iterator[tuple[Callable[[Any], Any], float]]:
-    """The limits and restitutions that are functions of the parameters, and their largest value."""
-    for inequality in system.unilateral:
-        functions: tuple[Any, ...]
-        if isinstance(inequality, Unilateral):
-            functions, high = (inequality.restitution,), 1.0
-        else:
-            functions, high = (inequality.static, inequality.kinetic), np.inf
-        for fn in filter(callable, functions):
-            try:
-                fn(params)
-            except KeyError:  # of an input or a controller, which the parameters of a fit lack
-                continue
-            yield fn, high

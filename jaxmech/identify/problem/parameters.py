@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.identify.problem.body_inertia import BodyNames
-from jaxmech.identify.problem.transforms import AbstractTransform, Bounds, Entry, transform
+from jaxmech.identify.problem.body_inertia import BodyInertia, BodyNames
+from jaxmech.identify.problem.transforms import Bounds, Entry, transform
 from jaxmech.system import Params
 from jaxmech.utils.checks import require_finite
 from jaxmech.utils.text import not_one_of
@@ -21,7 +21,7 @@ class FreeLeaf(NamedTuple):
     """A leaf of the parameters that is fitted, or several that are fitted together."""
 
     indices: tuple[int, ...]  # indices among all leaves
-    transform: AbstractTransform
+    transform: Bounds | BodyInertia
     entries: tuple[Entry, ...]  # the fitted ones of `start`, one for each free number
 
     def start(self, leaves: Sequence[Any]) -> Any:
@@ -156,13 +156,30 @@ def parameters(
                 )
             fitted.append(FreeLeaf((k,), way, way.entries(starts[k].shape)))
         elif k == min(together[k][1]):
-            body, indices = together[k]
-            fitted.append(_body(others[body], indices, names, starts, bounds))
+            name, indices = together[k]
+            for index in indices:
+                if names[index] in bounds:
+                    raise ValueError(
+                        f"Argument `bounds` must not have {names[index]!r}, which is fitted with "
+                        f"the other numbers of the body {name!r}; leave it out, or name single "
+                        "parameters in `free` instead of the body."
+                    )
+            parts = [starts[index] for index in indices]
+            points = sum(x.size for x in parts[1:-1])
+            body = BodyInertia(others[name].dimension, points, parts[-1].shape)
+            leaf = FreeLeaf(indices, body, body.entries(()))
+            if reason := body.excludes(leaf.start(starts)):
+                raise ValueError(
+                    f"Argument `params0` must begin with the numbers of a body for {name!r}, but "
+                    f"{reason}; correct the start."
+                )
+            fitted.append(leaf)
     fitted_names, priors = list[str](), list[np.ndarray]()
     for leaf in fitted:
         # Names, means and standard deviations of all entries of the leaves, behind each other.
         single, flat = len(leaf.indices) == 1, list[str]()
-        way, tables = leaf.transform if single else Bounds(), list[np.ndarray]()
+        tables = list[np.ndarray]()
+        way = leaf.transform if isinstance(leaf.transform, Bounds) else Bounds()
         for k in leaf.indices:
             flat += entry_names(names[k], np.ndindex(starts[k].shape))
             pair = np.stack(_prior(names[k], prior.get(names[k]), starts[k].shape, way))
@@ -196,27 +213,6 @@ def _together(
     return together
 
 
-def _body(
-    body: BodyNames, indices: tuple[int, ...], names: Sequence[str], starts: Sequence[np.ndarray],
-    bounds: Mapping[str, Any],
-) -> FreeLeaf:  # fmt: skip
-    for index in indices:
-        if names[index] in bounds:
-            raise ValueError(
-                f"Argument `bounds` must not have {names[index]!r}, which is fitted with the other "
-                f"numbers of the body {body.body!r}; leave it out, or name single parameters in "
-                "`free` instead of the body."
-            )
-    way = body.transform([starts[index] for index in indices])
-    leaf = FreeLeaf(indices, way, way.entries(()))
-    if reason := way.excludes(leaf.start(starts)):
-        raise ValueError(
-            f"Argument `params0` must begin with the numbers of a body for {body.body!r}, but "
-            f"{reason}; correct the start."
-        )
-    return leaf
-
-
 def _require_known(argument: str, names: Any, known: Sequence[str]) -> None:
     if isinstance(names, str):
         raise TypeError(f"Argument `{argument}` must be a sequence of names: write ({names!r},).")
@@ -227,7 +223,7 @@ def _require_known(argument: str, names: Any, known: Sequence[str]) -> None:
 
 
 def _prior(
-    name: str, prior: Any, shape: tuple[int, ...], leaf_transform: AbstractTransform
+    name: str, prior: Any, shape: tuple[int, ...], leaf_transform: Bounds
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of a leaf, infinite without a prior."""
     if prior is None:

@@ -1,14 +1,15 @@
 """Validate the arguments of a fit and build its least-squares problem."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from reprlib import repr as short
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.identify.data.inputs import numbers_besides_signals, with_inputs, without_inputs
+from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.recording import named, require_same_sensors
 from jaxmech.identify.data.segments import SegmentOrigin, segments
 from jaxmech.identify.identifiable import Identifiable, Settings
@@ -31,7 +32,9 @@ from jaxmech.identify.problem.starts import (
 from jaxmech.identify.problem.steps import with_chosen_steps
 from jaxmech.integrate import FixedSteps, Scheme
 from jaxmech.status import Status
+from jaxmech.system import is_signal
 from jaxmech.utils.text import capital
+from jaxmech.utils.trees import leaf_names
 
 
 def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple[Task, Point]:
@@ -47,10 +50,22 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple
         subject = replace(subject, system=subject.system.with_longest_run(longest_run))
 
     # The numbers to fit, and what is static, for recordings with the same inputs.
-    system, shared = subject.system, without_inputs(subject.params, tuple(given[0].inputs))
+    system, shared, inputs, free = subject.system, subject.params, given[0].inputs, subject.free
+    if inputs:
+        if not isinstance(shared, Mapping):
+            raise TypeError(
+                "Argument `params0` must be a dictionary where recordings have inputs, which take "
+                f"the places of its entries, but is {short(shared)}."
+            )
+        shared = {name: value for name, value in shared.items() if name not in inputs}
+    if free is None and any(map(is_signal, jax.tree.leaves(shared, is_leaf=is_signal))):
+        # all parameters but the samples of signals
+        free = leaf_names(
+            jax.tree.map(lambda x: None if is_signal(x) else x, shared, is_leaf=is_signal)
+        )
     found = parameters(
         shared,
-        free=numbers_besides_signals(shared) if subject.free is None else subject.free,
+        free=free,
         bounds=subject.bounds,
         prior=subject.prior,
         bodies=bodies_of(system),
@@ -63,10 +78,10 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple
     params = jax.tree.unflatten(found.layout.structure, found.leaves)
 
     # Where recordings start, and their segments; and the directions in which starts may change.
-    free, horizon = settings.free_starts, settings.horizon
+    free_starts, horizon = settings.free_starts, settings.horizon
     for one in given:
         require_units(subject, one)
-    states = [consistent_start(problem, params, one, free=free) for one in given]
+    states = [consistent_start(problem, params, one, free=free_starts) for one in given]
     require_inputs_are_read(problem, params, given[0], states[0])
     if horizon is not None:
         pairs = zip(given, states, strict=True)
@@ -81,9 +96,9 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple
             for k, begin in enumerate(begins)
         ]
     along = jnp.asarray(np.zeros((len(stack.q0), stack.start_size, 0)))
-    if free or horizon is not None:
+    if free_starts or horizon is not None:
         directions = free_directions(problem, stack, states, origin.first)
-        directions[origin.first] *= free  # those of fixed initial states are zero
+        directions[origin.first] *= free_starts  # those of fixed initial states are zero
         along = jnp.asarray(directions)
 
     # The steps; intervals that are too long for them are divided.
