@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 import jaxmech as jm
-from experiments.measuring import shortest, table_head, table_row
+from experiments.measuring import quaternion_of, shortest, table_head, table_row
 from jaxmech import parts as jp
 
 BATCH, MS = 1024, 1e-3
@@ -103,7 +104,7 @@ def stewart() -> Made:
         # The slide is along the leg, and the first axis of the universal joint along y.
         z = span / length
         x = np.cross([0, 1, 0], z) / np.linalg.norm(np.cross([0, 1, 0], z))
-        attitude = _quaternion(np.stack([x, np.cross(z, x), z], 1))
+        attitude = quaternion_of(Rotation.from_matrix(np.stack([x, np.cross(z, x), z], 1)))
         low = jp.spatial_body(f"low{k}", mass="m", inertia=(0.03, 0.03, 0.002), center=(0, 0, 0.3))
         up = jp.spatial_body(f"up{k}", mass=1.0, inertia=(0.02, 0.02, 0.001), center=(0, 0, "c"))
         bodies += [low, up]
@@ -122,12 +123,6 @@ def stewart() -> Made:
         starts[f"low{k}"] = jp.Start(tuple(foot), attitude=attitude)
         starts[f"up{k}"] = jp.Start(tuple(head + lift), attitude=attitude)
     return jp.Mechanism(bodies, joints, forces, params={"m": 2.0, "c": -0.3}), starts
-
-
-def _quaternion(R: np.ndarray) -> np.ndarray:
-    w = np.sqrt(1 + np.trace(R)) / 2
-    turn = np.array([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]])
-    return np.array([w, *(turn / 4 / w)])
 
 
 def case_of(made: Made) -> Case:

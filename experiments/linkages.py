@@ -23,9 +23,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 import jaxmech as jm
-from experiments.measuring import rollout, shortest, words, write
+from experiments.measuring import quaternion_of, rollout, shortest, words, write
+from experiments.mechanisms import operations_of, starts_of
 from jaxmech import parts as jp
 
 STEP, STEPS, BATCH = 1e-3, 200, 1024
@@ -77,14 +79,11 @@ def bricard() -> Built:
     return jp.Mechanism(rods, joints, [weight], coordinates="bodies"), starts
 
 
-def rod_attitude() -> np.ndarray:
-    """The quaternion of the rod of the slider-crank, whose y is along it and z across the guide."""
+def rod_rotation() -> Rotation:
+    """How the rod of the slider-crank is turned, whose y is along it and z across the guide."""
     along = (PIN - SLIDE) / np.linalg.norm(PIN - SLIDE)
     arm = np.cross(along, Z) / np.linalg.norm(np.cross(along, Z))
-    R = np.stack([arm, along, np.cross(arm, along)], axis=1)
-    w = np.sqrt(1 + np.trace(R)) / 2
-    turn = np.array([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]])
-    return np.append(w, turn / 4 / w)
+    return Rotation.from_matrix(np.stack([arm, along, np.cross(arm, along)], axis=1))
 
 
 def slider_crank() -> Built:
@@ -101,7 +100,7 @@ def slider_crank() -> Built:
     ]
     starts = {
         "crank": jp.Start(SHAFT, spin=(6.0, 0, 0)),
-        "rod": jp.Start((SLIDE + PIN) / 2, attitude=rod_attitude()),
+        "rod": jp.Start((SLIDE + PIN) / 2, attitude=quaternion_of(rod_rotation())),
         "slider": jp.Start(SLIDE),
     }
     bodies = [crank, rod, slider]
@@ -110,11 +109,11 @@ def slider_crank() -> Built:
 
 def mujoco_slider_crank() -> str:
     """A slider that carries the rod on a Cardan joint, whose end is tied to the crank."""
-    quaternion = rod_attitude()
+    turn = rod_rotation()
     mass = _inertial(0.5, (4e-3, 4e-4, 4e-3), (0, ROD / 2, 0))
     rod = (
-        f'<body name="rod" quat="{words(quaternion)}">{mass}'
-        f'<joint type="hinge" axis="{words(_in_rod(quaternion, Z))}"/>'
+        f'<body name="rod" quat="{words(quaternion_of(turn))}">{mass}'
+        f'<joint type="hinge" axis="{words(turn.inv().apply(Z))}"/>'
         f'<joint type="hinge" axis="1 0 0"/></body>'
     )
     crank = (
@@ -127,13 +126,6 @@ def mujoco_slider_crank() -> str:
     )
     tie = f'<connect body1="crank" body2="rod" anchor="0 0 {CRANK}"/>'
     return _model(crank + slider, tie, "0 0 -9.81")
-
-
-def _in_rod(quaternion: Any, direction: Any) -> np.ndarray:
-    """A direction in space along the axes of a body with this attitude."""
-    w, u = quaternion[0], -np.asarray(quaternion[1:])
-    d = np.asarray(direction, float)
-    return d + 2 * np.cross(u, np.cross(u, d) + w * d)
 
 
 def mujoco_bricard() -> str:
@@ -166,11 +158,7 @@ def measured(linkage: Linkage) -> dict[str, Any]:
     joints = replace(bodies, coordinates="joints")
     state = jm.assemble(bodies.system, *bodies.guess(starts), 0.0, params)
     moving = bodies.kinematics.moving(bodies.bodies, *state, jnp.zeros(()), params)
-    starts = {
-        body.name: jp.Start(m.frame.origin, m.frame.attitude, m.velocity, m.spin)
-        for body, m in zip(bodies.bodies, moving, strict=True)
-    }
-    guess = joints.guess(starts)
+    guess = joints.guess(starts_of(bodies, moving))
     begun = time.process_time()
     q, v = jm.assemble(joints.system, *guess, 0.0, params)
 
@@ -182,11 +170,10 @@ def measured(linkage: Linkage) -> dict[str, Any]:
     many = jnp.tile(q, (BATCH, 1)), jnp.tile(v, (BATCH, 1))
     sol = jax.block_until_ready(batch(*many))
     called = time.process_time()
-    loops = [part.operations for part in jm.compiler.explain(run, *many).parts if part.operations]
     seconds = shortest(lambda: batch(*many).q)
     row = {
         "coordinates": joints.system.n,
-        "operations": max(loops, default=None),
+        "operations": operations_of(jm.compiler.explain(run, *many)),
         "first calls of assemble and the batch [CPU s]": round(called - begun, 2),
         "batch [CPU us/step]": seconds / STEPS / BATCH * 1e6,
         "gap": float(sol.position_residual.max()),

@@ -68,6 +68,11 @@ def words(numbers: Any) -> str:
     return " ".join(f"{x:.17g}" for x in np.ravel(numbers))
 
 
+def quaternion_of(turn: Any) -> np.ndarray:
+    """The quaternion of a rotation of scipy, its scalar first and not negative."""
+    return np.roll(turn.as_quat(canonical=True), 1)
+
+
 def table_row(cells: Iterable[Any]) -> str:
     """A row of a table in Markdown; None is a cell without a figure."""
     texts = ("–" if x is None else f"{x:.3g}" if isinstance(x, float) else str(x) for x in cells)

@@ -126,7 +126,7 @@ def measured(n: int, coordinates: str) -> dict[str, Any]:
         "bodies": n,
         "coordinates": coordinates,
         "n": system.n,
-        "operations": _operations(jm.compiler.explain(run, *many)),
+        "operations": operations_of(jm.compiler.explain(run, *many)),
         "assemble [CPU s]": round(assembled - begun, 2),
         "simulate [CPU s]": round(simulated - assembled, 2),
         "single [us/step]": shortest(lambda: single(q, v)) / STEPS * 1e6,
@@ -136,7 +136,7 @@ def measured(n: int, coordinates: str) -> dict[str, Any]:
     if coordinates == "bodies":
         joints = chain(n, "joints")
         moving = mechanism.kinematics.moving(mechanism.bodies, *end, jnp.zeros(()), params)
-        final = joints.guess(_starts(mechanism, moving))[0]
+        final = joints.guess(starts_of(mechanism, moving))[0]
     try:
         return figures | mujoco_figures(peer_chain(n), angles, rates, np.asarray(final))
     except ImportError as error:
@@ -171,17 +171,18 @@ def poses(mechanism: Any, starts: Any) -> Any:
     state = mechanism.guess(starts)
     params = dict(mechanism.params)
     moving = mechanism.kinematics.moving(mechanism.bodies, *state, jnp.zeros(()), params)
-    return _starts(mechanism, moving)
+    return starts_of(mechanism, moving)
 
 
-def _starts(mechanism: Any, moving: Any) -> Any:
+def starts_of(mechanism: Any, moving: Any) -> Any:
+    """Starts of bodies from the poses and velocities of a state."""
     return {
         body.name: jp.Start(m.frame.origin, m.frame.attitude, m.velocity, m.spin)
         for body, m in zip(mechanism.bodies, moving, strict=True)
     }
 
 
-def _operations(report: Any) -> int | None:
+def operations_of(report: Any) -> int | None:
     """The operations of a step; None where it runs as plain `vmap`."""
     loops = [part.operations for part in report.parts if part.operations]
     return max(loops, default=None)
