@@ -225,10 +225,6 @@ def test_what_cannot_come_along_is_listed() -> None:
     assert from_mjcf(LEG, strict=True).ignored == {}
 
 
-def body(inside: str) -> str:
-    return f'<mujoco><worldbody><body name="x"><joint/>{inside}</body></worldbody></mujoco>'
-
-
 INERTIAL = '<inertial pos="0 0 0" mass="{}" diaginertia="{}"/>'
 
 

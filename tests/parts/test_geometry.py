@@ -28,11 +28,6 @@ def placed(solid: Solid) -> np.ndarray:
     return solid.origin + solid.vertices[:, :d] @ solid.axes.T
 
 
-def distance(solid: Solid, point: Any) -> float:
-    """The distance from a point to the nearest vertex."""
-    return float(np.linalg.norm(placed(solid) - np.asarray(point), axis=1).min())
-
-
 def test_links_go_around_their_joints() -> None:
     mechanism, starts = parallel_four_bar(angle=1.1)
     q, _ = mechanism.guess(starts)

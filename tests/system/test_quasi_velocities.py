@@ -275,7 +275,3 @@ def test_assemble_keeps_invariants_and_closes_loops() -> None:
     assert sol.energy_drift < 1e-6
     with pytest.raises(jm.errors.SimulationError, match=r"'unit' has a position residual"):
         jm.simulate(TOP, 2**0.5 * E, [0.1, 0.2, 0.3], TS, FREE, steps=jm.FixedSteps(4))
-
-
-def pushed(q: Any, v: Any, t: Any, p: Any) -> Any:
-    return jnp.stack([-0.1 * v[0], jnp.where(t < 0.61, 0.0, 1.0) + 0 * t])

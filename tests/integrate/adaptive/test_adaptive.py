@@ -42,7 +42,7 @@ def run(method: AbstractMethod, steps: AbstractSteps, case: Any, ts: Any = TS) -
 
 @by_pair
 def test_errors_fall_in_proportion_to_the_tolerance(pair: AbstractPair, exact: Solution) -> None:
-    tolerances = np.array([1e-6, 1e-7, 1e-8, 1e-9, 1e-10])
+    tolerances = np.array([1e-6, 1e-8, 1e-10])
     sols = [run(pair, Adaptive(rtol=tol, atol=tol), DOUBLE) for tol in tolerances]
     errors = np.array([abs(sol.q - exact.q).max() for sol in sols])
     assert (errors < 20 * tolerances).all()

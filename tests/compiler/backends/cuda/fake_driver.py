@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-OUT_OF_MEMORY, INVALID_PTX, UNSUPPORTED_PTX, NO_KERNEL = 2, 218, 222, 500
+OUT_OF_MEMORY, UNSUPPORTED_PTX = 2, 222
 NAMES = {2: b"CUDA_ERROR_OUT_OF_MEMORY", 222: b"CUDA_ERROR_UNSUPPORTED_PTX_VERSION"}
 TEXTS = {2: b"out of memory", 222: b"the provided PTX was compiled with an unsupported toolchain."}
 
