@@ -33,7 +33,7 @@ CART = jm.System(
 RATE = np.sqrt(15.0)
 TS = np.linspace(0.0, 3.0, 13)
 STARTS = np.array([0.3, 1.0, 1.7])
-CASES = [(SHAFT, jm.DormandPrince5()), (CART, jm.DormandPrince8())]
+CASES = [(SHAFT, jm.DormandPrince5()), (SHAFT, jm.Rodas5P()), (CART, jm.DormandPrince8())]
 
 
 def second(t: Any, start: Any, speed: float = 2.0) -> Any:
