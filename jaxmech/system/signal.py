@@ -55,9 +55,7 @@ class Signal(eqx.Module):
     values: Float[Array, "N ..."]
     delay: Float[Array, ""]
     count: Float[Array, ""] | None  # of the samples of a cubic one without its padding, if any
-    row: Float[Array, ""] | None  # where it is one of several, whose samples follow each other
     interpolation: Interpolation = eqx.field(static=True)
-    length: int | None = eqx.field(static=True)  # number of samples in a row
 
     def __init__(
         self, ts: Any, values: Any, interpolation: Any = "linear", delay: Any = 0.0
@@ -68,62 +66,30 @@ class Signal(eqx.Module):
         self.start = ts[0] if is_even else None
         self.spacing = jnp.asarray(spacing, ts.dtype) if is_even else None
         self.times = None if is_even else ts
-        self.count = self.row = self.length = None
+        self.count = None
         self.interpolation = interpolation
 
     @property
     def ts(self) -> Float[Array, " N"]:
         """The times of the samples [s], without the delay."""
         if self.times is not None:
-            return _row_of(self.times, self._rows)
+            return self.times
         assert self.start is not None
         assert self.spacing is not None
-        count = self.length or len(self.values)
-        return self.start + self.spacing * jnp.arange(count, dtype=self.start.dtype)
-
-    @property
-    def _rows(self) -> tuple[Array, ...]:
-        """The numbers of the samples of a row, and the index of its first one; else nothing."""
-        if self.length is None:
-            return ()
-        assert self.row is not None
-        return jnp.arange(self.length), jnp.asarray(self.row).astype(jnp.int32) * self.length
+        return self.start + self.spacing * jnp.arange(len(self.values), dtype=self.start.dtype)
 
     def __call__(self, t: Any) -> Array:
         """The value at a time, a number or shape (k,)."""
         even = self.start, self.spacing
         grid = jax.lax.stop_gradient(even if self.times is None else (self.times,))
         local_t = jnp.asarray(t) - self.delay
-        arguments = local_t, grid, self.values, self._rows
+        arguments = local_t, grid, self.values
         value: Array
         if self.interpolation == "cubic":
             value = smooth_signal(*arguments, jax.lax.stop_gradient(self.count))
         else:
             value = jumping_signal(*arguments, interpolation=self.interpolation)
         return value
-
-    def of_row(self, row: Any) -> "Signal":
-        """One of a batch of signals, whose samples stay where they are.
-
-        So native code can read those of another row in each trajectory. The interpolation and the
-        shapes of all of them are equal.
-        """
-        flat = [x if x is None else x.reshape(-1, *x.shape[2:]) for x in (self.times, self.values)]
-        row = jnp.asarray(row)
-        index = row.astype(jnp.int32)
-        start, spacing, delay, count = (
-            x if x is None else x[index] for x in (self.start, self.spacing, self.delay, self.count)
-        )
-        return _changed(
-            self, start=start, spacing=spacing, times=flat[0], values=flat[1], delay=delay,
-            count=count, row=row, length=self.values.shape[1],
-        )  # fmt: skip
-
-    def alone(self) -> "Signal":
-        """The same signal without the samples of other rows."""
-        times = None if self.times is None else _row_of(self.times, self._rows)
-        values = _row_of(self.values, self._rows)
-        return _changed(self, times=times, values=values, row=None, length=None)
 
 
 def _changed(signal: Signal, **leaves: Any) -> Signal:
@@ -143,11 +109,6 @@ def thinned(params: Any, most: int, axis: int = 0) -> Any:
     def thin(signal: Any) -> Any:
         if not is_signal(signal):
             return signal
-        if signal.length is not None:
-            alone = Signal.alone
-            for _ in range(axis):
-                alone = jax.vmap(alone)
-            signal = alone(signal)
         stride = -(-signal.values.shape[axis] // most)
         kept = (slice(None),) * axis + (slice(None, None, stride),)
         return _changed(
@@ -169,43 +130,30 @@ def is_signal(x: Any) -> bool:
 
 @partial(jax.jit, static_argnames=("interpolation",))
 def jumping_signal(
-    t: Array,
-    grid: tuple[Array, ...],
-    values: Array,
-    rows: tuple[Array, ...],
-    *,
-    interpolation: Interpolation,
+    t: Array, grid: tuple[Array, ...], values: Array, *, interpolation: Interpolation
 ) -> Array:
     """The value of a signal with a jump or a corner at each of its N samples.
 
-    `grid` are the first time and the spacing of even samples, or the times of others; `rows` are
-    the numbers of the samples in a row and the index of its first one, if there are several rows.
+    `grid` are the first time and the spacing of even samples, or the times of others.
     """
-    k, share, _ = _interval(t, grid, rows, len(rows[0] if rows else values))
-    first, last = _sample(values, rows, k), _sample(values, rows, k + 1)
+    k, share, _ = _interval(t, grid, len(values))
+    first, last = _sample(values, k), _sample(values, k + 1)
     if interpolation == "hold":
         return jnp.where(share < 1, first, last)  # after the last sample its value
     return first + jnp.clip(share, 0.0, 1.0) * (last - first)
 
 
 @jax.jit
-def smooth_signal(
-    t: Array,
-    grid: tuple[Array, ...],
-    values: Array,
-    rows: tuple[Array, ...],
-    samples: Array | None,
-) -> Array:
+def smooth_signal(t: Array, grid: tuple[Array, ...], values: Array, samples: Array | None) -> Array:
     """The value of a cubic signal of so many samples, by default all; see `jumping_signal`."""
-    most = len(rows[0] if rows else values)
-    count = most if samples is None else samples.astype(jnp.int32)
-    k, share, (before, width, after) = _interval(t, grid, rows, count)
+    count = len(values) if samples is None else samples.astype(jnp.int32)
+    k, share, (before, width, after) = _interval(t, grid, count)
     share = jnp.clip(share, 0.0, 1.0)
-    first, last = _sample(values, rows, k), _sample(values, rows, k + 1)
+    first, last = _sample(values, k), _sample(values, k + 1)
     change = last - first
     # The changes from the sample before and to the one after; at the ends as if on a line.
-    earlier = jnp.where(k > 0, first - _sample(values, rows, k - 1), change * (before / width))
-    following = _sample(values, rows, k + 2) - last
+    earlier = jnp.where(k > 0, first - _sample(values, k - 1), change * (before / width))
+    following = _sample(values, k + 2) - last
     later = jnp.where(k + 2 < count, following, change * (after / width))
     # Slopes of the parabolas, times the width.
     first_slope = (width * width * earlier / before + before * change) / (before + width)
@@ -215,25 +163,14 @@ def smooth_signal(
     return first + share * change + share * rest * bend
 
 
-def _sample(values: Array, rows: tuple[Array, ...], k: Array) -> Array:
-    if rows:
-        numbers, first = rows
-        index = first + jnp.clip(k, 0, len(numbers) - 1)
-    else:
-        index = jnp.clip(k, 0, len(values) - 1)
+def _sample(values: Array, k: Array) -> Array:
+    index = jnp.clip(k, 0, len(values) - 1)
     sample: Array = jax.lax.dynamic_index_in_dim(values, index, keepdims=False)
     return sample
 
 
-def _row_of(samples: Array, rows: tuple[Array, ...]) -> Array:
-    if not rows:
-        return samples
-    numbers, first = rows
-    return jax.lax.dynamic_slice_in_dim(samples, first, len(numbers))
-
-
 def _interval(
-    t: Array, grid: tuple[Array, ...], rows: tuple[Array, ...], count: Any
+    t: Array, grid: tuple[Array, ...], count: Any
 ) -> tuple[Array, Array, tuple[Array, Array, Array]]:
     """The interval k of a time, the share of it that has passed, and widths around it.
 
@@ -245,28 +182,12 @@ def _interval(
         k = jnp.clip(jnp.floor(position), 0, count - 2).astype(jnp.int32)
         return k, position - k, (spacing, spacing, spacing)
     (times,) = grid
-    k = jnp.clip(_passed(times, rows, t) - 1, 0, count - 2)
-    low, high = _sample(times, rows, k), _sample(times, rows, k + 1)
+    k = jnp.clip(jnp.searchsorted(times, t, side="right").astype(jnp.int32) - 1, 0, count - 2)
+    low, high = _sample(times, k), _sample(times, k + 1)
     width = high - low
-    before = jnp.where(k > 0, low - _sample(times, rows, k - 1), width)
-    after = jnp.where(k + 2 < count, _sample(times, rows, k + 2) - high, width)
+    before = jnp.where(k > 0, low - _sample(times, k - 1), width)
+    after = jnp.where(k + 2 < count, _sample(times, k + 2) - high, width)
     return k, (t - low) / width, (before, width, after)
-
-
-def _passed(times: Array, rows: tuple[Array, ...], t: Array) -> Array:
-    """The number of times up to t."""
-    if not rows:
-        return jnp.searchsorted(times, t, side="right").astype(jnp.int32)
-    most = len(rows[0])
-
-    def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = ends
-        middle = (low + high) // 2
-        has_passed = (_sample(times, rows, middle) <= t) & (low < high)
-        return jnp.where(has_passed, middle + 1, low), jnp.where(has_passed, high, middle)
-
-    ends = jnp.int32(0), jnp.int32(most)
-    return jax.lax.fori_loop(0, most.bit_length(), halve, ends)[0]
 
 
 def even_spacing(ts: Any) -> float | None:
