@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.integrate.checks import check_dependent_rows, finite_states, first_that_holds, unless
 from jaxmech.integrate.methods.moved import Moved
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKuttaPair
-from jaxmech.integrate.methods.tableaus import Tableau
+from jaxmech.integrate.methods.tableaus import Tableau, following
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.laws import Law, Partition
 from jaxmech.status import Status
@@ -100,23 +100,15 @@ class SumWeights(eqx.Module):
     @staticmethod
     def of(tableau: Tableau, dtype: Any) -> "SumWeights":
         """The stages of a method, their weights padded with zeros."""
-        count = len(tableau.nodes)
-        table = np.zeros((count, count))
-        for j, row in enumerate(tableau.stages):
-            table[j, : len(row)] = row
+        table, numbers = following(tableau.stages), np.arange(len(tableau.nodes))
         # Sums are carried only as far ahead as the method looks: fewer numbers in registers.
-        farthest = max(j - i for j, i in zip(*np.nonzero(table), strict=True))
-        weights = np.zeros((count, farthest + 1))
-        # Row j, column k - 1: the weight of the rate of stage j in stage j + k.
-        for k in range(1, farthest + 1):
-            weights[: count - k, k - 1] = np.diagonal(table, -k)
-        weights[:, -1] = tableau.weights
-        numbers = np.arange(count)
+        farthest = 1 + int(np.flatnonzero(table.any(0)).max())
+        weights = np.column_stack([table[:, :farthest], tableau.weights])
         return SumWeights(
             node=jnp.asarray(tableau.nodes, dtype),
             weights=jnp.asarray(weights, dtype),
             is_start=jnp.asarray(numbers == 0),
-            is_end=jnp.asarray(np.isin(numbers, (0, count - 1))),
+            is_end=jnp.asarray(np.isin(numbers, (0, len(numbers) - 1))),
         )
 
     def added(self, sums: Float[Array, " sums n"], rate: Array) -> Float[Array, " sums n"]:

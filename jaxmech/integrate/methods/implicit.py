@@ -1,4 +1,17 @@
-"""`Rodas5P`: an implicit method for stiff systems."""
+"""`Rodas5P`: an implicit method for stiff systems.
+
+The motion as a system of first order is q' = v, v' = a(q, v, t), where a and the multipliers
+solve M a - A^T lambda = Q + C and A a = b. Implicit methods solve linear systems with
+mu I - J, where J is the Jacobian of (v, a). The derivatives of a are never formed: they solve the
+same equations with the residuals R = Q + C - M a + A^T lambda and S = b - A a, differentiated at
+constant a and lambda, on the right. With them, (mu I - J) (x, w) = (r, s) becomes x = (w + r) / mu
+and the saddle-point system
+
+    (M - R_v / mu - R_q / mu^2) w - (A^T + C_lambda) nu = (M s + R_q r / mu) / mu
+    (A - S_v / mu - S_q / mu^2) w                       = (A s + S_q r / mu) / mu
+
+of the size of the equations of motion, whose matrices tend to M and A for short steps.
+"""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -10,13 +23,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
-from jaxmech.integrate.methods.implicit_equations import MotionJacobian, jacobian_at
 from jaxmech.integrate.methods.moved import Moved, StepStart
 from jaxmech.integrate.methods.runge_kutta import AbstractPair, Policies, require_udwadia_kalaba
-from jaxmech.integrate.methods.tableaus import RODAS_5P, RosenbrockTableau, StepControl
+from jaxmech.integrate.methods.tableaus import RODAS_5P, StepControl, following
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.laws import Law
+from jaxmech.linalg import matvec, saddle_point, singular_weights
 from jaxmech.status import Status
-from jaxmech.system import System
+from jaxmech.system import EquationsOfMotion, System
 
 
 class _Sums(eqx.Module):
@@ -27,68 +41,6 @@ class _Sums(eqx.Module):
     step: Float[Array, "2 n"]  # to the step
     last: Float[Array, "2 n"]  # the last U
     good: Bool[Array, ""]  # whether all laws of motion could be solved
-
-
-def rosenbrock_step(
-    scheme: Scheme, tableau: RosenbrockTableau, jacobian: MotionJacobian, data: StepStart
-) -> tuple[Float[Array, "2 n"], Float[Array, "2 n"], Bool[Array, ""]]:
-    """The change of q and v, its error, and whether the laws and linear systems could be solved."""
-    q, v, h = data.q, data.v, data.h
-    solver = jacobian.resolvent(1 / (h * tableau.gamma))
-
-    # A loop, so that the law of motion is compiled once for all stages.
-    def solve_stage(so_far: _Sums, stage: Any) -> tuple[_Sums, None]:
-        node, time, in_states, in_rights, weight = stage
-        stage_q, stage_v = q + so_far.states[0, 0], v + so_far.states[0, 1]
-        with jax.named_scope("law_of_motion"):
-            _, law = scheme.law(
-                stage_q, stage_v, data.t + node * h, data.params, jacobian.independent_rows
-            )
-        r, s = stage_v + so_far.rights[0, 0] / h, law.qdd + so_far.rights[0, 1] / h
-        U = jnp.stack(solver.solve(r, s, time * h))
-        good = so_far.good & law.definite
-        if law.converged is not None:
-            good &= law.converged.all()
-        return _Sums(
-            _shifted(so_far.states, in_states, U),
-            _shifted(so_far.rights, in_rights, U),
-            so_far.step + weight * U,
-            U,
-            good,
-        ), None
-
-    zeros = jnp.zeros((2, q.size), q.dtype)
-    stage_zeros = jnp.zeros((len(tableau.nodes) - 1, 2, q.size), q.dtype)
-    start = _Sums(stage_zeros, stage_zeros, zeros, zeros, jnp.asarray(True))
-    stages = jax.tree.map(
-        lambda x: jnp.asarray(x, q.dtype),
-        (
-            np.array(tableau.nodes, float),
-            np.array(tableau.time, float),
-            _following(tableau.stages),
-            _following(tableau.couplings),
-            np.array(tableau.weights, float),
-        ),
-    )
-    end = jax.lax.scan(solve_stage, start, stages)[0]
-    return end.step, end.last, end.good & solver.regular
-
-
-def _following(rows: tuple[tuple[float, ...], ...]) -> np.ndarray:
-    """Row i has the weights of stage i in the stages that follow it, padded with zeros."""
-    count = len(rows)
-    table = np.zeros((count, count - 1))
-    for i, row in enumerate(rows):
-        for j, weight in enumerate(row):
-            table[j, i - j - 1] = weight
-    return table
-
-
-def _shifted(sums: Array, weights: Array, U: Array) -> Array:
-    # As in `step`: sums move up by one, to avoid a computed index.
-    moved = jnp.concatenate([sums[1:], jnp.zeros_like(sums[:1])])
-    # The weights are those before the shift: that of the next stage comes first.
-    return moved + weights[:, None, None] * U[None]
 
 
 @dataclass(frozen=True)
@@ -118,26 +70,91 @@ class Rodas5P(AbstractPair):
         alternatives = "`jm.RK4()` and `jm.Adaptive()`"
         require_udwadia_kalaba("jm.Rodas5P", policies[0], does, alternatives)
 
-    def step(self, scheme: Scheme, data: StepStart) -> tuple[Moved, Float[Array, "2 n"]]:
+    def step(self, scheme: Scheme, start: StepStart) -> tuple[Moved, Float[Array, "2 n"]]:
         """One step, not yet projected, and its errors in q and v."""
-        q, v, t, params = data.q, data.v, data.t, data.params
-        all_rows, yes = (
-            jnp.ones(sum(scheme.system.dynamics.sizes(q, v, t, params)), bool),
-            jnp.asarray(True),
-        )
+        q, v, t, h, params = start.q, start.v, start.t, start.h, start.params
+        all_rows = jnp.ones(sum(scheme.system.dynamics.sizes(q, v, t, params)), bool)
+        yes, n = jnp.asarray(True), q.size
         with jax.named_scope("law_of_motion"):
             eom, law = scheme.law(q, v, t, params, all_rows)
         # The rows of the start count in all stages, as in an explicit step.
         independent_rows = all_rows if law.independent is None else law.independent
-        jacobian = jacobian_at(scheme, data, (eom, law), independent_rows)
-        changes, errors, solved = rosenbrock_step(scheme, RODAS_5P, jacobian, data)
+        independent_rows = jax.lax.stop_gradient(independent_rows)
+        push, in_q, in_v, in_t = _slopes(scheme, start, eom, law)
+        mu = 1 / (h * RODAS_5P.gamma)
+        z = 1 / mu
+        matrix = jnp.concatenate([eom.M, eom.A]) - in_v * z - in_q * (z * z)
+        weights = singular_weights(eom.M, eom.A, eom.singular_mass)
+        factors = saddle_point(matrix[:n], push, matrix[n:], independent_rows, weights)
+
+        # A loop, so that the law of motion is compiled once for all stages.
+        def solve_stage(so_far: _Sums, stage: Any) -> tuple[_Sums, None]:
+            node, time, in_states, in_rights, weight = stage
+            stage_q, stage_v = q + so_far.states[0, 0], v + so_far.states[0, 1]
+            with jax.named_scope("law_of_motion"):
+                _, law = scheme.law(stage_q, stage_v, t + node * h, params, independent_rows)
+            r, s = stage_v + so_far.rights[0, 0] / h, law.qdd + so_far.rights[0, 1] / h
+            load = jnp.concatenate([matvec(eom.M, s), matvec(eom.A, s)])
+            load = load + z * matvec(in_q, r) + time * h * in_t
+            w, _ = factors.solve(z * load[:n], z * load[n:])
+            U = jnp.stack([(w + r) * z, w])
+            good = so_far.good & law.definite
+            if law.converged is not None:
+                good &= law.converged.all()
+            return _Sums(
+                _shifted(so_far.states, in_states, U), _shifted(so_far.rights, in_rights, U),
+                so_far.step + weight * U, U, good,
+            ), None  # fmt: skip
+
+        zeros = jnp.zeros((2, n), q.dtype)
+        stage_zeros = jnp.zeros((len(RODAS_5P.nodes) - 1, 2, n), q.dtype)
+        columns = (
+            RODAS_5P.nodes, RODAS_5P.time, following(RODAS_5P.stages),
+            following(RODAS_5P.couplings), RODAS_5P.weights,
+        )  # fmt: skip
+        stages = tuple(jnp.asarray(np.array(column, float), q.dtype) for column in columns)
+        sums = _Sums(stage_zeros, stage_zeros, zeros, zeros, yes)
+        sums = jax.lax.scan(solve_stage, sums, stages)[0]
         status = first_that_holds(
             (~law.definite, Status.SINGULAR_MASS),
             *unless(law.converged, Status.NONIDEAL_FAILED),
             check_dependent_rows(eom, law, v, all_rows, yes, yes),
-            (~solved, Status.NOT_CONVERGED),
+            (~(sums.good & factors.regular), Status.NOT_CONVERGED),
         )
         independent = law.rank == jnp.asarray(all_rows.size, law.rank.dtype)
-        good = status == Status.OK
-        ends, rows = (q + changes[0], v + changes[1]), all_rows.size
-        return Moved(*ends, good, status, independent, law.rank, rows), errors
+        ends, rows = (q + sums.step[0], v + sums.step[1]), all_rows.size
+        return Moved(*ends, status == Status.OK, status, independent, law.rank, rows), sums.last
+
+
+def _shifted(sums: Array, weights: Array, U: Array) -> Array:
+    # As in `SumWeights.added`: sums move up by one, to avoid a computed index.
+    moved = jnp.concatenate([sums[1:], jnp.zeros_like(sums[:1])])
+    # The weights are those before the shift: that of the next stage comes first.
+    return moved + weights[:, None, None] * U[None]
+
+
+def _slopes(
+    scheme: Scheme, start: StepStart, eom: EquationsOfMotion, law: Law
+) -> tuple[Array, Array, Array, Array]:
+    """A^T + C_lambda transposed, (m, n); R and S, one above the other, by q, v and t."""
+    system, state, params = scheme.system, (start.q, start.v, start.t), start.params
+
+    def pushed(q: Array, v: Array, t: Array, multipliers: Array) -> Array:
+        return system.dynamics.nonideal_force(q, v, multipliers, t, params)
+
+    def residuals(q: Array, v: Array, t: Array) -> Array:
+        # At constant accelerations and multipliers the residuals are the equations themselves:
+        # nothing of the law that solves them is differentiated.
+        equations = scheme.formulation.equations(system, q, v, t, params)
+        feedback = scheme.stabilization.feedback(system, q, v, t, params)
+        R = equations.Q - matvec(equations.M, law.qdd) + matvec(equations.A.T, law.multipliers)
+        if system.nonideal is not None:
+            R = R + pushed(q, v, t, law.multipliers)
+        return jnp.concatenate([R, equations.b + feedback - matvec(equations.A, law.qdd)])
+
+    in_q, in_v = jax.jacfwd(residuals, argnums=(0, 1))(*state)
+    in_t = jax.jvp(lambda t: residuals(*state[:2], t), state[2:], (jnp.ones_like(start.t),))[1]
+    push = eom.A
+    if system.nonideal is not None:
+        push = push + jax.jacfwd(pushed, argnums=3)(*state, law.multipliers).T
+    return push, in_q, in_v, in_t

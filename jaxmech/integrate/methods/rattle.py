@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +13,10 @@ from jaxtyping import Array, Float
 from jaxmech.compiler import hoisted
 from jaxmech.integrate.checks import first_that_holds
 from jaxmech.integrate.methods.moved import Moved, StepStart
-from jaxmech.integrate.methods.newton import NewtonSettings, Residual, linear_step, newton
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod, Policies, require_udwadia_kalaba
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.laws import UdwadiaKalaba
-from jaxmech.linalg import matvec, metric
+from jaxmech.linalg import SaddlePoint, matvec, metric, saddle_point
 from jaxmech.state import Free, Projection, metric_mass
 from jaxmech.status import Status
 from jaxmech.system import (
@@ -32,22 +31,80 @@ from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.probing import cached_by_shapes, concrete_at, depends_on, generic
 from jaxmech.utils.text import setting
 
-
-class Momenta(NamedTuple):
-    """Momenta of a step, without constraint forces."""
-
-    start: Array  # required at the start of the step minus p(q0, v0), (n,)
-    end: Array  # at its end, except for the part of p(q1, v1) without v1, (n,)
+# From x (n,) and data to the momentum that the constraint forces have to balance (n,), the
+# directions of these forces (m, n), independent of x, and the residual of the constraints (m,).
+Equations = Callable[[Array, Any], tuple[Array, Array, Array]]
 
 
-def momenta(system: System, start: StepStart, u: Array) -> Momenta:
-    """The momenta for Ld = h (L(q0, u, t) + L(q1, u, t + h)) / 2, for separable Lagrangians."""
-    params, half = start.params, start.h / 2
-    first = system.equations(start.q, start.v, start.t, params)
-    last = system.equations(start.q + start.h * u, u, start.t + start.h, params)
-    # M is constant, so p(q0, v0) is M v0 and the sum needs no momentum of its own.
-    balance = matvec(first.M, u - start.v) - half * first.Q
-    return Momenta(balance, matvec(first.M, u) + half * last.Q)
+def _newton(
+    equations: Equations, iterations: int, guess: Array, data: Any, independent: Array, size: Array
+) -> tuple[Array, Array]:
+    """The root x of balance(x) - rows^T lambda = 0 and level(x) = 0, and whether it converged.
+
+    Of the rows only the `independent` ones count; `size` is the scale of round-off of x. The
+    derivative is that of the implicit function: another solve with the Jacobians at the root, so
+    that no iteration is differentiated.
+    """
+    hoisted_equations, traced = hoisted(equations, guess, data)
+
+    def with_traced(x: Array, data: Any) -> tuple[Array, Array, Array]:
+        values, traced = data
+        return hoisted_equations(traced, x, values) if traced else equations(x, values)
+
+    x, _, converged = _root(with_traced, iterations, guess, (data, traced), independent, size)
+    return x, converged
+
+
+def _jacobians(equations: Equations, x: Array, data: Any, independent: Array) -> SaddlePoint:
+    K, J = jax.jacfwd(lambda x: equations(x, data)[::2])(x)
+    return saddle_point(K, equations(x, data)[1], J, independent)
+
+
+def _corrected(
+    equations: Equations, x: Array, data: Any, independent: Array
+) -> tuple[Array, Array, Array]:
+    """x after a correction, all multipliers, and whether the Jacobians could be factorized."""
+    balance, _, level = equations(x, data)
+    jacobians = _jacobians(equations, x, data, independent)
+    change, multipliers = jacobians.solve(-balance, -level)
+    return x + change, multipliers, jacobians.regular
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _root(
+    equations: Equations, iterations: int, guess: Array, data: Any, independent: Array, size: Array
+) -> tuple[Array, Array, Array]:
+    """The root, its multipliers, and whether it is right to round-off after the last correction."""
+    # Convergence is quadratic: after a correction below sqrt(eps) only round-off is left.
+    eps = jnp.finfo(guess.dtype).eps
+
+    def correct(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        x, multipliers, regular = _corrected(equations, state[0], data, independent)
+        # Also no smaller than round-off of x, which for a short step is that of positions over h.
+        enough = jnp.sqrt(eps) * (1 + jnp.max(jnp.abs(x))) + size
+        return x, multipliers, (jnp.max(jnp.abs(x - state[0])) <= enough) & regular
+
+    def correct_or_rest(_: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        return jax.lax.cond(state[2], lambda: state, lambda: correct(state))
+
+    start = guess, jnp.zeros(independent.shape, guess.dtype), jnp.asarray(False)
+    return jax.lax.fori_loop(0, iterations, correct_or_rest, start)
+
+
+@_root.defjvp
+def _root_jvp(
+    equations: Equations, iterations: int, primals: tuple[Any, ...], tangents: tuple[Any, ...]
+) -> tuple[Any, Any]:
+    x, multipliers, _ = root = _root(equations, iterations, *primals)
+    _, data, independent, _ = primals
+
+    def residual(data: Any) -> tuple[Array, Array]:
+        balance, rows, level = equations(x, data)
+        return balance - matvec(rows.T, multipliers), level
+
+    _, (force, level) = jax.jvp(residual, (data,), (tangents[1],))
+    dx, dmultipliers = _jacobians(equations, x, data, independent).solve(-force, -level)
+    return root, (dx, dmultipliers, np.zeros((), jax.dtypes.float0))
 
 
 @dataclass(frozen=True)
@@ -106,54 +163,53 @@ class RATTLE(AbstractMethod):
         # Which rows count is decided at the start, for both ends of the step; the choice has no
         # derivative.
         independent = jax.lax.stop_gradient(rows.independent)
-        settings = NewtonSettings(self.iterations, system.singular_mass)
+        rounding = 64 * jnp.finfo(q.dtype).eps * (1 + jnp.max(jnp.abs(jax.lax.stop_gradient(q))))
         position = partial(_position_equations, system)
-        middle = newton(position, settings, v, start, independent, _rounding(q) / jnp.abs(h))
-        u = middle.x
+        u, converged = _newton(
+            position, self.iterations, v, start, independent, rounding / jnp.abs(h)
+        )
         end = StepStart(q + h * u, u, t + h, h, params)
-        velocity = partial(_velocity_equations, system)
+        at_end = system.equations(end.q, u, end.t, params)
+        pushed = matvec(at_end.M, u) + h / 2 * at_end.Q
         # Linear, since M is constant.
-        pushed = end, momenta(system, start, u).end
-        last = linear_step(velocity, settings, u, pushed, independent)
+        velocity = partial(_velocity_equations, system)
+        new_v, _, regular = _corrected(velocity, u, (end, pushed), independent)
         # Dependent rows are left out; if the constraints are consistent they hold nevertheless.
         reached = jax.lax.cond(
             rows.rank < len(A),
             lambda: on_constraints(
-                system, end.q, last.x, end.t, params, extents, motion_share(q.dtype)
+                system, end.q, new_v, end.t, params, extents, motion_share(q.dtype)
             ),
             lambda: jnp.asarray(True),
         )
         status = first_that_holds(
             (~rows.definite, Status.SINGULAR_MASS),
-            (has_length & ~(middle.converged & last.converged), Status.NOT_CONVERGED),
+            (has_length & ~(converged & regular), Status.NOT_CONVERGED),
             (has_length & ~reached, Status.PROJECTION_FAILED),
         )
         independent = rows.rank == jnp.asarray(len(A), rows.rank.dtype)
-        q, v = jnp.where(has_length, end.q, q), jnp.where(has_length, last.x, v)
+        q, v = jnp.where(has_length, end.q, q), jnp.where(has_length, new_v, v)
         return Moved(q, v, status == Status.OK, status, independent, rows.rank, len(A))
 
 
-def _position_equations(system: System, u: Array, start: StepStart) -> Residual:
+def _position_equations(system: System, u: Array, start: StepStart) -> tuple[Array, Array, Array]:
+    """For Ld = h (L(q0, u, t) + L(q1, u, t + h)) / 2, of a separable Lagrangian."""
     q, v, t, h, params = start.q, start.v, start.t, start.h, start.params
-    return Residual(
-        balance=momenta(system, start, u).start,
-        rows=constraint_jacobians(system, q, v, t, params)[0],
-        # Divided by h, a correction is of the size of a velocity, as the balance of momenta is.
-        level=system.dynamics.position_level(q + h * u, t + h, params) / h,
-    )
+    first = system.equations(q, v, t, params)
+    # M is constant, so p(q0, v0) is M v0 and the sum needs no momentum of its own.
+    balance = matvec(first.M, u - v) - h / 2 * first.Q
+    # Divided by h, a correction is of the size of a velocity, as the balance of momenta is.
+    level = system.dynamics.position_level(q + h * u, t + h, params) / h
+    return balance, constraint_jacobians(system, q, v, t, params)[0], level
 
 
-def _velocity_equations(system: System, v: Array, data: tuple[StepStart, Array]) -> Residual:
-    (end, pushed), params = data, data[0].params
-    return Residual(
-        balance=matvec(system.dynamics.mass(end.q, v, end.t, params), v) - pushed,
-        rows=constraint_jacobians(system, end.q, end.v, end.t, params)[0],
-        level=system.dynamics.velocity_level(end.q, v, end.t, params),
-    )
-
-
-def _rounding(x: Array) -> Array:
-    return 64 * jnp.finfo(x.dtype).eps * (1 + jnp.max(jnp.abs(jax.lax.stop_gradient(x))))
+def _velocity_equations(
+    system: System, v: Array, data: tuple[StepStart, Array]
+) -> tuple[Array, Array, Array]:
+    end, pushed = data
+    balance = matvec(system.dynamics.mass(end.q, v, end.t, end.params), v) - pushed
+    rows = constraint_jacobians(system, end.q, end.v, end.t, end.params)[0]
+    return balance, rows, system.dynamics.velocity_level(end.q, v, end.t, end.params)
 
 
 @cached_by_shapes

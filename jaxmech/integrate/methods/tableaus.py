@@ -47,6 +47,16 @@ class StepControl(NamedTuple):
     stable: float
 
 
+def following(rows: tuple[tuple[float, ...], ...]) -> np.ndarray:
+    """Row j, column k - 1: the weight of stage j in stage j + k; zeros beyond the last stage."""
+    count = len(rows)
+    table = np.zeros((count, count - 1))
+    for i, row in enumerate(rows):
+        for j, weight in enumerate(row):
+            table[j, i - j - 1] = weight
+    return table
+
+
 def _table(text: str) -> tuple[tuple[float, ...], ...]:
     """Rows of numbers, between semicolons."""
     return tuple(tuple(map(float, row.split())) for row in text.split(";"))
