@@ -1,6 +1,6 @@
 """States on the constraints.
 
-`assemble` finds the one that is nearest to a guess, by one search (`nearest_search`) in two ways:
+`assemble` finds the one that is nearest to a guess, by one search in two ways:
 `nearest` under `jit` and `vmap`, `nearest_known` where all numbers are known. `stabilization` keeps
 a motion on the constraints.
 """
@@ -9,7 +9,7 @@ from jaxmech.state.assemble import Start as Start
 from jaxmech.state.assemble import assemble as assemble
 from jaxmech.state.assemble import begin as begin
 from jaxmech.state.assemble import onto as onto
-from jaxmech.state.nearest_search import some_direction as some_direction
+from jaxmech.state.nearest import some_direction as some_direction
 from jaxmech.state.stabilization import AbstractStabilization as AbstractStabilization
 from jaxmech.state.stabilization import Baumgarte as Baumgarte
 from jaxmech.state.stabilization import Free as Free

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from jaxmech.compiler import native_call, native_program, unoptimized
 from jaxmech.state.nearest import Level, nearest, nearest_affine
-from jaxmech.state.nearest_known import Surface, nearest_known
+from jaxmech.state.nearest_known import SearchOfKnown
 from jaxmech.state.stabilization import Projection, coordinate_metric, metric_mass
 from jaxmech.system import (
     Holonomic,
@@ -130,10 +130,11 @@ def _assemble_known(
         M_q, sizes = np.asarray(_coordinate_metric(system, M, q, v, t, params)), np.ones_like(v)
     if free_q and any(isinstance(c, Holonomic) for c in system.plain.constraints):
         rates = np.zeros_like(q)  # on which positions do not depend
-        x = nearest_known(Surface(system.plain, (q, rates, t, params), free_q, extents), M_q)
+        x = SearchOfKnown(system.plain, (q, rates, t, params), free_q, extents, M_q).nearest()
     if free_v and any(isinstance(c, Holonomic | Nonholonomic) for c in system.constraints):
-        surface = Surface(system, (x, v, t, params), free_v, sizes, is_of_velocities=True)
-        new_v = nearest_known(surface, M, is_affine=_is_affine(system))
+        state = x, v, t, params
+        search = SearchOfKnown(system, state, free_v, sizes, M, is_of_velocities=True)
+        new_v = search.nearest(is_affine=_is_affine(system))
     return jnp.asarray(x), jnp.asarray(new_v)
 
 

@@ -1,23 +1,176 @@
 """The point of a surface level(y) = 0 that is nearest to a guess, and its derivative.
 
-The formulas are those of `search`.
+In coordinates w in which M is the identity, y = guess + T w, this is the point of the surface
+nearest to the origin. Gauss-Newton steps reach the surface; a damped Newton method then moves along
+it (Absil, Mahony and Sepulchre 2008, chapters 6 and 7). With C = A T, the projector P onto the
+tangent space of the surface and the multipliers of C^T lambda = (1 - P) w, a step d solves
+
+    (B + mu) d = -P w,    B = P H P + 1 - P,    H = 1 - T^T (d2/dy2 lambda . level) T
+
+and Gauss-Newton steps return to the surface. If the result is not nearer to the guess the step is
+rejected and mu grows. So the distance never grows, and the final B decides whether it is a minimum.
+The formulas are those of `AbstractSearch`, for traced numbers here and for known ones in
+`nearest_known`.
 """
 
+import abc
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import jacobian
-from jaxmech.linalg import QR, AbstractRowSpace, cholesky, diagonal, matvec, metric
-from jaxmech.state.nearest_search import LENGTHS, RETURNS, STEPS, AbstractSearch, Plan
+from jaxmech.linalg import QR, cholesky, diagonal, matvec, metric
 from jaxmech.system import extents_of_level, near
+from jaxmech.utils.arrays import AnyArray
+
+RETURNS = 30  # largest number of Gauss-Newton steps to the surface
+STEPS = 60  # largest number of Newton steps along it
+LENGTHS = 0.5 ** np.arange(6)  # of a Gauss-Newton step
 
 Level = Callable[..., Array]  # level(y, *context), zero on the surface
+
+
+class Plan(NamedTuple):
+    """A step to try from a point, in coordinates w.
+
+    Attributes:
+        step: the step, (n,).
+        promised: decrease of half the squared distance.
+        damping: mu.
+        is_minimum: whether the point counts as a minimum.
+        is_last: whether the search ends at the point.
+    """
+
+    step: AnyArray
+    promised: AnyArray
+    damping: AnyArray
+    is_minimum: AnyArray
+    is_last: AnyArray
+
+
+class SurfacePoint(NamedTuple):
+    """Quantities of the surface at a point, in coordinates w."""
+
+    reached: AnyArray  # whether the point lies on it
+    rows: Any  # the factorized C
+    w: AnyArray  # (n,)
+    multipliers: AnyArray  # (m,)
+    P: AnyArray  # (n, n)
+    H: AnyArray  # (n, n)
+    B: AnyArray  # (n, n)
+
+
+class AbstractSearch(abc.ABC):
+    """The search from one guess; subclasses say how numbers are computed.
+
+    Attributes:
+        guess: the guess, (n,).
+        T: from coordinates w to changes of y, (n, n).
+        root: the inverse of T.
+        one: the identity, (n, n).
+        xp: `jax.numpy` or `numpy`.
+        times: the product of a matrix and a vector.
+        product: the product of matrices.
+        diagonal: the diagonal of a matrix.
+        length: the length of a vector.
+        row_space: the factors of C.
+    """
+
+    guess: AnyArray
+    T: AnyArray
+    root: AnyArray
+    one: AnyArray
+    xp: Any
+    times: Callable[..., Any]
+    product: Callable[..., Any]
+    diagonal: Callable[..., Any]
+    length: Callable[..., Any]
+    row_space: Callable[..., Any]
+
+    @abc.abstractmethod
+    def evaluated(self, y: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
+        """The residuals, their Jacobian, and whether y is on the surface."""
+
+    @abc.abstractmethod
+    def curvature(self, y: AnyArray, multipliers: AnyArray) -> AnyArray:
+        """The second derivative of multipliers . level."""
+
+    @abc.abstractmethod
+    def solved(
+        self, B: AnyArray, damping: AnyArray, raised: AnyArray, slope: AnyArray, push: AnyArray
+    ) -> tuple[AnyArray, AnyArray, AnyArray]:
+        """Whether B is definite, and nearly so; and the step.
+
+        The step solves (B + damping) d = -slope if B is definite; otherwise it solves
+        (B + raised) d = -slope - push.
+        """
+
+    @property
+    def eps(self) -> float:
+        """Round-off of the type of the guess."""
+        return float(np.finfo(self.guess.dtype).eps)
+
+    def point(self, y: AnyArray) -> SurfacePoint:
+        """Evaluate the surface at y."""
+        _, A, reached = self.evaluated(y)
+        w, C = self.times(self.root, y - self.guess), self.product(A, self.T)
+        rows = self.row_space(C)
+        P = self.one - self.product(rows.U.T, rows.U)
+        multipliers = rows.min_norm_solve(self.times(C, w))[1]
+        H = self.one - self.product(self.T.T, self.curvature(y, multipliers), self.T)
+        B = self.product(P, H, P) + self.one - P
+        return SurfacePoint(reached, rows, w, multipliers, P, H, B)
+
+    def size(self, y: AnyArray) -> AnyArray:
+        """The length scale of round-off and tolerances."""
+        away = self.length(self.times(self.root, y - self.guess))
+        return away + self.length(self.times(self.root, y))
+
+    def is_nearer(
+        self, y: AnyArray, old: SurfacePoint, new: SurfacePoint, promised: AnyArray
+    ) -> AnyArray:
+        """Whether a step from y has led nearer to the guess."""
+        # Half the difference of the squared distances, without the cancellation of their
+        # subtraction.
+        nearer = (old.w - new.w) @ (old.w + new.w) / 2
+        round_off = 10 * self.eps * self.length(old.w) * self.size(y)
+        # Sufficient decrease (Armijo), up to round-off: at the minimum no step reduces it further.
+        return new.reached & (nearer + round_off >= 1e-4 * promised)
+
+    def planned(self, y: AnyArray, point: SurfacePoint, accepted: AnyArray, previous: Plan) -> Plan:
+        """The next step, and whether it is so small that y is the minimum."""
+        xp = self.xp
+        slope, size = self.times(point.P, point.w), self.size(y)
+        # Gershgorin discs: no eigenvalue of B is below `lowest` or above `highest`.
+        centers = self.diagonal(point.B)
+        radii = xp.abs(point.B).sum(1) - xp.abs(centers)
+        lowest, highest = xp.min(centers - radii), xp.max(xp.abs(centers) + radii)
+        # Where B is definite near the minimum the damping dies out, and Newton's method is
+        # quadratic.
+        damping = xp.where(accepted, previous.damping / 8, 4 * previous.damping + highest / 16)
+        damping = xp.where(damping < highest / 100, 0 * damping, damping)
+        # The gradient vanishes at a saddle on a line of symmetry; a push moves y off it.
+        push = 1e-2 * self.length(point.w) * self.times(point.P, xp.asarray(some_direction(y)))
+        raised = damping + self.eps**0.5 - lowest
+        definite, nearly, step = self.solved(point.B, damping, raised, slope, push)
+        promised = -(slope @ step) - step @ self.times(point.B, step) / 2
+        length = self.length(step)
+        small = definite & (damping == 0) & (length <= self.eps**0.5 * size)
+        slower = (length >= 0.5 * self.length(previous.step)) | ~accepted
+        least = small & ((length <= 16 * self.eps * size) | slower)
+        flat = ~definite & nearly & (self.length(slope) <= self.eps**0.5 * size)
+        return Plan(step, xp.maximum(promised, 0.0), damping, small | flat, least | ~point.reached)
+
+
+def some_direction(y: Any) -> np.ndarray:
+    """A vector of fixed pseudo-random numbers, of the shape and type of y."""
+    return np.random.default_rng(0).uniform(-1, 1, y.shape).astype(y.dtype)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -83,23 +236,29 @@ def nearest_affine(
     return jax.lax.fori_loop(0, 2, corrected, guess)
 
 
-class _SurfacePoint(eqx.Module):
-    """Quantities of the surface at a point, in coordinates w."""
+def _row_by_row(*factors: Array) -> Array:
+    """Multiply matrices in a loop over the rows of the first."""
+    # Its code is shorter than that of the whole product by a factor of the number of rows.
+    first, *remaining = factors
 
-    reached: Bool[Array, ""]  # whether the point lies on it
-    rows: AbstractRowSpace  # the factorized C
-    w: Float[Array, " n"]
-    multipliers: Float[Array, " m"]
-    P: Float[Array, " n n"]
-    H: Float[Array, " n n"]
-    B: Float[Array, " n n"]
+    def row_of_product(row: Array) -> Array:
+        for factor in remaining:
+            row = matvec(factor.T, row)
+        return row
+
+    return jax.lax.map(row_of_product, first)
+
+
+def _length(x: Array) -> Float[Array, ""]:
+    squared = x @ x
+    return jnp.where(squared > 0, jnp.sqrt(jnp.where(squared > 0, squared, 1.0)), 0.0)
 
 
 class _Search(eqx.Module):
     """The nearest point so far, and the next step to try from it."""
 
     y: Float[Array, " n"]
-    point: _SurfacePoint
+    point: SurfacePoint
     plan: Plan
     count: Int[Array, ""]  # number of steps; before the first one y is the guess
 
@@ -108,6 +267,11 @@ class _Problem(AbstractSearch):
     """The minimization problem, with the functions of a point y that its solution needs."""
 
     xp = jnp
+    times = staticmethod(matvec)  # sums of products, which XLA fuses over a batch
+    product = staticmethod(_row_by_row)
+    diagonal = staticmethod(diagonal)
+    length = staticmethod(_length)
+    row_space = staticmethod(QR().factor)
 
     def __init__(self, level: Level, guess: Array, M: Array, context: tuple[Any, ...]) -> None:
         self.level = jax.jit(lambda y: level(y, *context))  # traced once, not once per derivative
@@ -119,33 +283,18 @@ class _Problem(AbstractSearch):
         self.root = factor.transposed()  # the inverse of T: w = root (y - guess)
         self.extents = jax.lax.stop_gradient(extents_of_level(self.level, guess, M))
 
-    def times(self, matrix: Array, x: Array) -> Array:
-        """The product as a sum of products, which XLA fuses over a batch."""
-        return matvec(matrix, x)
+    def evaluated(self, y: Array) -> tuple[Array, Array, Array]:
+        """The residuals, their Jacobian, and whether y is on the surface."""
+        value, A = self.level(y), jacobian(self.level, y)
+        return value, A, near(value, A, y, self.extents)
 
-    def diagonal(self, matrix: Array) -> Array:
-        """The diagonal of a matrix."""
-        return diagonal(matrix)
-
-    def length(self, x: Array) -> Float[Array, ""]:
-        """The length, with a derivative where it is zero."""
-        return _length(x)
-
-    def point(self, y: Array) -> _SurfacePoint:
-        """Evaluate the surface at y."""
-        A, w = jacobian(self.level, y), matvec(self.root, y - self.guess)
-        C = _row_by_row(A, self.T)
-        rows = QR().factor(C)
-        P = self.one - _row_by_row(rows.U.T, rows.U)
-        multipliers = rows.min_norm_solve(matvec(C, w))[1]
-        value, _ = jax.vjp(self.level, y)
+    def curvature(self, y: Array, multipliers: Array) -> Array:
+        """The second derivative of multipliers . level."""
 
         def pulled(y: Array) -> Array:
             return jax.vjp(self.level, y)[1](multipliers)[0]
 
-        H = self.one - _row_by_row(self.T.T, jacobian(pulled, y), self.T)
-        B = _row_by_row(P, H, P) + self.one - P
-        return _SurfacePoint(near(value, A, y, self.extents), rows, w, multipliers, P, H, B)
+        return jacobian(pulled, y)
 
     def advance(self, search: _Search) -> _Search:
         """Accept the step if it leads nearer to the guess, and compute the next one."""
@@ -203,19 +352,6 @@ def _repeated(
     )[0]
 
 
-def _row_by_row(*factors: Array) -> Array:
-    """Multiply matrices in a loop over the rows of the first."""
-    # Its code is shorter than that of the whole product by a factor of the number of rows.
-    first, *remaining = factors
-
-    def row_of_product(row: Array) -> Array:
-        for factor in remaining:
-            row = matvec(factor.T, row)
-        return row
-
-    return jax.lax.map(row_of_product, first)
-
-
 def _solution(B: Array, r: Array) -> tuple[Bool[Array, ""], Float[Array, " n"]]:
     """Solve B x = r for a symmetric B; also whether B is positive definite."""
     indices = jnp.arange(r.size)
@@ -240,8 +376,3 @@ def _solution(B: Array, r: Array) -> tuple[Bool[Array, ""], Float[Array, " n"]]:
 
     x, _ = jax.lax.scan(substitute, jnp.zeros_like(r), (indices, rows, rights), reverse=True)
     return ~singular.any(), x
-
-
-def _length(x: Array) -> Float[Array, ""]:
-    squared = x @ x
-    return jnp.where(squared > 0, jnp.sqrt(jnp.where(squared > 0, squared, 1.0)), 0.0)

@@ -5,7 +5,7 @@ algebra. So the code that is compiled grows with the number of constraints alone
 search as one program holds every product and factorization of n x n matrices.
 """
 
-from dataclasses import dataclass
+from functools import reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -14,70 +14,10 @@ from jaxtyping import Array
 
 from jaxmech.compiler import jacobian, native_program
 from jaxmech.linalg import rows_on_host
-from jaxmech.state.nearest_search import LENGTHS, RETURNS, STEPS, AbstractSearch, Plan
+from jaxmech.state.nearest import LENGTHS, RETURNS, STEPS, AbstractSearch, Plan
 from jaxmech.system import Params, System, levels_at_known, near
 from jaxmech.utils.arrays import AnyArray, HostArray
 from jaxmech.utils.checks import has_finite_numbers
-
-
-@dataclass(frozen=True)
-class Surface:
-    """The position or the velocity level of a system at a state, as a function of q or v.
-
-    Attributes:
-        system: the system.
-        state: q, v, t and params; the guess among them is the other components' value, too.
-        free: indices of the components that may change.
-        is_of_velocities: whether it is the velocity level, a function of v.
-        extents: the extents of all coordinates.
-    """
-
-    system: System
-    state: tuple[Any, Any, Any, Params]
-    free: tuple[int, ...]
-    extents: HostArray
-    is_of_velocities: bool = False
-
-    @property
-    def guess(self) -> HostArray:
-        """The guess of the free components."""
-        return np.asarray(self.state[self.is_of_velocities])[list(self.free)]
-
-    def evaluated(self, y: HostArray) -> tuple[HostArray, HostArray, bool]:
-        """The residuals, their Jacobian, and whether y is on the surface; NaN for NaN."""
-        is_finite = has_finite_numbers(y)
-        state = self._with(y if is_finite else self.guess)
-        if self.system.velocities:
-            level = tuple(map(np.asarray, _quasi_velocity_level(self.system, *state)))
-        else:
-            levels = levels_at_known(self.system, *state)
-            level = (
-                (levels.velocity, levels.A_velocity)
-                if self.is_of_velocities
-                else (levels.position, levels.A_position)
-            )
-        value, A = level[0], level[1][:, list(self.free)]
-        if not is_finite:
-            return np.full_like(value, np.nan), np.full_like(A, np.nan), False
-        return value, A, bool(near(value, A, y, self.extents[list(self.free)], xp=np))
-
-    def curvature(self, y: HostArray, multipliers: HostArray) -> HostArray:
-        """The second derivative of multipliers . level; NaN where y or they are not finite."""
-        if not has_finite_numbers((y, multipliers)):
-            return np.full((y.size, y.size), np.nan, y.dtype)
-        bent = _curvature(self.system, self.is_of_velocities, multipliers, *self._with(y))
-        return np.asarray(bent)[np.ix_(self.free, self.free)]
-
-    def completed(self, y: HostArray) -> HostArray:
-        """All components, with the free ones replaced."""
-        x = np.array(self.state[self.is_of_velocities])
-        x[list(self.free)] = y
-        return x
-
-    def _with(self, y: HostArray) -> tuple[Any, Any, Any, Params]:
-        q, v, t, params = self.state
-        x = self.completed(y)
-        return (q, x, t, params) if self.is_of_velocities else (x, v, t, params)
 
 
 @native_program("system", differ=(True, True, False, False))
@@ -127,25 +67,75 @@ def _factorized(M: HostArray) -> _Factor:
     return _Factor(L, bool(definite))
 
 
-class _KnownSurfacePoint(NamedTuple):
-    """Quantities of the surface at a point, in coordinates w; as in `point`."""
+class SearchOfKnown(AbstractSearch):
+    """The search for one guess on the host, on the position or the velocity level of a system.
 
-    reached: np.bool
-    w: HostArray
-    P: HostArray
-    B: HostArray
-
-
-class _SearchOfKnown(AbstractSearch):
-    """The search for one guess on the host."""
+    Args:
+        system: the system.
+        state: q, v, t and params; the guess among them is the other components' value, too.
+        free: indices of the components that may change.
+        extents: the extents of all components.
+        M: the metric of all components, shape (n, n).
+        is_of_velocities: whether it is the velocity level, a function of v.
+    """
 
     xp = np
+    times = staticmethod(np.matmul)
+    product = staticmethod(lambda *factors: reduce(np.matmul, factors))
+    diagonal = staticmethod(np.diagonal)
+    length = staticmethod(lambda x: np.sqrt(x @ x))  # of the type of the vector
+    row_space = staticmethod(rows_on_host)
 
-    def __init__(self, surface: Surface, M: HostArray) -> None:
-        self.surface, self.guess = surface, surface.guess
+    def __init__(
+        self, system: System, state: tuple[Any, Any, Any, Params], free: tuple[int, ...],
+        extents: HostArray, M: HostArray, *, is_of_velocities: bool = False,
+    ) -> None:  # fmt: skip
+        self.system, self.state, self.is_of_velocities = system, state, is_of_velocities
+        self.free = list(free)
+        self.extents = extents[self.free]
+        self.all = np.asarray(state[is_of_velocities])
+        self.guess = self.all[self.free]
         self.one = np.eye(self.guess.size, dtype=self.guess.dtype)
-        self.root = _factorized(M[np.ix_(surface.free, surface.free)]).L.T
+        self.root = _factorized(M[np.ix_(free, free)]).L.T
         self.T = np.linalg.solve(self.root, self.one)
+
+    def nearest(self, *, is_affine: bool = False) -> HostArray:
+        """All components of the nearest point, by linear equations if the level is affine."""
+        x = np.array(self.all)
+        with np.errstate(all="ignore"):
+            x[self.free] = self.projection() if is_affine else self.minimum()
+        return x
+
+    def evaluated(self, y: HostArray) -> tuple[HostArray, HostArray, np.bool]:
+        """The residuals, their Jacobian, and whether y is on the surface; NaN for NaN."""
+        is_finite = has_finite_numbers(y)
+        state = self._with(y if is_finite else self.guess)
+        if self.system.velocities:
+            level = tuple(map(np.asarray, _quasi_velocity_level(self.system, *state)))
+        else:
+            levels = levels_at_known(self.system, *state)
+            level = (
+                (levels.velocity, levels.A_velocity)
+                if self.is_of_velocities
+                else (levels.position, levels.A_position)
+            )
+        value, A = level[0], level[1][:, self.free]
+        if not is_finite:
+            return np.full_like(value, np.nan), np.full_like(A, np.nan), np.False_
+        return value, A, np.bool(near(value, A, y, self.extents, xp=np))
+
+    def curvature(self, y: HostArray, multipliers: HostArray) -> HostArray:
+        """The second derivative of multipliers . level; NaN where y or they are not finite."""
+        if not has_finite_numbers((y, multipliers)):
+            return np.full((y.size, y.size), np.nan, y.dtype)
+        bent = _curvature(self.system, self.is_of_velocities, multipliers, *self._with(y))
+        return np.asarray(bent)[np.ix_(self.free, self.free)]
+
+    def _with(self, y: HostArray) -> tuple[Any, Any, Any, Params]:
+        q, v, t, params = self.state
+        x = np.array(self.all)
+        x[self.free] = y
+        return (q, x, t, params) if self.is_of_velocities else (x, v, t, params)
 
     def minimum(self) -> HostArray:
         """The nearest point; NaN if there is none on the surface that was reached."""
@@ -167,31 +157,9 @@ class _SearchOfKnown(AbstractSearch):
         """The nearest point of an affine surface."""
         y = self.guess
         for _ in range(2):  # the second one corrects round-off
-            value, A, _ = self.surface.evaluated(y)
+            value, A, _ = self.evaluated(y)
             y = y - self.T @ rows_on_host(A @ self.T).min_norm_solve(value)[0]
         return y
-
-    def times(self, matrix: HostArray, x: HostArray) -> HostArray:
-        """The product of numpy."""
-        return np.asarray(matrix @ x)
-
-    def diagonal(self, matrix: HostArray) -> HostArray:
-        """The diagonal of a matrix."""
-        return np.diagonal(matrix)
-
-    def length(self, x: HostArray) -> AnyArray:
-        """The length, of the type of the vector."""
-        return np.sqrt(x @ x)
-
-    def point(self, y: HostArray) -> _KnownSurfacePoint:
-        """Evaluate the surface at y."""
-        _, A, reached = self.surface.evaluated(y)
-        w, C = self.root @ (y - self.guess), A @ self.T
-        rows = rows_on_host(C)
-        P = self.one - rows.U.T @ rows.U
-        bent = self.surface.curvature(y, rows.min_norm_solve(C @ w)[1])
-        H = self.one - self.T.T @ bent @ self.T
-        return _KnownSurfacePoint(np.bool(reached), w, P, P @ H @ P + self.one - P)
 
     def solved(
         self, B: HostArray, damping: AnyArray, raised: AnyArray, slope: HostArray, push: HostArray
@@ -207,14 +175,14 @@ class _SearchOfKnown(AbstractSearch):
 
     def back(self, y: HostArray) -> HostArray:
         """Take Gauss-Newton steps with line search until none reduces the residual."""
-        value, A, _ = self.surface.evaluated(y)
+        value, A, _ = self.evaluated(y)
         for _ in range(RETURNS):
             d = rows_on_host(A @ self.T).min_norm_solve(value)[0]
             across, large = self.T @ d, self.length(d) > self.eps**0.5 * self.size(y)
             violation, least, best = np.abs(value).sum(), np.inf, (y, value, A)
             for length in LENGTHS.astype(y.dtype):
                 trial = y - length * across
-                at_trial = self.surface.evaluated(trial)
+                at_trial = self.evaluated(trial)
                 new = np.nan_to_num(np.abs(at_trial[0]).sum(), nan=np.inf)
                 if new < least or length == 1:
                     least, best = new, (trial, *at_trial[:2])
@@ -225,16 +193,3 @@ class _SearchOfKnown(AbstractSearch):
                 break
             y, value, A = best
         return y
-
-
-def nearest_known(surface: Surface, M: HostArray, is_affine: bool = False) -> HostArray:
-    """`point.nearest`, or `nearest_affine`, on a surface of a system.
-
-    Args:
-        surface: the level of the system, with the guess.
-        M: the metric of all components, shape (n, n).
-        is_affine: whether the level is affine.
-    """
-    with np.errstate(all="ignore"):
-        search = _SearchOfKnown(surface, M)
-        return surface.completed(search.projection() if is_affine else search.minimum())

@@ -6,17 +6,15 @@ psi = 0 in the mass metric; `Baumgarte` feeds the violation back into b; `Free` 
 """
 
 from dataclasses import dataclass, field
-from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import jacobian
 from jaxmech.laws import regular
-from jaxmech.linalg import LDL, AbstractSolver, Metric, cholesky, metric
+from jaxmech.linalg import LDL, AbstractSolver, cholesky, metric
 from jaxmech.system import (
     Acceleration,
     Holonomic,
@@ -68,80 +66,6 @@ class Free(AbstractStabilization):
     """No stabilization, the same as `projection=None`."""
 
 
-class _ConstraintMetrics(eqx.Module):
-    """The factorized constraints of both levels at the end of a step, with what uses them.
-
-    Attributes:
-        solver: the solver of the projection.
-        system: the system.
-        positions: mass matrix and rows of the position level.
-        velocities: mass matrix and rows of the velocity level.
-        before: the rows at the stages of the step, if known.
-    """
-
-    solver: AbstractSolver = eqx.field(static=True)
-    system: System = eqx.field(static=True)
-    positions: Metric
-    velocities: Metric
-    before: RowsBefore | None
-
-    def corrected_once(
-        self, q: Array, v: Array, t: Array, params: Params
-    ) -> tuple[Array, Array, Array]:
-        """q and v after one correction of each, and the squared size of both."""
-        q = restored(self.system, q, t, params)
-        dq = self.positions.min_norm_solve(self.system.dynamics.position_level(q, t, params))[0]
-        dq = self.system.dynamics.speeds(q, dq, t, params)
-        q = q - dq
-        # After the positions, because the constraints on v depend on q. The factors are those of
-        # the q before the projection, so one correction is insufficient even where the constraints
-        # are linear in v.
-        dv = self.velocities.min_norm_solve(self.system.dynamics.velocity_level(q, v, t, params))[0]
-        size = jax.lax.stop_gradient((dq * dq).sum() + (dv * dv).sum())
-        return q, v - dv, size
-
-    def is_plain(self, size: Array, share: float) -> Array:
-        """Whether corrections are below a share of the extents, and all rows independent."""
-        extents = None if self.before is None else self.before.extents
-        least = 1.0 if extents is None else jnp.min(extents)
-        plain = size <= (share * least) ** 2
-        for rows in (self.positions, self.velocities):
-            plain &= rows.rank == len(rows.A)
-        return plain if self.before is None else plain & ~self.before.dependent
-
-    def corrected(
-        self, iterations: int, q: Array, v: Array, t: Array, params: Params
-    ) -> tuple[Array, Array, Array]:
-        """q and v after so many corrections, and whether they are on the constraints."""
-        for _ in range(iterations):
-            q, v, size = self.corrected_once(q, v, t, params)
-        # After a small last correction the error is smaller still, unless a row was dropped. So the
-        # residuals are recomputed only in the other cases, which are rare.
-        plain = self.is_plain(size, motion_share(q.dtype))
-        is_met = partial(self.is_met, q, v, t, params)
-        return q, v, jax.lax.cond(~plain, is_met, lambda: jnp.asarray(True))
-
-    def is_met(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """Whether the constraints hold, and no row was kept that is dependent."""
-        rows_before, system, share = self.before, self.system, motion_share(q.dtype)
-        extents = None if rows_before is None else rows_before.extents
-        size = extents_at(system, q, v, t, params) if extents is None else extents
-        if not system.velocities:
-            of_positions, of_velocities = sizes_of_levels(system, q, v, t, params)
-            level = system.dynamics.position_level(q, t, params)
-            met = near(level, self.positions.A, q, size, share, of_positions)
-            level = system.dynamics.velocity_level(q, v, t, params)
-            met &= near_rates(level, self.velocities.A, v, q, size, share, of_velocities)
-        else:
-            met = on_constraints(system, q, v, t, params, size, share)
-        if rows_before is None:
-            return met
-        # A row may be dependent at the start and at the end of the step, but not between them.
-        A = constraint_jacobians(system, q, v, t, params)[1]
-        rank_after = metric(self.velocities.M, A, self.solver).rank
-        return met & (jnp.maximum(rows_before.rank, rank_after) >= self.velocities.rank)
-
-
 @dataclass(frozen=True)
 class Projection(AbstractStabilization):
     """Move q, and then v, to the nearest point of the constraints after each step; the default.
@@ -167,6 +91,7 @@ class Projection(AbstractStabilization):
 
     iterations: int = setting(2, "Gauss-Newton corrections after each step", most=100)
     solver: AbstractSolver = setting(LDL(), "treatment of dependent constraints")
+    is_lazy: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         remedy = "pass `projection=None` for no projection"
@@ -186,15 +111,66 @@ class Projection(AbstractStabilization):
         # Without nonholonomic constraints one factorization serves both levels.
         is_holonomic = A_position is A_velocity
         velocities = positions if is_holonomic else metric(M, A_velocity, self.solver)
-        metrics = _ConstraintMetrics(self.solver, system, positions, velocities, before)
-        q, v, reached = self.project(metrics, q, v, t, params)
-        return q, v, reached & positions.definite
+        dynamics, share = system.dynamics, motion_share(q.dtype)
+        extents = None if before is None else before.extents
 
-    def project(
-        self, metrics: _ConstraintMetrics, q: Array, v: Array, t: Array, params: Params
-    ) -> tuple[Array, Array, Array]:
-        """q and v after all corrections, and whether they are on the constraints."""
-        return metrics.corrected(self.iterations, q, v, t, params)
+        def corrected_once(q: Array, v: Array) -> tuple[Array, Array, Array]:
+            """q and v after one correction of each, and the squared size of both."""
+            q = restored(system, q, t, params)
+            dq = positions.min_norm_solve(dynamics.position_level(q, t, params))[0]
+            dq = dynamics.speeds(q, dq, t, params)
+            q = q - dq
+            # After the positions, because the constraints on v depend on q. The factors are those
+            # of the q before the projection, so one correction is insufficient even where the
+            # constraints are linear in v.
+            dv = velocities.min_norm_solve(dynamics.velocity_level(q, v, t, params))[0]
+            size = jax.lax.stop_gradient((dq * dq).sum() + (dv * dv).sum())
+            return q, v - dv, size
+
+        def is_plain(size: Array, share: float) -> Array:
+            """Whether corrections are below a share of the extents, and all rows independent."""
+            least = 1.0 if extents is None else jnp.min(extents)
+            plain = size <= (share * least) ** 2
+            for rows in (positions, velocities):
+                plain &= rows.rank == len(rows.A)
+            return plain if before is None else plain & ~before.dependent
+
+        def is_met(q: Array, v: Array) -> Array:
+            """Whether the constraints hold, and no row was kept that is dependent."""
+            size = extents_at(system, q, v, t, params) if extents is None else extents
+            if not system.velocities:
+                of_positions, of_velocities = sizes_of_levels(system, q, v, t, params)
+                level = dynamics.position_level(q, t, params)
+                met = near(level, A_position, q, size, share, of_positions)
+                level = dynamics.velocity_level(q, v, t, params)
+                met &= near_rates(level, A_velocity, v, q, size, share, of_velocities)
+            else:
+                met = on_constraints(system, q, v, t, params, size, share)
+            if before is None:
+                return met
+            # A row may be dependent at the start and at the end of the step, but not between them.
+            A = constraint_jacobians(system, q, v, t, params)[1]
+            rank_after = metric(M, A, self.solver).rank
+            return met & (jnp.maximum(before.rank, rank_after) >= velocities.rank)
+
+        def corrected(q: Array, v: Array) -> tuple[Array, Array, Array]:
+            """q and v after all corrections, and whether they are on the constraints."""
+            for _ in range(self.iterations):
+                q, v, size = corrected_once(q, v)
+            # After a small last correction the error is smaller still, unless a row was dropped. So
+            # the residuals are recomputed only in the other cases, which are rare.
+            plain = is_plain(size, share)
+            met = jax.lax.cond(~plain, lambda: is_met(q, v), lambda: jnp.asarray(True))
+            return q, v, met
+
+        if self.is_lazy and self.iterations > 1:
+            once_q, once_v, size = corrected_once(q, v)
+            is_last = is_plain(size, float(jnp.finfo(q.dtype).eps) ** 0.5)
+            end = once_q, once_v, jnp.asarray(True)
+            new_q, new_v, reached = jax.lax.cond(~is_last, lambda: corrected(q, v), lambda: end)
+        else:
+            new_q, new_v, reached = corrected(q, v)
+        return new_q, new_v, reached & positions.definite
 
     def lazy(self) -> "LazyProjection":
         """The same projection, for a run through which no derivative goes."""
@@ -211,19 +187,7 @@ class LazyProjection(Projection):
     of a `Projection`.
     """
 
-    def project(
-        self, metrics: _ConstraintMetrics, q: Array, v: Array, t: Array, params: Params
-    ) -> tuple[Array, Array, Array]:
-        """q and v after as many corrections as change them, and whether the constraints hold."""
-        if self.iterations == 1:
-            return metrics.corrected(1, q, v, t, params)
-        new_q, new_v, size = metrics.corrected_once(q, v, t, params)
-        is_last = metrics.is_plain(size, float(jnp.finfo(q.dtype).eps) ** 0.5)
-        return jax.lax.cond(
-            ~is_last,
-            lambda: metrics.corrected(self.iterations, q, v, t, params),
-            lambda: (new_q, new_v, jnp.asarray(True)),
-        )
+    is_lazy = True
 
 
 @dataclass(frozen=True)
