@@ -32,7 +32,6 @@ from jaxmech.integrate.methods.runge_kutta import DormandPrince8 as DormandPrinc
 from jaxmech.integrate.methods.tableaus import StepControl as StepControl
 from jaxmech.integrate.methods.tableaus import Tableau as Tableau
 from jaxmech.integrate.motion import MOST_NUMBERS as MOST_NUMBERS
-from jaxmech.integrate.motion import Motion as Motion
 from jaxmech.integrate.motion import Run as Run
 from jaxmech.integrate.motion import solve_motion as solve_motion
 from jaxmech.integrate.scheme import Scheme as Scheme
@@ -45,7 +44,6 @@ from jaxmech.integrate.steps.default_steps import as_times as as_times
 from jaxmech.integrate.steps.default_steps import choose_steps as choose_steps
 from jaxmech.integrate.steps.default_steps import members_error as members_error
 from jaxmech.integrate.steps.default_steps import members_need as members_need
-from jaxmech.integrate.steps.default_steps import members_per_save as members_per_save
 from jaxmech.integrate.steps.default_steps import resolved as resolved
 from jaxmech.integrate.steps.step_size import MEMBERS as MEMBERS
 from jaxmech.integrate.steps.step_size import target_error as target_error

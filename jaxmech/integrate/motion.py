@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from jaxmech.compiler import batched_closure
 from jaxmech.integrate.derivatives.policy import AbstractDerivative
@@ -25,10 +25,9 @@ from jaxmech.integrate.spans import (
     within,
 )
 from jaxmech.integrate.steps import Adaptive, FixedSteps, Tolerance
-from jaxmech.integrate.steps.default_steps import refined, with_number
-from jaxmech.integrate.steps.step_times import ending_at_jumps, step_ends
+from jaxmech.integrate.steps.default_steps import chosen_steps, refined
 from jaxmech.integrate.switches import after_samples, with_outputs
-from jaxmech.integrate.trajectory import SavedStates, StepCounts, Trajectory
+from jaxmech.integrate.trajectory import StepCounts, Trajectory
 from jaxmech.system import Params, System, conserves_energy
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.checks import is_known
@@ -65,46 +64,29 @@ class Run(eqx.Module):
         return sum(map(np.size, jax.tree.leaves((self.params, self.times)))) <= MOST_NUMBERS
 
 
-class Motion(eqx.Module):
-    """What a run computes, as the fields of a `Solution` of these names."""
-
-    saves: SavedStates
-    status: Int[Array, ""]
-    t_failed: Float[Array, ""]
-    energy: Float[Array, " T"]
-    energy_drift: Float[Array, ""]
-    rank: Int[Array, ""]
-    error: Float[Array, ""]
-    counts: StepCounts
-    events: Events | None
-
-
 def solve_motion(
     scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet, q0: Array, v0: Array,
     ts: Array, params: Params, memory: Any, saves: Any,
-) -> tuple[Run, Motion]:  # fmt: skip
-    """A run and its motion; `saves` are the ts, as known numbers where they are known.
+) -> tuple[Run, dict[str, Any]]:  # fmt: skip
+    """A run, and what it computes as the fields of a `Solution`.
+
+    The `saves` are the ts, as known numbers where they are known.
 
     Where steps have no number yet, it is chosen from the motion.
     """
     system, is_fixed = scheme.system, isinstance(scheme.steps, FixedSteps)
-    steps = ending_at_jumps(system, scheme.steps, q0, v0, ts, params)
-    times, inserted = step_ends(system, steps, q0, v0, ts, params, saves)
+    steps, times, inserted = chosen_steps(scheme, q0, v0, ts, params, event_set, saves)
     is_grid_known = inserted and is_fixed and is_known((saves, times))
     grid = StepGrid.known(saves, times, inserted) if is_grid_known else NO_GRID
     times = jnp.asarray(times)
     memory = system.memory_at(ts, params, memory)
     steps, tolerance = replace(steps, times=()), None
-    is_chosen = isinstance(steps, FixedSteps) and steps.per_save is None
+    is_chosen = isinstance(scheme.steps, FixedSteps) and scheme.steps.per_save is None
     if isinstance(steps, Adaptive):
         tolerance = steps.tolerance(q0.dtype)  # an argument of the program of all of them
         steps = replace(steps, rtol=1.0, atol=1.0, max_step=None)
-    else:
-        of_trials = replace(scheme, system=event_set.system(system), steps=steps)
-        switched = event_set.params(params, event_set.active())
-        steps = with_number(of_trials, q0, v0, ts, switched, times, event_set)
 
-    def moved(scheme: Scheme) -> Motion:
+    def moved(scheme: Scheme) -> dict[str, Any]:
         return _motion(
             scheme, derivative, event_set, inserted, q0, v0, ts, params, tolerance, times, grid,
             memory,
@@ -112,7 +94,7 @@ def solve_motion(
 
     scheme = replace(scheme, steps=steps)
     found = moved(scheme)
-    if is_chosen and (more_steps := refined(scheme, event_set, found.error)):
+    if is_chosen and (more_steps := refined(scheme, event_set, found["integration_error"])):
         scheme = replace(scheme, steps=more_steps)  # impacts need more than their trial
         found = moved(scheme)
     return Run(params, tolerance, times, scheme, derivative, event_set, inserted), found
@@ -123,7 +105,7 @@ def _motion(
     scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet, inserted: int,
     q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance | None,
     times: Array, grid: StepGrid, memory: Array,
-) -> Motion:  # fmt: skip
+) -> dict[str, Any]:  # fmt: skip
     system = scheme.system
     inputs = RolloutInputs(q0, v0, ts, params, tolerance, times, memory)
     trajectory, grid = trajectory_of(scheme, derivative, event_set, inserted, inputs, grid)
@@ -136,24 +118,31 @@ def _motion(
         )  # fmt: skip
     rows = saves.q, saves.v, saves.memory, ts
     after = with_samples(system, rows, (ts[0], ts[-1]), params, times, found, grid.at_saves)
-    saves = replace(saves, memory=after)
     # XLA would compile its operations one by one.
     energy_at = batched_closure(partial(_energy, system), q0, v0, memory, ts[0], params)
-    rows = saves.q, saves.v, saves.memory, ts
-    energy = jax.vmap(energy_at, (0, 0, 0, 0, None))(*rows, params)
+    energy = jax.vmap(energy_at, (0, 0, 0, 0, None))(saves.q, saves.v, after, ts, params)
     start = q0, v0, ts[0], with_outputs(system, params, memory)
     is_conserved = conserves_energy(system, *start) and not event_set.has_transitions
-    return Motion(
-        saves=saves,
-        status=trajectory.status,
-        t_failed=trajectory.t_failed,
-        energy=energy,
-        energy_drift=_drift(energy) if is_conserved else jnp.full((), jnp.nan, energy.dtype),
-        rank=trajectory.rank,
-        error=trajectory.error,
-        counts=trajectory.counts,
-        events=found,
-    )
+    counts = trajectory.counts
+    return {
+        "q": saves.q,
+        "v": saves.v,
+        "memory": after,
+        "status": trajectory.status,
+        "t_failed": trajectory.t_failed,
+        "energy": energy,
+        "energy_drift": _drift(energy) if is_conserved else jnp.full((), jnp.nan, energy.dtype),
+        "position_residual": saves.position_residual,
+        "velocity_residual": saves.velocity_residual,
+        "rank": trajectory.rank,
+        "step": counts.longest,
+        "integration_error": trajectory.error,
+        "accepted": counts.accepted,
+        "rejected": counts.rejected,
+        "evaluations": counts.evaluations,
+        "t_stiff": counts.t_stiff,
+        "events": found,
+    }
 
 
 def trajectory_of(

@@ -16,9 +16,7 @@ from jaxmech.integrate import (
     AbstractSteps,
     Event,
     EventSet,
-    Motion,
     ReverseMode,
-    Run,
     Scheme,
     as_times,
     event_set_of,
@@ -40,7 +38,7 @@ from jaxmech.system import (
     without_mass,
 )
 from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
-from jaxmech.utils.parameters import Digests, digests_of, warn_of_unread
+from jaxmech.utils.parameters import digests_of, warn_of_unread
 from jaxmech.utils.precision import USE_FLOAT64
 from jaxmech.utils.tracers import actual
 
@@ -157,9 +155,18 @@ def simulate(
     if system.declared and not events:  # these may read parameters of their own
         read = partial(function_values, system, q0, v0, ts[0])
         warn_of_unread(params, read, system.declared)
-    run, found = solve_motion(scheme, derivative, event_set, q0, v0, ts, params, memory, saves)
+    run, fields = solve_motion(scheme, derivative, event_set, q0, v0, ts, params, memory, saves)
     is_kept = run.is_small or is_known((q0, v0, ts, params))
-    solution = _solution(system, ts, found, digests_of(params), run if is_kept else None)
+    solution = Solution(
+        ts=ts,
+        coordinates=tuple(system.coordinates),
+        velocities=tuple(system.velocity_names),
+        units=system.units,
+        digests=digests_of(params),
+        run=run if is_kept else None,
+        memory_names=() if system.sampling is None else system.sampling.names,
+        **fields,
+    )
     if throw and is_known(solution) and not succeeded(int(solution.status)):
         message = _explanation(system, solution, params, event_set)
         raise SimulationError(message, solution)
@@ -175,38 +182,6 @@ def _require_forwards(event_set: EventSet, ts: Array) -> None:
             "Argument `ts` must increase where there are unilateral constraints, but decreases: a "
             "motion before an impact does not follow from the one after it."
         )
-
-
-def _solution(
-    system: System, ts: Array, found: Motion, digests: Digests, run: Run | None
-) -> Solution:
-    saves, counts = found.saves, found.counts
-    return Solution(
-        ts=ts,
-        q=saves.q,
-        v=saves.v,
-        memory=saves.memory,
-        status=found.status,
-        t_failed=found.t_failed,
-        energy=found.energy,
-        energy_drift=found.energy_drift,
-        position_residual=saves.position_residual,
-        velocity_residual=saves.velocity_residual,
-        rank=found.rank,
-        step=counts.longest,
-        integration_error=found.error,
-        accepted=counts.accepted,
-        rejected=counts.rejected,
-        evaluations=counts.evaluations,
-        t_stiff=counts.t_stiff,
-        coordinates=tuple(system.coordinates),
-        velocities=tuple(system.velocity_names),
-        units=system.units,
-        events=found.events,
-        digests=digests,
-        run=run,
-        memory_names=() if system.sampling is None else system.sampling.names,
-    )
 
 
 def _explanation(system: System, solution: Solution, params: Params, event_set: EventSet) -> str:

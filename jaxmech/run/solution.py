@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmech.integrate import MOST_NUMBERS, Events, Run, StepWarning, states_at
-from jaxmech.run.solution_views import States, dataset
+from jaxmech.run.solution_views import Columns, States, dataset
 from jaxmech.status import Status, succeeded
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known
@@ -19,7 +19,7 @@ from jaxmech.utils.drawings import DRAWINGS
 from jaxmech.utils.parameters import Digests
 from jaxmech.utils.precision import USE_FLOAT64
 from jaxmech.utils.tracers import actual
-from jaxmech.utils.units import Named, Units, columns, shown_coordinates, unit_of
+from jaxmech.utils.units import Units, shown_coordinates
 
 MOST_NAMES = 8  # that a printed solution lists
 TOO_COARSE = 1e-3  # integration error above which a step is reported as too coarse
@@ -35,7 +35,7 @@ _MISSED = (
 _NUMBERS = 17  # fields of a solution that are arrays
 
 
-class Solution(eqx.Module):
+class Solution(Columns):
     """The result of `simulate`. Under `jax.vmap` every array gets a leading batch axis.
 
     Attributes:
@@ -121,30 +121,6 @@ class Solution(eqx.Module):
         """Whether the trajectory was computed to its end, or to a terminal event."""
         return succeeded(self.status)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names that `sol[name]` knows: coordinates, rates, states, memory of controllers."""
-        return tuple(columns(self.coordinates, self.velocities, self.memory_names))
-
-    def __getitem__(self, name: str) -> Array:
-        """A column of q, v or the memory by its name, shape (T,).
-
-        Args:
-            name: one of `names`, such as `"crank"` for a coordinate, `"crank.rate"` for its rate.
-
-        Raises:
-            KeyError: if there is no such name.
-            TypeError: if `name` is not a string, such as the index of a trajectory.
-        """
-        if not isinstance(name, str):
-            raise TypeError(
-                f"`sol[name]` takes the name of a column, but {name!r} is none; one trajectory of "
-                f"a batch is `jax.tree.map(lambda x: x[{name}], sol)`."
-            )
-        entries = columns(self.coordinates, self.velocities, self.memory_names)
-        arrays = {"q": self.q, "v": self.v, "memory": self.memory}
-        return Named(entries, arrays, "the solution")[name]
-
     def at(self, t: Any) -> States:
         """The states at any times of the run: dense output.
 
@@ -182,10 +158,6 @@ class Solution(eqx.Module):
         t, q, v, memory = at(self.run, saves, self.t_failed, self.events, t)
         names = self.coordinates, self.velocities, self.units, self.memory_names
         return States(t, q, v, memory, *names)
-
-    def unit(self, name: str) -> str:
-        """The unit of a column, such as `"rad/s"`; empty if the `System` states none."""
-        return unit_of(self.units, name)
 
     def to_xarray(self) -> Any:
         """Convert to an `xarray.Dataset` with a variable for each of `names` and for the audit.

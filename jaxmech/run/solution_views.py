@@ -14,7 +14,47 @@ AUDIT = ("energy", "position_residual", "velocity_residual")  # at every save ti
 OUTCOME = ("status", "t_failed", "energy_drift", "rank", "integration_error")
 
 
-class States(eqx.Module):
+class Columns(eqx.Module):
+    """The columns of states by their names; a subclass has the states and the names."""
+
+    q: eqx.AbstractVar[Array]
+    v: eqx.AbstractVar[Array]
+    memory: eqx.AbstractVar[Array]
+    coordinates: eqx.AbstractVar[tuple[str, ...]]
+    velocities: eqx.AbstractVar[tuple[str, ...]]
+    units: eqx.AbstractVar[Units]
+    memory_names: eqx.AbstractVar[tuple[str, ...]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all columns: coordinates, rates, states, memory of controllers."""
+        return tuple(columns(self.coordinates, self.velocities, self.memory_names))
+
+    def __getitem__(self, name: str) -> Array:
+        """A column of q, v or the memory by its name, in the shape of the times.
+
+        Args:
+            name: one of `names`, such as `"crank"` for a coordinate, `"crank.rate"` for its rate.
+
+        Raises:
+            KeyError: if there is no such name.
+            TypeError: if `name` is not a string, such as the index of a trajectory.
+        """
+        if not isinstance(name, str):
+            raise TypeError(
+                f"`sol[name]` takes the name of a column, but {name!r} is none; one trajectory of "
+                f"a batch is `jax.tree.map(lambda x: x[{name}], sol)`."
+            )
+        entries = columns(self.coordinates, self.velocities, self.memory_names)
+        arrays = {"q": self.q, "v": self.v, "memory": self.memory}
+        return Named(entries, arrays, "the solution")[name]
+
+    def unit(self, name: str) -> str:
+        """The unit of a column, such as `"rad/s"`; empty if the `System` states none."""
+        return unit_of(self.units, name)
+
+
+class States(Columns):
     """The states of a motion at some times; batches have leading axes.
 
     Attributes:
@@ -36,21 +76,6 @@ class States(eqx.Module):
     velocities: tuple[str, ...] = eqx.field(static=True)
     units: Units = eqx.field(static=True, default=())
     memory_names: tuple[str, ...] = eqx.field(static=True, default=())
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names that `states[name]` knows, as those of a `Solution`."""
-        return tuple(columns(self.coordinates, self.velocities, self.memory_names))
-
-    def __getitem__(self, name: str) -> Array:
-        """A column of q, v or the memory by its name, in the shape of the times."""
-        indices = columns(self.coordinates, self.velocities, self.memory_names)
-        arrays = {"q": self.q, "v": self.v, "memory": self.memory}
-        return Named(indices, arrays, "the states")[name]
-
-    def unit(self, name: str) -> str:
-        """The unit of a column, such as `"rad/s"`; empty if the `System` states none."""
-        return unit_of(self.units, name)
 
 
 def dataset(sol: Any) -> Any:

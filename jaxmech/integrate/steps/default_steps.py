@@ -15,7 +15,7 @@ from jaxmech.integrate.error_estimate import STATES
 from jaxmech.integrate.events import NO_EVENTS, Event, EventSet, event_set_of, with_gaps
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.steps import FixedSteps
+from jaxmech.integrate.steps import AbstractSteps, FixedSteps
 from jaxmech.integrate.steps.step_size import (
     MEMBERS,
     MOST_STEPS,
@@ -76,16 +76,16 @@ def choose_steps(
     """
     system, params = with_params(system, params)
     scheme = Scheme.of(system, method, steps, projection, formulation)
-    policy = scheme.steps
-    require_kind("steps", policy, FixedSteps, "FixedSteps()")
-    assert isinstance(policy, FixedSteps)
+    require_kind("steps", scheme.steps, FixedSteps, "FixedSteps()")
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = as_times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
     event_set = with_gaps(event_set_of(system, events, inactive), system, q0, ts, params)
-    scheme = replace(scheme, steps=replace(policy, per_save=None))
+    scheme = replace(scheme, steps=replace(scheme.steps, per_save=None))
     try:
-        return _resolved(scheme, q0, v0, ts, params, event_set, throw=True)
+        chosen, _, _ = chosen_steps(scheme, q0, v0, ts, params, event_set, ts, throw=True)
+        assert isinstance(chosen, FixedSteps)
+        return chosen
     except UnknownValuesError:
         raise ValueError(
             "Argument `q0` and the others must have known values, but under `jax.jit` they have "
@@ -93,29 +93,37 @@ def choose_steps(
         ) from None
 
 
-def with_number(
-    scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params, times: Array, event_set: EventSet,
-    *, throw: bool = False,
-) -> FixedSteps:  # fmt: skip
-    """The steps with their number, which is chosen from the motion if it is not set.
+def chosen_steps(
+    scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, event_set: EventSet,
+    saves: Any, *, throw: bool = False,
+) -> tuple[AbstractSteps, Any, int]:  # fmt: skip
+    """The steps of a run, the times at which they end, and how many of these are no save times.
 
-    Where values are unknown it is one, with a warning, or an `UnknownValuesError` if `throw`.
+    Fixed steps have a number, which is chosen from the motion if it is not set. Where values are
+    unknown it is one, with a warning, or an `UnknownValuesError` if `throw`. The `saves` are the
+    ts, as known numbers where they are known.
     """
-    steps = scheme.steps
-    assert isinstance(steps, FixedSteps)
-    least, per_save = _least(steps.max_step, ts, times), steps.per_save
+    steps = ending_at_jumps(scheme.system, scheme.steps, q0, v0, ts, params)
+    times, inserted = step_ends(scheme.system, steps, q0, v0, ts, params, saves)
+    if not isinstance(steps, FixedSteps):
+        return steps, times, inserted
+    ends = jnp.asarray(times)
+    least, per_save = _least(steps.max_step, ts, ends), steps.per_save
     if per_save is None:
-        values = actual((q0, v0, ts, params, times), MEMBERS)
+        switched = event_set.params(params, event_set.active())
+        values = actual((q0, v0, ts, switched, ends), MEMBERS)
+        of_trials = replace(scheme, system=event_set.system(scheme.system), steps=steps)
         try:
             if values is None:
                 raise UnknownValuesError
-            per_save = members_per_save(scheme, event_set, *values)
+            per_save = _members_per_save(of_trials, event_set, *values)
         except UnknownValuesError:
             if throw:
                 raise
             warn_caller(UNKNOWN_STEPS, StepWarning)
             per_save = 1
-    return replace(steps, per_save=max(per_save, least), max_step=None)
+    steps = replace(steps, per_save=max(per_save, least), max_step=None)
+    return steps, times, inserted
 
 
 def _least(max_step: float | None, ts: Any, times: Array) -> int:
@@ -144,19 +152,7 @@ def resolved(scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params) -> Schem
         return scheme
     q0, v0, _, params = scheme.system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = as_times(ts, q0.dtype)
-    return replace(scheme, steps=_resolved(scheme, q0, v0, ts, params, NO_EVENTS))
-
-
-def _resolved(
-    scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, event_set: EventSet,
-    *, throw: bool = False,
-) -> FixedSteps:  # fmt: skip
-    """The fixed steps, and the times at which they end, that `simulate` would use."""
-    steps = ending_at_jumps(scheme.system, scheme.steps, q0, v0, ts, params)
-    times, _ = step_ends(scheme.system, steps, q0, v0, ts, params, ts)
-    scheme = replace(scheme, system=event_set.system(scheme.system), steps=steps)
-    params = event_set.params(params, event_set.active())
-    return with_number(scheme, q0, v0, ts, params, jnp.asarray(times), event_set, throw=throw)
+    return replace(scheme, steps=chosen_steps(scheme, q0, v0, ts, params, NO_EVENTS, ts)[0])
 
 
 def as_times(ts: Any, dtype: Any) -> Array:
@@ -176,7 +172,7 @@ def as_times(ts: Any, dtype: Any) -> Array:
     return ts
 
 
-def members_per_save(
+def _members_per_save(
     scheme: Scheme, event_set: EventSet, q: Any, v: Any, ts: np.ndarray, params: Params,
     times: np.ndarray,
 ) -> int:  # fmt: skip
