@@ -7,7 +7,7 @@ until the constraints have changed their directions: the length of a rod, or abo
 does not depend on where the origin is.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -309,34 +309,26 @@ def violations(system: System, q: Array, v: Array, t: Array, params: Params) -> 
         levels_at_known(system, q, v, t, params),
         extents_at_known(system, q, v, t, params),
     )
-    sizes = dict(zip(system.constraints, system.dynamics.sizes(q, v, t, params), strict=True))
-    x, rates = np.asarray(q), np.asarray(v)
-    positions = _rows_of(sizes, Holonomic, levels.position, levels.A_position)
-    velocities = _rows_of(sizes, Holonomic | Nonholonomic, levels.velocity, levels.A_velocity)
-    return [
-        *(
-            Violation(name, "position", float(np.abs(value).max()))
-            for name, value, A in positions
-            if not near(value, A, x, extents, xp=np)
-        ),
-        *(
-            Violation(name, "velocity", float(np.abs(value).max()))
-            for name, value, A in velocities
-            if not near_rates(value, A, rates, x, extents, xp=np)
-        ),
-    ]
-
-
-def _rows_of(
-    sizes: dict[Any, int], kind: Any, value: NDArray[np.floating], A: NDArray[np.floating]
-) -> Iterator[tuple[str, NDArray[np.floating], NDArray[np.floating]]]:
-    """The name, the residuals and the rows of A of each constraint of a level, unless empty."""
-    first = 0
-    for constraint, size in sizes.items():
-        if isinstance(constraint, kind) and size:
+    sizes = system.dynamics.sizes(q, v, t, params)
+    x, rates, found = np.asarray(q), np.asarray(v), []
+    for level, kind, residuals, A in (
+        ("position", Holonomic, levels.position, levels.A_position),
+        ("velocity", Holonomic | Nonholonomic, levels.velocity, levels.A_velocity),
+    ):
+        first = 0
+        for constraint, size in zip(system.constraints, sizes, strict=True):
+            if not isinstance(constraint, kind) or not size:
+                continue
             rows = slice(first, first + size)
-            yield constraint.name, value[rows], A[rows]
             first += size
+            if level == "position":
+                is_met = near(residuals[rows], A[rows], x, extents, xp=np)
+            else:
+                is_met = near_rates(residuals[rows], A[rows], rates, x, extents, xp=np)
+            if not is_met:
+                largest = float(np.abs(residuals[rows]).max())
+                found.append(Violation(constraint.name, level, largest))
+    return found
 
 
 def levels_at_known(system: System, q: Any, v: Any, t: Any, params: Params) -> Any:

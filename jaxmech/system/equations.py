@@ -223,18 +223,16 @@ class Dynamics:
 
     def velocity_jacobian(self, q: Array, v: Array, t: Array, params: Any) -> Array:
         """The Jacobian of the velocity level with respect to v, shape (l, n) or (l, k)."""
-
-        def rows(constraint: Holonomic | Nonholonomic) -> Array:
-            if isinstance(constraint, Nonholonomic):
-                return constraint.jacobian(q, v, t, params)
-            return constraint.velocity_jacobian(q, t, params)
-
-        A = _matrix([rows(c) for c in self._of_velocities], v)
+        A = self._rows_of(self._of_velocities, q, v, t, params)
         return without_states(A, self.n_states)
 
     def rows(self, q: Array, v: Array, t: Array, params: Any) -> Array:
         """The constraint matrix A, (m, n) or (m, k)."""
+        return self._rows_of(self.constraints, q, v, t, params)
 
+    def _rows_of(
+        self, constraints: Sequence[AbstractConstraint], q: Array, v: Array, t: Array, params: Any
+    ) -> Array:
         def rows_of(constraint: AbstractConstraint) -> Array:
             if isinstance(constraint, Holonomic):
                 return constraint.velocity_jacobian(q, t, params)
@@ -242,7 +240,7 @@ class Dynamics:
                 return constraint.jacobian(q, v, t, params)
             return constraint.rows(q, v, t, params)[0]
 
-        return _matrix([rows_of(c) for c in self.constraints], v)
+        return _matrix([rows_of(c) for c in constraints], v)
 
     def sizes(self, q: Array, v: Array, t: Array, params: Any) -> tuple[int, ...]:
         """The number of equations of each constraint."""
