@@ -66,20 +66,27 @@ class _RolloutState(eqx.Module):
 _RARELY = 16  # steps from one estimate of the error to the next, in a long run
 _FEWEST = 16  # estimates in a shorter one, if it has three steps for each
 
-_End = tuple[Array, Array, Array, SegmentEvents]
+
+class KeptSegments(eqx.Module):
+    """The data of a run of S segments that its derivatives need."""
+
+    smooth: tuple[Array, Array, Array]  # q, v and memory at the ends of the segments, (S, n)
+    events: SegmentEvents  # of each segment
+    known: Bool[Array, " T"]  # whether the state was good at each save time
+    t_failed: Float[Array, ""]  # as in `Trajectory`
+    counts: Int[Array, " E"]  # of the events
 
 
 def rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, memory: Array, *,
     segment: int | None = None, event_set: EventSet = NO_EVENTS,
     times: AnyInterval | AnyArray = NO_TIMES,
-) -> tuple[Trajectory, _End]:  # fmt: skip
-    """The trajectory from (q0, v0) saved at ts, and the data of its S segments.
+) -> tuple[Trajectory, KeptSegments]:  # fmt: skip
+    """The trajectory from (q0, v0) saved at ts, and the data of its segments.
 
-    These are q, v and the memory at their ends (S, n), and their events. A segment has `segment`
-    steps, a divisor of those per save, by default all. With events, the system of the scheme is
-    that of `event_set`. `times` (K,), at which a step ends, are among the ts; the system then has
-    spans.
+    A segment has `segment` steps, a divisor of those per save, by default all. With events, the
+    system of the scheme is that of `event_set`. `times` (K,), at which a step ends, are among the
+    ts; the system then has spans.
     """
     system, per_save = scheme.system, scheme.per_save
     steps, total = segment or per_save, per_save * (len(ts) - 1)
@@ -109,7 +116,7 @@ def rollout(
 
     def scan_segment(
         carry: tuple[_RolloutState, ErrorAccumulator, Array], x: tuple[StepSegments, Array]
-    ) -> tuple[tuple[_RolloutState, ErrorAccumulator, Array], tuple[SavedStates, _End]]:
+    ) -> tuple[tuple[_RolloutState, ErrorAccumulator, Array], tuple[Any, ...]]:
         """The carry after a segment, what is saved at its end, and what its derivative needs."""
         (state, errors, log), (segment, steps_left) = carry, x
         segment_params, h = within(segment.interval, params), segment.h
@@ -156,14 +163,14 @@ def rollout(
         is_moving = begin.events.stopped_by < 0
         events = SegmentEvents(begin.events.active, is_moving, state.events.replay)
         saved = saved_of(state).known(jnp.isnan(state.t_failed))
-        return (state, errors, log), (saved, (state.q, state.v, state.memory, events))
+        return (state, errors, log), (saved, (state.q, state.v, state.memory), events)
 
     speeds = speeds_at(start, ts[0], first_params)
     errors = ErrorAccumulator.none(
         q0, speeds, rest_motion(system, extents), system.dynamics.n_states,
         bool(system.constraints),
     )  # fmt: skip
-    (end, errors, log), (saved, ends) = jax.lax.scan(
+    (end, errors, log), (saved, ends, segment_events) = jax.lax.scan(
         scan_segment,
         (start, errors, event_set.log(q0, v0)),
         (all_segments, estimates.steps_left),
@@ -177,7 +184,8 @@ def rollout(
         error += errors.delay(end.corrections, h, duration, keeps_q)
     saves = at_saves(saved_of(start), saved, per_save // steps)
     trajectory = Trajectory(saves, end.rank, end.status, end.t_failed, error, end.events, log)
-    return trajectory, ends
+    is_known = ~jnp.isnan(saves.q[:, 0])
+    return trajectory, KeptSegments(ends, segment_events, is_known, end.t_failed, end.events.counts)
 
 
 @dataclass(frozen=True)

@@ -121,12 +121,6 @@ class Scheme:
         """The scheme of a single step, which is the same for all policies of its length."""
         return replace(self, steps=FixedSteps(1))
 
-    def undifferentiated(self) -> "Scheme":
-        """The scheme of a run through which no derivative goes."""
-        if type(self.stabilization) is not Projection:
-            return self
-        return replace(self, stabilization=self.stabilization.lazy())
-
     def by_contact(self, params: Params, run: Callable[["Scheme"], _Result]) -> _Result:
         """What `run` returns for the scheme, or for that without gaps if none is closed.
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from functools import partial
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
@@ -22,20 +21,16 @@ from jaxmech.status import Status
 from jaxmech.system import Params
 
 
-class StepTurns(eqx.Module):
-    """How often functions of events turn in an attempted step."""
-
-    most: Int[Array, ""]  # of any function
-    hidden: Int[Array, " E"]  # events that samples show where a function turns
-    are_few: Bool[Array, ""]  # so that the step may be accepted
-
-
 def turns_in_step(
     run: RunSetting, state: EventState, begin: EvaluatedState, tried: Attempt, t: Array, size: Array
-) -> StepTurns:
-    """How often the functions of events turn in an attempted step from t."""
+) -> tuple[Int[Array, ""], Int[Array, " E"], Bool[Array, ""]]:
+    """How often a function of events turns in an attempted step from t, at most.
+
+    Also the events that samples show where a function turns, and whether there are few enough turns
+    for the step to be accepted.
+    """
     if not run.event_set:
-        return StepTurns(jnp.zeros((), jnp.int32), jnp.zeros(0, jnp.int32), jnp.asarray(True))
+        return jnp.zeros((), jnp.int32), jnp.zeros(0, jnp.int32), jnp.asarray(True)
     start, end = ((x.q, x.v) for x in (begin, tried.end))
     share, h = size / run.span, run.sign * size
     of_each, hidden = step_turns(
@@ -43,18 +38,21 @@ def turns_in_step(
     )
     # Not below the step with which the number of steps would suffice for the run.
     are_few = (of_each.max() < 2) | (share < 1 / run.scheme.adaptive.max_steps)
-    return StepTurns(of_each.max(), jnp.where(of_each < 2, 0, hidden), are_few)
+    return of_each.max(), jnp.where(of_each < 2, 0, hidden), are_few
 
 
 def events_in_step(
     run: RunSetting, state: EventState, start: EvaluatedState, tried: Attempt, t: Array,
-    size: Array, is_good: Array, turns: StepTurns, log: Array,
+    size: Array, accepted: Array, hidden: Array, log: Array,
 ) -> tuple[StepEvents, Array]:  # fmt: skip
-    """Find the events in a step, given the whole attempt; also the log with them."""
+    """Find the events in a step, given the whole attempt; also the log with them.
+
+    `hidden` are those of `turns_in_step`.
+    """
     event_set, scheme, params = run.event_set, run.scheme, run.params
     if not event_set:
         return StepEvents.none(state, tried.end, event_set.words), log
-    h, end, accepted = run.sign * size, tried.end, is_good & turns.are_few
+    h, end = run.sign * size, tried.end
     missed_before, counts_before = state.missed, state.counts
     previous = replace(state, replay=event_set.replay(t.dtype))
     ends = (start.q, start.v), (end.q, end.v)
@@ -105,7 +103,7 @@ def events_in_step(
         return StepEvents.none(events, end, event_set.words)
 
     event = jax.lax.cond(happens, rarely, usually)
-    missed = jnp.maximum(turns.hidden - (event.events.counts - counts_before), 0)
+    missed = jnp.maximum(hidden - (event.events.counts - counts_before), 0)
     missed = missed_before + jnp.where(accepted & ~event.interrupted, missed, 0)
     return replace(event, events=replace(event.events, missed=missed)), log
 
@@ -125,8 +123,9 @@ def after_events(
         entry, number, moves = carry
         _, size, index, row, outcome = replay.at(entry)
         is_side_branch = ~run.event_set.interrupts(index) & (row >= 0)
-        move = jnp.abs(size), index + 1, row + 1, *outcome
-        moves = moves.with_move(number, move, step.begin, packed, is_side_branch)
+        moves = moves.with_move(
+            number, jnp.abs(size), step.begin, packed, is_side_branch, (index, row, outcome)
+        )
         return entry + 1, number + is_side_branch, moves
 
     state = with_status(run, replace(state, start=start, events=event.events), event.status)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,14 +22,7 @@ from jaxmech.integrate.adaptive.events import (
     turns_in_step,
     with_status,
 )
-from jaxmech.integrate.adaptive.run import (
-    RunAudit,
-    RunRows,
-    RunSetting,
-    RunState,
-    StepSpan,
-    StiffnessCounts,
-)
+from jaxmech.integrate.adaptive.run import RunRows, RunSetting, RunState, StepSpan
 from jaxmech.integrate.adaptive.saves import save_reached
 from jaxmech.integrate.checks import begin_run, first_that_holds, residuals
 from jaxmech.integrate.derivatives.record import StepRecord
@@ -94,11 +88,11 @@ def adaptive_rollout(
         partial(_advanced, run),
         (initial, run.rows(q0, v0, memory)),
     )
-    start, audit, accepted = initial.start, state.audit, state.counts.accepted
+    start, accepted = initial.start, state.counts.accepted
     # A save counts once its step is accepted, so after a failure all later ones are NaN.
     numbers, zero = jnp.arange(len(elapsed)), jnp.zeros((), q0.dtype)
     is_known = numbers < jnp.where(jnp.isnan(initial.t_failed), state.saved, 1)
-    at_begin = initial.audit.position, initial.audit.velocity
+    at_begin = initial.position, initial.velocity
     first_save = SavedStates(start.q, start.v, memory, *at_begin, initial.events.active)
     saves = first_save.where(numbers < at_start, first_save.unpacked(rows.saves))
     if event_set:
@@ -108,17 +102,17 @@ def adaptive_rollout(
         saves = SavedStates(*end, zero, zero, state.events.active).where(is_later, saves)
         is_known |= is_later
     states, rest = scheme.system.dynamics.n_states, rest_motion(scheme.system, extents)
-    errors, eps = audit.errors, jnp.finfo(q0.dtype).eps
+    errors, eps = state.errors, jnp.finfo(q0.dtype).eps
     rounding = eps * jnp.abs(errors.high[: q0.size - states]).max() * accepted
     error = errors.relative(state.elapsed, rest, states)
     error = jnp.maximum(error, errors.resolution(rounding, rest, states))
     trajectory = Trajectory(
         saves=saves.known(is_known),
-        rank=audit.rank,
+        rank=state.rank,
         status=state.status,
         t_failed=state.t_failed,
         error=jnp.where(accepted > 0, error, jnp.nan),
-        counts=replace(state.counts, t_stiff=state.stiffness.t),
+        counts=state.counts,
         events=state.events,
         occurrences=rows.log,
     )
@@ -139,6 +133,7 @@ def _start(
     zero, nan, zero_count = jnp.zeros_like(t), jnp.full_like(t, jnp.nan), jnp.zeros((), jnp.int32)
     speeds = scheme.system.dynamics.speeds(q, v, t, params)
     start_t, fixed_q, fixed_speeds = jax.lax.stop_gradient((t, q, speeds))
+    position, velocity = residuals(scheme, q, v, t, params)
     return RunState(
         elapsed=zero,
         start=first,
@@ -150,13 +145,14 @@ def _start(
         t_failed=jnp.where(status == Status.OK, nan, start_t),
         saved=run.at_start,
         counts=StepCounts(zero_count, zero_count, zero_count + 2, zero, nan),
-        stiffness=StiffnessCounts(zero_count, zero_count, nan),
-        audit=RunAudit(
-            *residuals(scheme, q, v, t, params), first.rank,
-            StepErrors.none(fixed_q, fixed_speeds),
-        ),
+        limited=zero_count,
+        free=zero_count,
+        position=position,
+        velocity=velocity,
+        rank=first.rank,
+        errors=StepErrors.none(fixed_q, fixed_speeds),
         events=events,
-    )  # fmt: skip
+    )
 
 
 def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunState, RunRows]:
@@ -186,9 +182,10 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
         total_error = jnp.sqrt(tried.error**2 + tried.correction**2)
         tried = replace(tried, error=jnp.where(resolves, total_error, tried.error))
     is_good = (tried.status == Status.OK) & (tried.error <= 1.0)
-    turns = turns_in_step(run, state.events, begin, tried, t, proposed)
+    turns, hidden, are_few = turns_in_step(run, state.events, begin, tried, t, proposed)
+    is_good &= are_few
     event, log = events_in_step(
-        run, state.events, begin, tried, t, proposed, is_good, turns, rows.log
+        run, state.events, begin, tried, t, proposed, is_good, hidden, rows.log
     )
     tried = replace(tried, end=event.end)
     # Set, not added: the run ends at the last save time to the bit.
@@ -200,7 +197,7 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     if run.times.size:
         changes_at_end |= is_last & (stop < run.span)
     # A step of no length up to an event at its start is accepted, whatever the attempt has led to.
-    accepted = (is_good & turns.are_few) | state.events.due
+    accepted = is_good | state.events.due
     step = StepSpan(state.elapsed, elapsed, size, accepted, changes_at_end)
 
     counts = replace(
@@ -219,9 +216,10 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
         moved = jax.tree.map(partial(jnp.where, state.events.due), unmoved, moved)
         # About one turn in a step, and no longer step where there is one already.
         no_longer = jnp.minimum(moved.size, proposed)
-        moved = replace(moved, size=jnp.where(turns.most > 0, no_longer, moved.size))
-        stays = replace(stays, size=jnp.minimum(shorter, proposed / jnp.maximum(turns.most, 1)))
+        moved = replace(moved, size=jnp.where(turns > 0, no_longer, moved.size))
+        stays = replace(stays, size=jnp.minimum(shorter, proposed / jnp.maximum(turns, 1)))
     next_state = jax.tree.map(partial(jnp.where, accepted), moved, stays)
+    counts = replace(counts, t_stiff=next_state.counts.t_stiff)
     next_state = replace(next_state, counts=counts, events=state.events)
 
     rows = replace(rows, log=log)
@@ -234,7 +232,7 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     is_over = counts.accepted + counts.rejected >= run.scheme.adaptive.max_steps
     is_over &= _goes_on(run, next_state)
     is_stuck = event.interrupted & (size < _STUCK * run.span)
-    is_stiff = next_state.stiffness.limited >= _SUSPICIOUS
+    is_stiff = next_state.limited >= _SUSPICIOUS
     code = jnp.where(is_stiff, int(Status.STIFF), int(Status.MAX_STEPS))
     code = jnp.where(is_stuck, int(Status.TOO_MANY_EVENTS), code)
     underflow = jnp.where(tried.status == Status.OK, int(Status.STEP_UNDERFLOW), tried.status)
@@ -242,7 +240,11 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     next_state = with_status(run, next_state, jnp.where(is_repeated, underflow, status))
     observed = run.observed_before(next_state)
     number = state.counts.accepted + next_state.saved - run.at_start + observed
-    moves = moves.with_move(number, run.move(size, event), step.begin, first, accepted)
+    ended: Any = None
+    if run.event_set:
+        indices = (jnp.where(event.interrupted, x, -1) for x in (event.which, event.row))
+        ended = *indices, event.outcome
+    moves = moves.with_move(number, size, step.begin, first, accepted, ended)
     return next_state, replace(rows, moves=moves)
 
 
@@ -287,17 +289,17 @@ def _accepted(
     if run.times.size:
         # A step that only had to end somewhere says nothing against the size that was proposed.
         following = jnp.where(size < state.size, jnp.maximum(following, state.size), following)
-    end, audit, t = tried.end, state.audit, run.time(elapsed)
+    end, t = tried.end, run.time(elapsed)
     q, v = jax.lax.stop_gradient((end.q, end.v))
     speeds = run.scheme.system.dynamics.speeds(q, v, t, run.params)
     position, velocity = residuals(run.scheme, q, v, t, run.params)
     # Hairer and Wanner, Solving Ordinary Differential Equations II, IV.2. Some steps in a row below
     # the limit of stability clear the suspicion, single ones do not.
     is_limited = tried.stiffness > run.scheme.pair.control.stable
-    free = jnp.where(is_limited, 0, state.stiffness.free + 1)
-    limited = jnp.where(is_limited, state.stiffness.limited + 1, state.stiffness.limited)
+    free = jnp.where(is_limited, 0, state.free + 1)
+    limited = jnp.where(is_limited, state.limited + 1, state.limited)
     limited = jnp.where(free >= _CLEARED, 0, limited)
-    t_stiff = state.stiffness.t
+    t_stiff = state.counts.t_stiff
     is_first = (limited >= _SUSPICIOUS) & jnp.isnan(t_stiff)
     t_stiff = jnp.where(is_first, jax.lax.stop_gradient(t), t_stiff)
     return replace(
@@ -307,11 +309,11 @@ def _accepted(
         size=following,
         error=jnp.maximum(tried.error, LEAST_ERROR),
         is_repeat=jnp.asarray(False),
-        stiffness=StiffnessCounts(limited, free, t_stiff),
-        audit=RunAudit(
-            jnp.maximum(audit.position, position),
-            jnp.maximum(audit.velocity, velocity),
-            jnp.minimum(audit.rank, tried.rank),
-            audit.errors.after(q, speeds, *jnp.abs(tried.errors)),
-        ),
+        limited=limited,
+        free=free,
+        counts=replace(state.counts, t_stiff=t_stiff),
+        position=jnp.maximum(state.position, position),
+        velocity=jnp.maximum(state.velocity, velocity),
+        rank=jnp.minimum(state.rank, tried.rank),
+        errors=state.errors.after(q, speeds, *jnp.abs(tried.errors)),
     )

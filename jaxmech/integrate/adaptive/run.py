@@ -44,23 +44,6 @@ class StepEvents(eqx.Module):
         return StepEvents(events, no, no, zero, zero - 1, none, unit, end, end, ok)
 
 
-class RunAudit(eqx.Module):
-    """The audit of the accepted steps so far."""
-
-    position: Float[Array, ""]
-    velocity: Float[Array, ""]
-    rank: Int[Array, ""]
-    errors: StepErrors
-
-
-class StiffnessCounts(eqx.Module):
-    """Counts of steps at the limit of stability, and of consecutive other steps."""
-
-    limited: Int[Array, ""]
-    free: Int[Array, ""]
-    t: Float[Array, ""]
-
-
 class RunState(eqx.Module):
     """The carry of the loop over attempts."""
 
@@ -74,8 +57,12 @@ class RunState(eqx.Module):
     t_failed: Float[Array, ""]  # as in `Trajectory`
     saved: Int[Array, ""]  # index of the next save time
     counts: StepCounts
-    stiffness: StiffnessCounts
-    audit: RunAudit
+    limited: Int[Array, ""]  # steps at the limit of stability, about in a row
+    free: Int[Array, ""]  # other steps in a row
+    position: Float[Array, ""]  # residuals since the last save, as in `SavedStates`
+    velocity: Float[Array, ""]
+    rank: Int[Array, ""]  # the smallest so far
+    errors: StepErrors
     events: EventState
 
 
@@ -165,21 +152,6 @@ class RunSetting:
         instants = self.time(self.times), self.time(elapsed), self.t0, self.time(self.span)
         interval = interval_at(*instants, self.ends)
         return replace(self, params=within(interval, self.params)), interval
-
-    def move(self, size: Array, event: StepEvents) -> tuple[Array, ...]:
-        """Encode a step and the event at its end as the columns of a record."""
-        if not self.event_set:
-            return (size,)
-        numbers = (jnp.where(event.interrupted, x + 1, 0) for x in (event.which, event.row))
-        return size, *numbers, *event.outcome
-
-    def move_to_save(self, number: Array) -> tuple[Array, ...]:
-        """Encode the part of a step that leads to a save as the columns of a record."""
-        coded = -number.astype(self.elapsed.dtype)
-        if not self.event_set:
-            return (coded,)
-        zero = jnp.zeros_like(number)
-        return coded, zero, zero, *jnp.zeros(self.event_set.words, coded.dtype)
 
     def observed_before(self, state: RunState) -> Array:
         """The number of recorded events so far that changed nothing."""

@@ -73,24 +73,23 @@ def save_reached(
 
     def save(carry: tuple[RunState, RunRows]) -> tuple[RunState, RunRows]:
         state, rows = carry
-        audit, index = state.audit, state.saved
-        elapsed = target(index)
+        index, elapsed = state.saved, target(state.saved)
         t, at_begin = run.time(elapsed), (start.q, start.v, jnp.asarray(True))
         is_later = partial(jnp.where, elapsed > step.begin)
         q, v, reached = jax.tree.map(is_later, inside(elapsed, t), at_begin)
         position, velocity = residuals(scheme, q, v, t, run.params)
-        position = jnp.maximum(audit.position, position)
-        velocity = jnp.maximum(audit.velocity, velocity)
+        position = jnp.maximum(state.position, position)
+        velocity = jnp.maximum(state.velocity, velocity)
         row = SavedStates(q, v, previous.memory, position, velocity, previous.events.active)
         number = previous.counts.accepted + index - run.at_start + run.observed_before(previous)
-        move = run.move_to_save(index)
-        moves = rows.moves.with_move(number, move, step.begin, first, reached)
+        moves = rows.moves.with_move(number, -index, step.begin, first, reached)
         saves = with_row(rows.saves, index, row.packed, reached)
         zero = jnp.zeros_like(step.size)
         state = replace(
             state,
             saved=index + reached,
-            audit=replace(audit, position=zero, velocity=zero),
+            position=zero,
+            velocity=zero,
             status=jnp.where(reached, state.status, int(Status.PROJECTION_FAILED)),
             t_failed=jnp.where(reached, state.t_failed, begin_t),
         )

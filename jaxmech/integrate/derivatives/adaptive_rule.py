@@ -59,21 +59,15 @@ class MovesRun(AbstractRun):
     program: MoveProgram
 
     def tangents(
-        self, x: RolloutInputs, residuals: KeptRun, changes: RolloutInputs
-    ) -> SmoothResults:
-        """Push tangents along the moves that were made."""
-        return self._tangents(_along_moves, x, residuals, changes)
-
-    def smooth_tangents(
-        self, x: RolloutInputs, residuals: KeptRun, changes: RolloutInputs
-    ) -> SmoothResults:
-        """The same in loops of fixed length, which JAX can differentiate in reverse mode."""
-        return self._tangents(_along_all_moves, x, residuals, changes)
-
-    def _tangents(
-        self, along: Callable[..., Any], x: RolloutInputs, residuals: KeptRun,
-        changes: RolloutInputs,
+        self, x: RolloutInputs, residuals: KeptRun, changes: RolloutInputs, *,
+        is_smooth: bool = False,
     ) -> SmoothResults:  # fmt: skip
+        """Push tangents along the moves that were made.
+
+        Those that are smooth come from loops of fixed length, which JAX can differentiate in
+        reverse mode.
+        """
+        along = _along_all_moves if is_smooth else _along_moves
         program, record, event_set = self.program, residuals.record, self.program.event_set
         moves, (traced, fixed) = StepReplay.of(program, x), split_shared(x, changes)
         d_given = jax.tree.map(lambda rows: rows[0], changes.ts), changes.times
@@ -254,7 +248,8 @@ class _MoveRule(RunRule):
         self, args: Arrays, residuals: Arrays, needed: Flags, tangents: Arrays
     ) -> list[Array]:
         """Push tangents by loops of fixed length."""
-        return self.pushed(self.program.smooth_tangents, args, residuals, needed, tangents)
+        push = partial(self.program.tangents, is_smooth=True)
+        return self.pushed(push, args, residuals, needed, tangents)
 
 
 class _Pushed(eqx.Module):

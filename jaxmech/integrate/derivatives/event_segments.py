@@ -25,13 +25,11 @@ from jaxmech.integrate.derivatives.event_pieces import (
 from jaxmech.integrate.derivatives.run_rule import Part, RolloutInputs, pulled_through, with_traced
 from jaxmech.integrate.derivatives.segment_rule import (
     AbstractSegments,
-    KeptSegments,
     SegmentData,
     Times,
-    kept_segments,
 )
 from jaxmech.integrate.events.event_set import EventSet
-from jaxmech.integrate.rollout import rollout
+from jaxmech.integrate.rollout import KeptSegments, rollout
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import AnyInterval, segments
 from jaxmech.integrate.switches import gap_count
@@ -47,9 +45,7 @@ def event_trajectory(
 
     def forward(x: RolloutInputs) -> tuple[Trajectory, KeptSegments]:
         inputs = x.q0, x.v0, x.ts, x.params, x.memory
-        return kept_segments(
-            rollout(scheme, *inputs, segment=steps, event_set=event_set, times=x.times)
-        )
+        return rollout(scheme, *inputs, segment=steps, event_set=event_set, times=x.times)
 
     zero, zero_count = jnp.zeros_like(x.ts[0]), jnp.zeros((), jnp.int32)
     first_segment = jax.tree.map(lambda rows: rows[0], segments(x.ts, steps, steps, x.times))
@@ -220,9 +216,12 @@ class EventSegments(AbstractSegments):
         self, segment: SegmentData, number: Array, timed: Times, shared: Any, position: _Position
     ) -> _Position:
         """The position at the end of a step, from that after its events."""
-        ended = partial(self._ended, segment=segment, number=number, timed=timed, shared=shared)
         along = position[1]
-        return self._by_contact(self.plain, along, partial(ended, position=position)), along
+
+        def ended(plain: Kind) -> PieceState:
+            return self._ended(plain, segment, number, timed, shared, position)
+
+        return self._by_contact(self.plain, along, ended), along
 
     def _ended(
         self, plain: Kind, segment: SegmentData, number: Array, timed: Times, shared: Any,
@@ -230,7 +229,11 @@ class EventSegments(AbstractSegments):
     ) -> PieceState:  # fmt: skip
         """The state at the end of a step by one kind of piece."""
         state, along = position
-        piece, goes_on = self._step_end(segment, along, number, timed)
+        t, goes_on = _start(segment, along, number, timed)
+        zero, none = jnp.zeros_like(t), jnp.full((), -1, jnp.int32)
+        outcome = jnp.zeros(self.event_set.words, t.dtype)
+        interval = _interval(segment, along, number)
+        piece = EventPiece(t, zero, none, none, along.active, outcome, zero[None], interval)
         ended = plain(state, piece, timed[1], ~goes_on, shared)
         return jax.tree.map(partial(jnp.where, goes_on), ended, state)
 
@@ -246,18 +249,6 @@ class EventSegments(AbstractSegments):
         is_closed = along.active[-self.event_set.gaps.count :].any()
         result: _Result = jax.lax.cond(is_closed, lambda: run(closed), lambda: run(apart))
         return result
-
-    def _step_end(
-        self, segment: SegmentData, along: _Along, number: Array, timed: Times
-    ) -> tuple[EventPiece, Array]:
-        """The piece to the end of a step, and whether the trajectory still moves."""
-        t, goes_on = _start(segment, along, number, timed)
-        zero, none = jnp.zeros_like(t), jnp.full((), -1, jnp.int32)
-        outcome = jnp.zeros(self.event_set.words, t.dtype)
-        interval = _interval(segment, along, number)
-        end = zero[None]
-        piece = EventPiece(t, zero, none, none, along.active, outcome, end, interval)
-        return piece, goes_on
 
     def _next_event(
         self, segment: SegmentData, along: _Along, number: Array, timed: Times

@@ -54,12 +54,6 @@ class StepRecord(eqx.Module):
         """The number of moves in a segment."""
         return len(self.moves) // len(self.starts)
 
-    @property
-    def sizes(self) -> Float[Array, " E"]:
-        """The sizes of the steps, and zeros for saves and moves that were not made."""
-        is_made = jnp.arange(len(self.moves)) < self.count
-        return jnp.where(is_made, jnp.maximum(self.moves[:, 0], 0.0), 0.0)
-
     def start(self, segment: Array) -> tuple[Float[Array, " n2"], Float[Array, ""]]:
         """The packed state before a segment, and the time since the start."""
         row = jax.lax.dynamic_index_in_dim(self.starts, segment, keepdims=False)
@@ -97,11 +91,21 @@ class MoveRows(eqx.Module):
         return MoveRows(moves, starts, segment)
 
     def with_move(
-        self, number: Array, move: tuple[Array, ...], begin: Array, state: Array, condition: Array
-    ) -> "MoveRows":
-        """Write the numbers of a move from a state and a time, if it is made."""
+        self, number: Array, size: Array, begin: Array, state: Array, condition: Array,
+        event: tuple[Array, Array, Array] | None = None,
+    ) -> "MoveRows":  # fmt: skip
+        """Write the numbers of a move from a state and a time, if it is made.
+
+        The size of a move to a save is its number with a minus sign. An `event` that ends the move
+        is its index, the row in which it is kept, both -1 for none, and its decisions about gaps.
+        """
         is_first = condition & (number % self.segment == 0)
-        row = jnp.stack([x.astype(state.dtype) for x in move])
+        of_event = jnp.zeros(self.moves.shape[1] - 1, state.dtype)
+        if event is not None:
+            which, log_row, outcome = event
+            counted = jnp.stack([which + 1, log_row + 1]).astype(state.dtype)
+            of_event = jnp.concatenate([counted, outcome])
+        row = jnp.concatenate([size.astype(state.dtype)[None], of_event])
         start = jnp.append(state, begin)
         return MoveRows(
             with_row(self.moves, number, row, condition),

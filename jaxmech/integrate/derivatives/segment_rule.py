@@ -29,24 +29,15 @@ from jaxmech.integrate.derivatives.run_rule import (
     with_traced,
 )
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
-from jaxmech.integrate.rollout import SegmentEvents, rollout
+from jaxmech.integrate.rollout import KeptSegments, SegmentEvents, rollout
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import StepSegments, segments, within
 from jaxmech.integrate.step import StepState, step
 from jaxmech.integrate.trajectory import Trajectory, at_saves
+from jaxmech.state import Projection
 from jaxmech.system import Params
 
 Times = tuple[Array, Array]  # the save time before a segment, and its step size
-
-
-class KeptSegments(eqx.Module):
-    """The data of the forward run that its derivatives need."""
-
-    smooth: tuple[Array, Array, Array]  # q, v and memory at the ends of the S segments, (S, n)
-    events: SegmentEvents  # of each segment
-    known: Bool[Array, " T"]  # whether the state was good at each save time
-    t_failed: Float[Array, ""]  # as in `Trajectory`
-    counts: Int[Array, " E"]  # of the events
 
 
 class SegmentData(eqx.Module):
@@ -222,16 +213,6 @@ def _log_rows(events: SegmentEvents) -> Int[Array, " S K"]:
     return jnp.where(is_known, replay.row, -1)
 
 
-def kept_segments(
-    result: tuple[Trajectory, tuple[Array, Array, Array, SegmentEvents]],
-) -> tuple[Trajectory, KeptSegments]:
-    """The trajectory, and the data that its derivatives need."""
-    trajectory, (q, v, memory, events) = result
-    is_known = ~jnp.isnan(trajectory.saves.q[:, 0])
-    counts = trajectory.events.counts
-    return trajectory, KeptSegments((q, v, memory), events, is_known, trajectory.t_failed, counts)
-
-
 @dataclass(frozen=True)
 class PlainSegments(AbstractSegments):
     """A run without events; `step` has closed-over values as arguments."""
@@ -308,11 +289,13 @@ def _bare_step(
 
 def plain_trajectory(scheme: Scheme, steps: int, x: RolloutInputs) -> Trajectory:
     """The rollout in segments of some steps, as an operation with its derivatives."""
+    undifferentiated = scheme
+    if type(scheme.stabilization) is Projection:
+        undifferentiated = replace(scheme, stabilization=scheme.stabilization.lazy())
 
     def forward(x: RolloutInputs) -> tuple[Trajectory, KeptSegments]:
         inputs = x.q0, x.v0, x.ts, x.params, x.memory
-        run = rollout(scheme.undifferentiated(), *inputs, segment=steps, times=x.times)
-        return kept_segments(run)
+        return rollout(undifferentiated, *inputs, segment=steps, times=x.times)
 
     first_segment = segments(x.ts, steps, steps, x.times)
     first_segment = jax.tree.map(lambda rows: rows[0], first_segment)
