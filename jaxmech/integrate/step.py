@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.checks import first_that_holds
-from jaxmech.integrate.methods.explicit_stages import SumWeights, sum_stages
+from jaxmech.integrate.methods.explicit_stages import sum_stages
 from jaxmech.integrate.methods.implicit import Rodas5P
 from jaxmech.integrate.methods.moved import Moved, StepStart
 from jaxmech.integrate.methods.rattle import RATTLE
@@ -93,10 +93,8 @@ def _step(
             first_rank = moved.rank
         else:
             assert isinstance(method, AbstractRungeKutta)
-            stages = SumWeights.of(method.tableau, q.dtype)
             chart = scheme.formulation.chart(scheme.system, q, v, t, params, extents)
-            sums = sum_stages(scheme, stages, chart, q, v, t, h, params)
-            moved, first_rank = sums.moved(q, v, h), sums.first_rank
+            moved, first_rank = sum_stages(scheme, method.tableau, chart, q, v, t, h, params)
     new_q, new_v, reached = moved.q, moved.v, jnp.asarray(True)
     with jax.named_scope("projection"):
         if first_rank is not None:

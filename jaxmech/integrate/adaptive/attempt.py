@@ -10,7 +10,6 @@ from jaxtyping import Array, Float, Int
 from jaxmech.integrate.checks import finite_states, first_that_holds
 from jaxmech.integrate.methods.explicit_stages import (
     EvaluatedState,
-    PairWeights,
     evaluated_state,
     pair_stages,
 )
@@ -118,7 +117,7 @@ def attempt(
 ) -> Attempt:  # fmt: skip
     """Attempt a step of size h from time t, with the extents of the coordinates."""
     method, before = scheme.method, params
-    weights_at_end: tuple[float, ...] = (0.0,)  # of the rate at the end in the error
+    weights_at_end = [0.0]  # of the rate at the end in the error
     last: tuple[Array, ...] = ()  # q, v and their rates of the last stage of an explicit method
     params = scheme.in_step(start.q, start.v, t, h, params)
     if params is not before:
@@ -130,15 +129,17 @@ def attempt(
     else:
         assert isinstance(method, AbstractRungeKuttaPair)
         chart = scheme.formulation.chart(scheme.system, start.q, start.v, t, params, extents)
-        stages = PairWeights.of(method, start.q.dtype)
-        made = pair_stages(scheme, stages, chart, start, t, h, params)
-        q = start.q + h * (stages.step @ made.speeds)
-        v = start.v + h * (stages.step @ made.accelerations)
+        made = pair_stages(scheme, method.tableau, chart, start, t, h, params)
+        # The last weight of an error belongs to the rate at the end, known only after projection.
+        weights_at_end = [error[-1] for error in method.errors]
+        errors = jnp.asarray([error[:-1] for error in method.errors], start.q.dtype)
+        in_step = jnp.asarray(method.tableau.weights, start.q.dtype)
+        q = start.q + h * (in_step @ made.speeds)
+        v = start.v + h * (in_step @ made.accelerations)
         good, count = made.status == Status.OK, start.independent_rows.size
         moved = Moved(q, v, good, made.status, made.independent, made.rank, count)
-        in_q = h * jnp.stack([w @ made.speeds for w in stages.errors])
-        in_v = h * jnp.stack([w @ made.accelerations for w in stages.errors])
-        weights_at_end = stages.error_at_end
+        in_q = h * jnp.stack([w @ made.speeds for w in errors])
+        in_v = h * jnp.stack([w @ made.accelerations for w in errors])
         last_v = made.v if scheme.system.velocities else made.speeds[-1]
         last = made.q, last_v, made.speeds[-1], made.accelerations[-1]
     end_t = t + h

@@ -127,7 +127,7 @@ class Rodas5P(AbstractPair):
 
 
 def _shifted(sums: Array, weights: Array, U: Array) -> Array:
-    # As in `SumWeights.added`: sums move up by one, to avoid a computed index.
+    # As in `sum_stages`: sums move up by one, to avoid a computed index.
     moved = jnp.concatenate([sums[1:], jnp.zeros_like(sums[:1])])
     # The weights are those before the shift: that of the next stage comes first.
     return moved + weights[:, None, None] * U[None]
