@@ -225,59 +225,6 @@ def _known_grid(saves: bytes, known: bytes, dtype: Any, inserted: int) -> StepGr
         return StepGrid(jnp.asarray(grid), jnp.asarray(rows), intervals)
 
 
-class EvenSteps(eqx.Module):
-    """About `many` steps from a first to a last time; one ends at each of K times between them.
-
-    Attributes:
-        begins: times before the K + 1 parts of the run.
-        sizes: sizes of the steps in each part.
-        numbers: number of steps before each part.
-        intervals: those of the first step of each part.
-        total: number of all steps.
-    """
-
-    begins: Float[Array, " parts"]
-    sizes: Float[Array, " parts"]
-    numbers: Int[Array, " parts"]
-    intervals: AnyInterval
-    total: Int[Array, ""]
-
-    @staticmethod
-    def of(ts: Float[Array, "2"], times: Float[AnyArray, " K"], step_count: Array) -> "EvenSteps":
-        """Divide the run."""
-        first, last = ts
-        duration = last - first
-        sign = jnp.sign(duration)
-        inner_times = sign * jnp.sort(jnp.clip(sign * times, sign * first, sign * last))
-        begins = jnp.concatenate([first[None], inner_times])
-        lengths = jnp.concatenate([inner_times, last[None]]) - begins
-        counts = jnp.ceil(jnp.abs(lengths / duration) * step_count).astype(int)
-        intervals = interval_at(times, begins + lengths / 2, first, last, begins=begins)
-        sizes, numbers = lengths / jnp.maximum(counts, 1), jnp.cumsum(counts) - counts
-        return EvenSteps(begins, sizes, numbers, intervals.turning(counts > 0), counts.sum())
-
-    def most(self, step_count: Any) -> Any:
-        """The number of steps, at most, for so many without the times."""
-        # Each part is rounded up, and round-off may add another step.
-        return step_count + 2 * (len(self.begins) - 1)
-
-    def is_within(self, k: Array, step_count: Array) -> Array:
-        """Whether there is such a step, and it is one of the first `step_count`."""
-        return (k < self.most(step_count)) & (k < self.total)
-
-    def step(self, k: Array) -> tuple[Array, Array, AnyInterval]:
-        """Start, size and interval of a step."""
-        # The last part that begins at the step has its steps; those before it have none.
-        is_part = jnp.arange(len(self.begins)) == (self.numbers <= k).sum() - 1
-
-        def entry(rows: Array) -> Array:
-            return jnp.where(is_part, rows, jnp.zeros_like(rows)).sum().astype(rows.dtype)
-
-        number, size = entry(self.numbers), entry(self.sizes)
-        interval: AnyInterval = jax.tree.map(entry, self.intervals)
-        return entry(self.begins) + (k - number) * size, size, interval.turning(k == number)
-
-
 class StepSegments(eqx.Module):
     """The S segments, of the same number of steps, from ts[0] to ts[-1]; or one of them.
 

@@ -23,7 +23,7 @@ from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.turns import step_turns
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.spans import EvenSteps, interval_at, with_spans, within
+from jaxmech.integrate.spans import AnyInterval, interval_at, with_spans, within
 from jaxmech.integrate.step import StepState, step
 from jaxmech.integrate.switches import plain, with_outputs
 from jaxmech.system import Drive, extents_at, largest, spread
@@ -184,7 +184,18 @@ def _trial(
     def try_member(
         q: Array, v: Array, ts: Array, params: Any, times: Array, tried: Array
     ) -> tuple[Array, Array, Array, Array, Array]:
-        grid = EvenSteps.of(ts, times, steps)
+        # About as many even steps as wanted; each of the parts between the times, at which a step
+        # ends, is rounded up, and round-off may add another step.
+        t_first, t_last = ts
+        sign = jnp.sign(t_last - t_first)
+        inner_times = sign * jnp.sort(jnp.clip(sign * times, sign * t_first, sign * t_last))
+        begins = jnp.concatenate([t_first[None], inner_times])
+        lengths = jnp.concatenate([inner_times, t_last[None]]) - begins
+        counts = jnp.ceil(jnp.abs(lengths / (t_last - t_first)) * steps).astype(int)
+        intervals = interval_at(times, begins + lengths / 2, t_first, t_last, begins=begins)
+        intervals = intervals.turning(counts > 0)
+        sizes, numbers = lengths / jnp.maximum(counts, 1), jnp.cumsum(counts) - counts
+        total, more = counts.sum(), 2 * (len(begins) - 1)
         memory = system.memory_at(ts, plain(params))
         start_params = with_outputs(system, within(at_start, params), memory)
         has_rates: Any = None  # of the functions of events: fixed steps know no accelerations
@@ -194,7 +205,15 @@ def _trial(
 
         def moved_by(k: Array, walk: _TrialState) -> _TrialState:
             """The state after a step, or before one that fails."""
-            t, h, interval = grid.step(k)
+            # The last part that begins at the step has its steps; those before it have none.
+            is_part = jnp.arange(len(begins)) == (numbers <= k).sum() - 1
+
+            def entry(rows: Array) -> Array:
+                return jnp.where(is_part, rows, jnp.zeros_like(rows)).sum().astype(rows.dtype)
+
+            number, h = entry(numbers), entry(sizes)
+            interval: AnyInterval = jax.tree.map(entry, intervals).turning(k == number)
+            t = entry(begins) + (k - number) * h
             step_params = within(interval, params)
             memory, step_params = scheme.sampled(
                 walk.memory, walk.q, walk.v, t, step_params, interval
@@ -222,7 +241,7 @@ def _trial(
             return jax.lax.cond(went_well, lambda: moved, lambda: replace(walk, good=went_well))
 
         def step_or_rest(k: Array, walk: _TrialState) -> _TrialState:
-            goes_on = walk.good & grid.is_within(k, tried)
+            goes_on = walk.good & (k < tried + more) & (k < total)
             return jax.lax.cond(goes_on, lambda: moved_by(k, walk), lambda: walk)
 
         errors = StepErrors.none(q, dynamics.speeds(q, v, ts[0], start_params))
@@ -230,7 +249,7 @@ def _trial(
         start = _TrialState(q, v, memory, errors, zero, none, made, jnp.asarray(True))
         # Native code compiles a loop of known length in half the time, and skips the steps in which
         # all lanes rest.
-        count = grid.most(_TRIED if why_not() is None else tried)
+        count = more + (_TRIED if why_not() is None else tried)
         end = jax.lax.fori_loop(0, count, step_or_rest, start)
         duration = (ts[1] - ts[0]) * end.made_steps / steps
         rest = rest_motion(system, extents_at(system, q, v, ts[0], start_params))
