@@ -1,7 +1,6 @@
 """A whole trajectory: steps between the save times, and an audit of every step."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +22,6 @@ from jaxmech.integrate.error_estimate import (
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.turns import Looks, with_events
-from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import ALL_TIME, NO_TIMES, AnyInterval, StepSegments, segments, within
 from jaxmech.integrate.step import StepState, step
@@ -96,9 +94,18 @@ def rollout(
     _, first_params = scheme.sampled(
         memory, q0, v0, ts[0], within(interval, params), interval if event_set else ALL_TIME
     )
-    estimates = _Estimates.of(scheme.method, total, steps, q0.dtype)
+    # The error is estimated at the ends of some segments, from states `apart` steps from each
+    # other. Every state is used in one estimate at most, and in a long run not all are: estimates
+    # are to cost little beside the steps.
+    window = max(STATES - 1, min(_RARELY, total // _FEWEST))
+    apart = min(steps_apart(scheme.method, total, q0.dtype), window // (STATES - 1))
+    reach = apart * (STATES - 1)  # steps from the first of these states to the last
+    count, stride = total // steps, -(-window // steps)
+    # From the start of each segment to the next estimate, which counts for `weight` steps.
+    steps_to_estimate = jnp.asarray(steps * (stride - np.arange(count) % stride))
+    weight = total / max(count // stride, 1)
     start, extents = _start(
-        scheme, event_set, q0, v0, memory, ts, first_params, estimates.same_steps
+        scheme, event_set, q0, v0, memory, ts, first_params, same_steps=steps >= reach
     )
     looks = Looks.of(event_set, total, q0, v0, ts[0], first_params)
     # A projection either converges, to residuals of round-off, or ends the run. After an event that
@@ -140,8 +147,16 @@ def rollout(
                 scheme, event_set, state, log, t, h, segment_params, k, extents, looks,
                 checks_every_step=checks_every_step,
             )  # fmt: skip
-            speeds = partial(speeds_at, state, t, segment_params)
-            recent = estimates.recent(state, speeds, h, steps_left - k)
+            # Moving these states in every step would cost up to a third of the run.
+            recent, is_used = state.recent, steps_left - k <= reach
+            if apart > 1:
+                is_used &= (steps_left - k) % apart == 0
+                recent = recent.longer(h)
+
+            def with_state() -> Recent:
+                return state.recent.after(state.q, speeds_at(state, t, segment_params), h)
+
+            recent = jax.lax.cond(is_used, with_state, lambda: recent)
             return replace(moved, recent=recent), log
 
         state, log = jax.lax.fori_loop(0, steps, make_step, (state, log))
@@ -152,11 +167,10 @@ def rollout(
 
         def estimate() -> ErrorAccumulator:
             speeds = speeds_at(state, end_t, segment_params)
-            apart, weight = estimates.apart, estimates.weight
             return errors.after(state.recent, state.q, speeds, h, scheme.method, weight, apart)
 
-        is_smooth = state.events.smooth >= estimates.first + 1
-        is_smooth &= (state.corrections.smooth >= estimates.first + 1).all()
+        is_smooth = state.events.smooth >= reach + 1
+        is_smooth &= (state.corrections.smooth >= reach + 1).all()
         is_smooth = is_smooth & state.recent.is_smooth & (h != 0)
         is_due = (steps_left == steps) & (state.status == Status.OK) & is_smooth
         errors = jax.lax.cond(is_due, estimate, lambda: errors)
@@ -173,7 +187,7 @@ def rollout(
     (end, errors, log), (saved, ends, segment_events) = jax.lax.scan(
         scan_segment,
         (start, errors, event_set.log(q0, v0)),
-        (all_segments, estimates.steps_left),
+        (all_segments, steps_to_estimate),
     )
     duration = jax.lax.stop_gradient(ts[-1] - ts[0])
     error = errors.relative(duration)
@@ -186,50 +200,6 @@ def rollout(
     trajectory = Trajectory(saves, end.rank, end.status, end.t_failed, error, end.events, log)
     is_known = ~jnp.isnan(saves.q[:, 0])
     return trajectory, KeptSegments(ends, segment_events, is_known, end.t_failed, end.events.counts)
-
-
-@dataclass(frozen=True)
-class _Estimates:
-    """The steps of the estimates of the error, each at the end of one of the S segments."""
-
-    apart: int  # steps between the states of an estimate
-    steps_left: Int[Array, " S"]  # steps from the start of each segment to the next estimate
-    weight: float  # steps for which an estimate counts
-    same_steps: bool  # whether the states of an estimate lie within a segment
-
-    @staticmethod
-    def of(method: AbstractMethod, total: int, steps: int, dtype: Any) -> "_Estimates":
-        """Choose the steps in a run of so many steps, in segments of `steps` steps."""
-        # Every state is used in one estimate at most, and in a long run not all are: estimates are
-        # to cost little beside the steps.
-        window = max(STATES - 1, min(_RARELY, total // _FEWEST))
-        apart = min(steps_apart(method, total, dtype), window // (STATES - 1))
-        count, stride = total // steps, -(-window // steps)
-        steps_left = jnp.asarray(steps * (stride - np.arange(count) % stride))
-        weight = total / max(count // stride, 1)
-        return _Estimates(apart, steps_left, weight, steps >= apart * (STATES - 1))
-
-    def recent(
-        self, state: _RolloutState, speeds: Callable[[], Array], h: Array, steps_left: Array
-    ) -> Recent:
-        """The states before the next one, with `steps_left` from the present one to an estimate.
-
-        `speeds` computes the rates of q at the present one.
-        """
-        # Moving them in every step would cost up to a third of the run.
-        recent, is_used = state.recent, steps_left <= self.first
-        next_recent = recent
-        if self.apart > 1:
-            is_used &= steps_left % self.apart == 0
-            next_recent = recent.longer(h)
-        return jax.lax.cond(
-            is_used, lambda: recent.after(state.q, speeds(), h), lambda: next_recent
-        )
-
-    @property
-    def first(self) -> int:
-        """Steps from the first state of an estimate to the last."""
-        return self.apart * (STATES - 1)
 
 
 def _after_kink(
@@ -266,7 +236,7 @@ def _after_kink(
 
 def _start(
     scheme: Scheme, event_set: EventSet, q: Array, v: Array, memory: Array, ts: Array,
-    params: Params, same_steps: bool,
+    params: Params, *, same_steps: bool,
 ) -> tuple[_RolloutState, Float[Array, " n"]]:  # fmt: skip
     t = ts[0]
     ahead, ordered = jnp.sign(ts[-1] - t), jnp.isfinite(ts).all()
