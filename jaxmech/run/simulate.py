@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from jaxmech.integrate import (
     MEMBERS,
@@ -150,8 +149,12 @@ def simulate(
     saves = np.asarray(stated, ts.dtype) if is_known(stated) else ts  # known also under `jit`
     event_set = with_gaps(event_set_of(system, events, inactive), system, q0, ts, params)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
-    if event_set:
-        _require_forwards(event_set, ts)
+    values = actual(ts, MEMBERS) if event_set.gaps else None
+    if values is not None and (np.diff(values, axis=1) < 0).any():
+        raise ValueError(
+            "Argument `ts` must increase where there are unilateral constraints, but decreases: a "
+            "motion before an impact does not follow from the one after it."
+        )
     if system.declared and not events:  # these may read parameters of their own
         read = partial(function_values, system, q0, v0, ts[0])
         warn_of_unread(params, read, system.declared)
@@ -173,15 +176,6 @@ def simulate(
     warn_of_coarse_steps(solution)
     warn_of_missed_events(solution)
     return solution
-
-
-def _require_forwards(event_set: EventSet, ts: Array) -> None:
-    values = actual(ts, MEMBERS)
-    if event_set.gaps and values is not None and (np.diff(values, axis=1) < 0).any():
-        raise ValueError(
-            "Argument `ts` must increase where there are unilateral constraints, but decreases: a "
-            "motion before an impact does not follow from the one after it."
-        )
 
 
 def _explanation(system: System, solution: Solution, params: Params, event_set: EventSet) -> str:

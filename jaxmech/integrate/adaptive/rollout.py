@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jaxmech.compiler import empty_rows
 from jaxmech.integrate.adaptive.attempt import (
     LEAST_ERROR,
     Attempt,
@@ -25,7 +26,7 @@ from jaxmech.integrate.adaptive.events import (
 from jaxmech.integrate.adaptive.run import RunRows, RunSetting, RunState, StepSpan
 from jaxmech.integrate.adaptive.saves import save_reached
 from jaxmech.integrate.checks import begin_run, first_that_holds, residuals
-from jaxmech.integrate.derivatives.record import StepRecord
+from jaxmech.integrate.derivatives.record import MoveRows, StepRecord
 from jaxmech.integrate.error_estimate import StepErrors, rest_motion
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.log import EventState
@@ -79,18 +80,24 @@ def adaptive_rollout(
         scheme, event_set, q0, v0, t0, sign, first_params, ordered
     )
     run = RunSetting(
-        scheme, tolerance, t0, sign, elapsed, elapsed[-1], at_start, params, segment, event_set,
-        times, ends, extents,
+        scheme, tolerance, t0, sign, elapsed, elapsed[-1], at_start, params, event_set, times,
+        ends, extents,
     )  # fmt: skip
     initial = _start(run, q0, v0, memory, start_params, events, status)
+    zero, active = jnp.zeros((), q0.dtype), event_set.active()
+    saves = empty_rows(len(ts), SavedStates(q0, v0, memory, zero, zero, active).packed)
+    # Events that change nothing are moves of their own, as far as they are kept.
+    max_moves = scheme.adaptive.max_steps + len(ts) - 1 + event_set.rows[-1]
+    columns = 3 + event_set.words if event_set else 1
+    moves = MoveRows.empty(max_moves, segment, jnp.zeros_like(run.packed(initial)), columns)
     state, rows = jax.lax.while_loop(
         lambda carry: _goes_on(run, carry[0]) & (carry[0].status == Status.OK),
         partial(_advanced, run),
-        (initial, run.rows(q0, v0, memory)),
+        (initial, RunRows(saves, moves, event_set.log(q0, v0))),
     )
     start, accepted = initial.start, state.counts.accepted
     # A save counts once its step is accepted, so after a failure all later ones are NaN.
-    numbers, zero = jnp.arange(len(elapsed)), jnp.zeros((), q0.dtype)
+    numbers = jnp.arange(len(elapsed))
     is_known = numbers < jnp.where(jnp.isnan(initial.t_failed), state.saved, 1)
     at_begin = initial.position, initial.velocity
     first_save = SavedStates(start.q, start.v, memory, *at_begin, initial.events.active)
@@ -158,9 +165,10 @@ def _start(
 def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunState, RunRows]:
     """The run after one attempted step."""
     state, rows = carry
-    first, (run, interval) = run.packed(state), run.at(state.elapsed)
-    t, before = run.time(state.elapsed), state.start
-    memory, params = run.scheme.sampled(state.memory, before.q, before.v, t, run.params, interval)
+    first, t, before = run.packed(state), run.time(state.elapsed), state.start
+    interval = interval_at(run.time(run.times), t, run.t0, run.time(run.span), run.ends)
+    params = within(interval, run.params)
+    memory, params = run.scheme.sampled(state.memory, before.q, before.v, t, params, interval)
     run = replace(run, params=params)
     begin, state = _after_kink(run, state, t, interval)
     run = replace(run, params=run.event_set.params(run.params, state.events.active))

@@ -1,22 +1,20 @@
 """The state of an adaptive run, and its constant setting."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.compiler import empty_rows
 from jaxmech.integrate.derivatives.record import MoveRows
 from jaxmech.integrate.error_estimate import StepErrors
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.methods.explicit_stages import EvaluatedState
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.spans import AnyInterval, interval_at, within
 from jaxmech.integrate.steps import Tolerance
-from jaxmech.integrate.trajectory import SavedStates, StepCounts
+from jaxmech.integrate.trajectory import StepCounts
 from jaxmech.status import Status
 from jaxmech.system import Params
 
@@ -103,7 +101,6 @@ class RunSetting:
     span: Array
     at_start: Array
     params: Params
-    segment: int
     event_set: EventSet
     times: Array  # at which a step ends (K,), from the start; in order if many
     ends: Array  # the times by `sorted_ends`
@@ -114,23 +111,6 @@ class RunSetting:
         """The size of a step below which adding it to the time no longer changes the time."""
         largest = jnp.maximum(jnp.abs(self.t0), jnp.abs(self.time(self.span)))
         return 4 * jnp.finfo(largest.dtype).eps * jax.lax.stop_gradient(largest)
-
-    @property
-    def shifts(self) -> int:
-        """The number of shifts of time in a state, by which events and times may move: 1 or 0."""
-        return int(bool(self.event_set) or self.times.size > 0)
-
-    def rows(self, q: Array, v: Array, memory: Array) -> RunRows:
-        """Make empty rows."""
-        times, active = len(self.elapsed), self.event_set.active()
-        columns = 3 + self.event_set.words if self.event_set else 1
-        zero = jnp.zeros((), q.dtype)
-        saves = empty_rows(times, SavedStates(q, v, memory, zero, zero, active).packed)
-        # Events that change nothing are moves of their own, as far as they are kept.
-        max_moves = self.scheme.adaptive.max_steps + times - 1 + self.event_set.rows[-1]
-        state = jnp.zeros(q.size + v.size + memory.size + self.shifts + active.size, q.dtype)
-        moves = MoveRows.empty(max_moves, self.segment, state, columns)
-        return RunRows(saves, moves, self.event_set.log(q, v))
 
     def time(self, elapsed: Array) -> Array:
         """The time at a given elapsed time."""
@@ -147,12 +127,6 @@ class RunSetting:
         stop = self.times[jnp.minimum(following, last)]
         return jnp.where(following > last, self.span, jnp.minimum(stop, self.span))
 
-    def at(self, elapsed: Array) -> tuple["RunSetting", AnyInterval]:
-        """The same run with the parameters of the interval of a step that begins here."""
-        instants = self.time(self.times), self.time(elapsed), self.t0, self.time(self.span)
-        interval = interval_at(*instants, self.ends)
-        return replace(self, params=within(interval, self.params)), interval
-
     def observed_before(self, state: RunState) -> Array:
         """The number of recorded events so far that changed nothing."""
         if not self.event_set:
@@ -165,5 +139,5 @@ class RunSetting:
     def packed(self, state: RunState) -> Array:
         """q, v, memory; with events or times also a shift of time, zero, and the switches."""
         q, v, events = state.start.q, state.start.v, state.events
-        shift = jnp.zeros(self.shifts, q.dtype)
+        shift = jnp.zeros(int(bool(self.event_set) or self.times.size > 0), q.dtype)
         return jnp.concatenate([q, v, state.memory, shift, events.active.astype(q.dtype)])
