@@ -158,6 +158,10 @@ def _knots(
     event_set: EventSet, events: Events | None, ts: Array, states: tuple[Array, Array, Array],
     sign: Array,
 ) -> _Knots:  # fmt: skip
+    """The states after the transitions that are kept, in their order, and then the saves.
+
+    Other transitions are at infinity.
+    """
     active = jnp.zeros((len(ts), 0), bool)
     if events is not None and events.active:
         # By name, since JAX sorts the keys of a dictionary.
@@ -165,23 +169,13 @@ def _knots(
     saves = _Knots(sign * (ts - ts[0]), *states, active)
     if events is None or not event_set.has_transitions:
         return saves
-    memory = jnp.zeros_like(states[2][0])
-    after = _after_transitions(event_set, events, ts[0], memory, active[0], sign)
-    return jax.tree.map(lambda x, y: jnp.concatenate([x, y]), after, saves)
-
-
-def _after_transitions(
-    event_set: EventSet, events: Events, first: Array, memory: Array, first_active: Array,
-    sign: Array,
-) -> _Knots:  # fmt: skip
-    """The states after the transitions that are kept, in their order; the rest at infinity."""
     records = [
         (k, events[e.name]) for k, e in enumerate(event_set.events) if e.transition is not None
     ]
     rows = [(record.t, record.q_after, record.v_after, record.outcome) for _, record in records]
     t, q, v, outcome = (jnp.concatenate(column) for column in zip(*rows, strict=True))
     index = np.concatenate([np.full(record.t.shape, k) for k, record in records])
-    elapsed = jnp.where(jnp.isnan(t), jnp.inf, sign * (t - first))
+    elapsed = jnp.where(jnp.isnan(t), jnp.inf, sign * (t - ts[0]))
     order = jnp.argsort(elapsed, stable=True)
 
     def switched(active: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
@@ -190,6 +184,7 @@ def _after_transitions(
         return active, active
 
     ordered = jnp.asarray(index)[order], elapsed[order], outcome[order]
-    _, active = jax.lax.scan(switched, first_active, ordered)
-    memory = jnp.broadcast_to(memory, (len(order), memory.size))
-    return _Knots(ordered[1], q[order], v[order], memory, active)
+    _, after = jax.lax.scan(switched, active[0], ordered)
+    memory = jnp.zeros((len(order), states[2].shape[1]), states[2].dtype)
+    transitions = _Knots(ordered[1], q[order], v[order], memory, after)
+    return jax.tree.map(lambda x, y: jnp.concatenate([x, y]), transitions, saves)

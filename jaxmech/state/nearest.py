@@ -196,7 +196,9 @@ def nearest(
     nowhere = jax.tree.map(jnp.zeros_like, jax.eval_shape(problem.point, guess))
     plan = Plan(jnp.zeros_like(guess), zero, zero, false, false)
     start = _Search(guess, nowhere, plan, jnp.zeros((), int))
-    search = _repeated(lambda s: ~s.plan.is_last, problem.advance, start, STEPS)
+    search = jax.lax.while_loop(
+        lambda s: ~s.plan.is_last & (s.count < STEPS), problem.advance, start
+    )
     return jnp.where(search.plan.is_minimum | ~search.point.reached, search.y, jnp.nan)
 
 
@@ -325,8 +327,8 @@ class _Problem(AbstractSearch):
         """Take Gauss-Newton steps with line search until none reduces the residual."""
         lengths = jnp.asarray(LENGTHS, y.dtype)
 
-        def step(state: tuple[Array, Array]) -> tuple[Array, Array]:
-            y, _ = state
+        def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            y, _, count = state
             value, A = self.level(y), jacobian(self.level, y)
             d = QR().factor(_row_by_row(A, self.T)).min_norm_solve(value)[0]
             across, large = matvec(self.T, d), _length(d) > self.eps**0.5 * self.size(y)
@@ -335,21 +337,10 @@ class _Problem(AbstractSearch):
             helps = large | (jnp.min(violations) < jnp.abs(value).sum())
             # A mask, since lanes have no indices.
             best = jnp.arange(lengths.size)[:, None] == jnp.argmin(violations)
-            return jnp.where(helps, jnp.where(best, trials, 0.0).sum(0), y), helps
+            return jnp.where(helps, jnp.where(best, trials, 0.0).sum(0), y), helps, count + 1
 
-        return _repeated(lambda state: state[1], step, (y, jnp.asarray(True)), RETURNS)[0]
-
-
-def _repeated(
-    goes_on: Callable[[Any], Array], step: Callable[[Any], Any], start: Any, max_steps: int
-) -> Any:
-    """Repeat `step` as long as `goes_on` holds, at most `max_steps` times."""
-    count = jnp.zeros((), int)
-    return jax.lax.while_loop(
-        lambda carry: goes_on(carry[0]) & (carry[1] < max_steps),
-        lambda carry: (step(carry[0]), carry[1] + 1),
-        (start, count),
-    )[0]
+        start = y, jnp.asarray(True), jnp.zeros((), int)
+        return jax.lax.while_loop(lambda s: s[1] & (s[2] < RETURNS), step, start)[0]
 
 
 def _solution(B: Array, r: Array) -> tuple[Bool[Array, ""], Float[Array, " n"]]:

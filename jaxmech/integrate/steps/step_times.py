@@ -42,23 +42,15 @@ def step_times(
         knots = _knots(signals, ts)
         parts.append(knots[_inside(ts, knots)])
     if system.sampling is not None:
-        parts.append(_samples(system.sampling, ts, params, saves))
+        times = system.sampling.times(saves, params, ts.dtype)
+        times = np.asarray(times) if is_known(times) else jnp.asarray(times[_inside(ts, times)])
+        parts.append(times.astype(ts.dtype))
     parts = [times for times in parts if times.size] or [given_times]
     if len(parts) == 1:
         return parts[0]
     # Known times of controllers stay known under `jit`.
     xp: Any = np if system.sampling is not None and is_known((saves, parts)) else jnp
     return xp.concatenate(parts)
-
-
-def _samples(
-    sampling: Any, ts: Float[Array, " T"], params: Params, saves: Any
-) -> Float[Array | np.ndarray, " K"]:
-    """The times of controllers."""
-    times = sampling.times(saves, params, ts.dtype)
-    if is_known(times):
-        return np.asarray(times, ts.dtype)
-    return jnp.asarray(times[_inside(ts, times)], ts.dtype)
 
 
 @jit_of()
