@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Int
 
 from jaxmech.integrate.adaptive.attempt import Attempt, attempt
 from jaxmech.integrate.adaptive.run import RunSetting, RunState, StepEvents, StepSpan
-from jaxmech.integrate.derivatives.record import MoveRows
+from jaxmech.integrate.derivatives.record import StepRecord
 from jaxmech.integrate.events.crossing import through_events
 from jaxmech.integrate.events.extremum_search import rates, step_dips
 from jaxmech.integrate.events.log import EventState
@@ -110,8 +110,8 @@ def events_in_step(
 
 def after_events(
     run: RunSetting, before: RunState, state: RunState, step: StepSpan, event: StepEvents,
-    moves: MoveRows, packed: Array,
-) -> tuple[RunState, MoveRows]:  # fmt: skip
+    moves: StepRecord, packed: Array,
+) -> tuple[RunState, StepRecord]:  # fmt: skip
     """The state after the event that ends a step, and the moves with the other events in it."""
     if not run.event_set:
         return state, moves
@@ -119,7 +119,7 @@ def after_events(
     replay = event.events.replay
     first = before.counts.accepted + state.saved - run.at_start + run.observed_before(before)
 
-    def add(carry: tuple[Array, Array, MoveRows]) -> tuple[Array, Array, MoveRows]:
+    def add(carry: tuple[Array, Array, StepRecord]) -> tuple[Array, Array, StepRecord]:
         entry, number, moves = carry
         _, size, index, row, outcome = replay.at(entry)
         is_side_branch = ~run.event_set.interrupts(index) & (row >= 0)

@@ -26,7 +26,7 @@ from jaxmech.integrate.adaptive.events import (
 from jaxmech.integrate.adaptive.run import RunRows, RunSetting, RunState, StepSpan
 from jaxmech.integrate.adaptive.saves import save_reached
 from jaxmech.integrate.checks import begin_run, first_that_holds, residuals
-from jaxmech.integrate.derivatives.record import MoveRows, StepRecord
+from jaxmech.integrate.derivatives.record import StepRecord
 from jaxmech.integrate.error_estimate import StepErrors, rest_motion
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.log import EventState
@@ -89,7 +89,7 @@ def adaptive_rollout(
     # Events that change nothing are moves of their own, as far as they are kept.
     max_moves = scheme.adaptive.max_steps + len(ts) - 1 + event_set.rows[-1]
     columns = 3 + event_set.words if event_set else 1
-    moves = MoveRows.empty(max_moves, segment, jnp.zeros_like(run.packed(initial)), columns)
+    moves = StepRecord.empty(max_moves, segment, jnp.zeros_like(run.packed(initial)), columns)
     state, rows = jax.lax.while_loop(
         lambda carry: _goes_on(run, carry[0]) & (carry[0].status == Status.OK),
         partial(_advanced, run),
@@ -124,7 +124,7 @@ def adaptive_rollout(
         occurrences=rows.log,
     )
     move_count = accepted + state.saved - at_start + run.observed_before(state)
-    return trajectory, rows.moves.record(move_count, state.saved)
+    return trajectory, rows.moves.finished(move_count, state.saved)
 
 
 def _start(

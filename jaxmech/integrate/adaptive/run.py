@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.integrate.derivatives.record import MoveRows
+from jaxmech.integrate.derivatives.record import StepRecord
 from jaxmech.integrate.error_estimate import StepErrors
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState
@@ -68,7 +68,7 @@ class RunRows(eqx.Module):
     """The rows that a run writes."""
 
     saves: Array  # `SavedStates` at each save time, packed
-    moves: MoveRows
+    moves: StepRecord
     log: Array  # occurrences of events
 
 

@@ -6,6 +6,8 @@ move, for this is what the memory of derivatives grows with; all else follows fr
 segment and from the state before it.
 """
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -74,26 +76,19 @@ class StepRecord(eqx.Module):
         outcome = jnp.stack(words) if words else jnp.zeros(0, coded.dtype)
         return Move(begin, size, save, is_made, which, row, outcome)
 
-
-class MoveRows(eqx.Module):
-    """The rows of a `StepRecord` while they are written."""
-
-    moves: Array  # as in a `StepRecord`
-    starts: Array  # as in a `StepRecord`
-    segment: int = eqx.field(static=True)  # moves in a segment
-
     @staticmethod
-    def empty(max_moves: int, segment: int, state: Array, columns: int) -> "MoveRows":
-        """Make rows for `max_moves` moves of `columns` numbers, and states of this shape."""
+    def empty(max_moves: int, segment: int, state: Array, columns: int) -> "StepRecord":
+        """Rows for `max_moves` moves of `columns` numbers, not yet written, and such states."""
         count = -(-max_moves // segment)  # of segments
         moves = empty_rows(count * segment, jnp.zeros(columns, state.dtype), sparse=True)
         starts = empty_rows(count, jnp.append(state, 0.0), sparse=True)
-        return MoveRows(moves, starts, segment)
+        zero = jnp.zeros((), jnp.int32)
+        return StepRecord(moves, starts, zero, zero)
 
     def with_move(
         self, number: Array, size: Array, begin: Array, state: Array, condition: Array,
         event: tuple[Array, Array, Array] | None = None,
-    ) -> "MoveRows":  # fmt: skip
+    ) -> "StepRecord":  # fmt: skip
         """Write the numbers of a move from a state and a time, if it is made.
 
         The size of a move to a save is its number with a minus sign. An `event` that ends the move
@@ -107,14 +102,14 @@ class MoveRows(eqx.Module):
             of_event = jnp.concatenate([counted, outcome])
         row = jnp.concatenate([size.astype(state.dtype)[None], of_event])
         start = jnp.append(state, begin)
-        return MoveRows(
-            with_row(self.moves, number, row, condition),
-            with_row(self.starts, number // self.segment, start, is_first),
-            self.segment,
+        return replace(
+            self,
+            moves=with_row(self.moves, number, row, condition),
+            starts=with_row(self.starts, number // self.segment, start, is_first),
         )
 
-    def record(self, count: Array, saved: Array) -> StepRecord:
-        """Finish the record of `count` moves, up to a save."""
+    def finished(self, count: Array, saved: Array) -> "StepRecord":
+        """The record of `count` moves, up to a save."""
         moves, starts = self.moves, self.starts
         if jax.debug_nans.value:  # which takes what was not written for a result
             moves = jnp.where((jnp.arange(len(moves)) < count)[:, None], moves, 0.0)

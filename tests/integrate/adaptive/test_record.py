@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.integrate.derivatives.record import MoveRows, StepRecord
+from jaxmech.integrate.derivatives.record import StepRecord
 
 NAN = np.nan
 # Two steps and a save between them, the second step up to event 1; rows beyond them as in memory.
@@ -23,10 +23,9 @@ def test_rows_beyond_the_moves_are_not_read() -> None:
 
 
 def test_a_search_for_nan_finds_none_in_rows_that_were_not_written() -> None:
-    rows = MoveRows(MOVES, STARTS, 2)
     with jax.debug_nans(True):
-        masked = rows.record(jnp.asarray(3), jnp.asarray(4))
-    assert np.isnan(rows.record(jnp.asarray(3), jnp.asarray(4)).moves).any()
+        masked = RECORD.finished(jnp.asarray(3), jnp.asarray(4))
+    assert np.isnan(RECORD.finished(jnp.asarray(3), jnp.asarray(4)).moves).any()
     assert np.isfinite(masked.moves).all()
     np.testing.assert_array_equal(masked.moves[:3], MOVES[:3])
     np.testing.assert_array_equal(masked.starts, [*STARTS[:2], [0, 0, 0]])
