@@ -48,7 +48,5 @@ from jaxmech.integrate.steps.default_steps import resolved as resolved
 from jaxmech.integrate.steps.step_size import MEMBERS as MEMBERS
 from jaxmech.integrate.steps.step_size import target_error as target_error
 from jaxmech.integrate.steps.step_times import TimesWarning as TimesWarning
-from jaxmech.integrate.steps.step_times import ending_at_jumps as ending_at_jumps
-from jaxmech.integrate.steps.step_times import step_times as step_times
 from jaxmech.integrate.switches import Switched as Switched
 from jaxmech.integrate.switches import with_switches as with_switches

@@ -17,20 +17,12 @@ OUTCOME = ("status", "t_failed", "energy_drift", "rank", "integration_error")
 class Columns(eqx.Module):
     """The columns of states by their names; a subclass has the states and the names."""
 
-    q: eqx.AbstractVar[Array]
-    v: eqx.AbstractVar[Array]
-    memory: eqx.AbstractVar[Array]
-    coordinates: eqx.AbstractVar[tuple[str, ...]]
-    velocities: eqx.AbstractVar[tuple[str, ...]]
-    units: eqx.AbstractVar[Units]
-    memory_names: eqx.AbstractVar[tuple[str, ...]]
-
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self: Any) -> tuple[str, ...]:
         """The names of all columns: coordinates, rates, states, memory of controllers."""
         return tuple(columns(self.coordinates, self.velocities, self.memory_names))
 
-    def __getitem__(self, name: str) -> Array:
+    def __getitem__(self: Any, name: str) -> Array:
         """A column of q, v or the memory by its name, in the shape of the times.
 
         Args:
@@ -49,7 +41,7 @@ class Columns(eqx.Module):
         arrays = {"q": self.q, "v": self.v, "memory": self.memory}
         return Named(entries, arrays, "the solution")[name]
 
-    def unit(self, name: str) -> str:
+    def unit(self: Any, name: str) -> str:
         """The unit of a column, such as `"rad/s"`; empty if the `System` states none."""
         return unit_of(self.units, name)
 

@@ -85,7 +85,7 @@ def adaptive_rollout(
     )  # fmt: skip
     initial = _start(run, q0, v0, memory, start_params, events, status)
     zero, active = jnp.zeros((), q0.dtype), event_set.active()
-    saves = empty_rows(len(ts), SavedStates(q0, v0, memory, zero, zero, active).packed)
+    save_rows = empty_rows(len(ts), SavedStates(q0, v0, memory, zero, zero, active).packed)
     # Events that change nothing are moves of their own, as far as they are kept.
     max_moves = scheme.adaptive.max_steps + len(ts) - 1 + event_set.rows[-1]
     columns = 3 + event_set.words if event_set else 1
@@ -93,7 +93,7 @@ def adaptive_rollout(
     state, rows = jax.lax.while_loop(
         lambda carry: _goes_on(run, carry[0]) & (carry[0].status == Status.OK),
         partial(_advanced, run),
-        (initial, RunRows(saves, moves, event_set.log(q0, v0))),
+        (initial, RunRows(save_rows, moves, event_set.log(q0, v0))),
     )
     start, accepted = initial.start, state.counts.accepted
     # A save counts once its step is accepted, so after a failure all later ones are NaN.

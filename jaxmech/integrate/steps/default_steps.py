@@ -77,6 +77,7 @@ def choose_steps(
     system, params = with_params(system, params)
     scheme = Scheme.of(system, method, steps, projection, formulation)
     require_kind("steps", scheme.steps, FixedSteps, "FixedSteps()")
+    assert isinstance(scheme.steps, FixedSteps)
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = as_times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
