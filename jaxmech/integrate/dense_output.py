@@ -48,7 +48,16 @@ def states_at(
     """
     ts, *states = saves
     t = jnp.asarray(as_numbers("t", t, half=True)).astype(ts.dtype)
-    _require_within(ts, t)
+    known = actual((ts, t.ravel()), sys.maxsize)
+    if known is not None:
+        low, high = known[0].min(1, keepdims=True), known[0].max(1, keepdims=True)
+        is_outside = ~((low <= known[1]) & (known[1] <= high))
+        for member, number in np.argwhere(is_outside)[:1]:
+            raise ValueError(
+                f"Argument `t` must lie in the run, from {low[member, 0]:g} s to "
+                f"{high[member, 0]:g} s, but {known[1][member, number]:g} s does not; simulate up "
+                "to that time."
+            )
     new_states, is_lost = _states(
         run.scheme, run.derivative, run.event_set, run.inserted, ts, *states, t_failed, events,
         run.params, run.tolerance, run.times, t.ravel(),
@@ -61,21 +70,6 @@ def states_at(
         )
     q, v, memory = (x.reshape(*t.shape, x.shape[-1]) for x in new_states)
     return t, q, v, memory
-
-
-def _require_within(ts: Array, t: Array) -> None:
-    known = actual((ts, t.ravel()), sys.maxsize)
-    if known is None:
-        return
-    low, high = known[0].min(1, keepdims=True), known[0].max(1, keepdims=True)
-    is_outside = ~((low <= known[1]) & (known[1] <= high))
-    if is_outside.any():
-        member, number = np.argwhere(is_outside)[0]
-        low, high, outside = low[member, 0], high[member, 0], known[1][member, number]
-        raise ValueError(
-            f"Argument `t` must lie in the run, from {low:g} s to {high:g} s, but {outside:g} s "
-            "does not; simulate up to that time."
-        )
 
 
 @jit_of("scheme", "derivative", "event_set", "inserted", is_frame=True)

@@ -122,7 +122,12 @@ def _motion(
     energy_at = batched_closure(partial(_energy, system), q0, v0, memory, ts[0], params)
     energy = jax.vmap(energy_at, (0, 0, 0, 0, None))(saves.q, saves.v, after, ts, params)
     start = q0, v0, ts[0], with_outputs(system, params, memory)
-    is_conserved = conserves_energy(system, *start) and not event_set.has_transitions
+    energy_drift = jnp.full((), jnp.nan, energy.dtype)
+    if conserves_energy(system, *start) and not event_set.has_transitions:
+        drift = jnp.abs(energy - energy[0])  # NaN at times that were not reached
+        # The first is NaN only if all are. `jnp.nanmax` takes five operations of XLA more.
+        largest = jnp.where(jnp.isnan(drift), 0.0, drift).max()
+        energy_drift = jnp.where(jnp.isnan(energy[0]), jnp.nan, largest)
     counts = trajectory.counts
     return {
         "q": saves.q,
@@ -131,7 +136,7 @@ def _motion(
         "status": trajectory.status,
         "t_failed": trajectory.t_failed,
         "energy": energy,
-        "energy_drift": _drift(energy) if is_conserved else jnp.full((), jnp.nan, energy.dtype),
+        "energy_drift": energy_drift,
         "position_residual": saves.position_residual,
         "velocity_residual": saves.velocity_residual,
         "rank": trajectory.rank,
@@ -173,13 +178,6 @@ def trajectory_of(
 
 def _energy(system: System, q: Array, v: Array, memory: Array, t: Array, params: Params) -> Array:
     return system.dynamics.energy(q, v, t, with_outputs(system, params, memory))
-
-
-def _drift(energy: Float[Array, " T"]) -> Float[Array, ""]:
-    """The largest |energy - energy[0]| over the times reached."""
-    drift = jnp.abs(energy - energy[0])
-    # The first is NaN only if all are. `jnp.nanmax` takes five operations of XLA more.
-    return jnp.where(jnp.isnan(energy[0]), jnp.nan, jnp.where(jnp.isnan(drift), 0.0, drift).max())
 
 
 def with_samples(

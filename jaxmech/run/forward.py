@@ -87,7 +87,16 @@ def sensitivities(
         >>> print(found.q["angle"][0])  # l (cos angle, sin angle)
         [0.9553365  0.29552021]
     """
-    flat, unravel = _flattened(theta)
+    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(theta)]
+    if not leaves or not sum(leaf.size for leaf in leaves):
+        raise ValueError("Argument `theta` must hold at least one number to differentiate by.")
+    for leaf in leaves:
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise TypeError(
+                f"Argument `theta` must hold floating-point numbers, but has one of type "
+                f"{leaf.dtype}; write 2.0 instead of 2."
+            )
+    flat, unravel = ravel_pytree(theta)
     system = system_of(system)
     q0, v0, params = start(theta)
     scheme = Scheme.of(system, method, steps, projection, formulation)
@@ -155,16 +164,3 @@ def direction_groups(
     groups = -(-count // (together or TOGETHER))
     width = -(-count // groups)
     return jnp.eye(groups * width, count, dtype=dtype).reshape(groups, width, count)
-
-
-def _flattened(theta: Any) -> tuple[Array, Callable[[Array], Any]]:
-    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(theta)]
-    if not leaves or not sum(leaf.size for leaf in leaves):
-        raise ValueError("Argument `theta` must hold at least one number to differentiate by.")
-    for leaf in leaves:
-        if not jnp.issubdtype(leaf.dtype, jnp.floating):
-            raise TypeError(
-                f"Argument `theta` must hold floating-point numbers, but has one of type "
-                f"{leaf.dtype}; write 2.0 instead of 2."
-            )
-    return ravel_pytree(theta)

@@ -111,9 +111,21 @@ def assemble(
         is_known_program = not system.velocities or _is_affine(system)
         assembled = _assemble_known if is_known_program else _assemble
         q, v = assembled(system, free_q, free_v, q, v, t, params)
-    _require_found(q, v, t)
-    fixed_names = {"position": tuple(fixed), "velocity": tuple(velocity_names)}
-    _require_met(system, q, v, t, params, fixed_names)
+    for argument, x in (("q_guess", q), ("v_guess", v)):
+        if not np.isfinite(x).all():
+            raise ValueError(
+                f"Argument `{argument}` must have a nearest point on the constraints, but none was "
+                f"found at t = {float(t):g}; give a closer guess, or check that the constraints "
+                "have derivatives there."
+            )
+    for name, level, size in violations(system, q, v, t, params)[:1]:
+        held = ", ".join(fixed if level == "position" else velocity_names)
+        raise ValueError(
+            f"Constraint {name!r} cannot be met at t = {float(t):g}: the nearest state found "
+            f"leaves its {level} residual at {size:.3g}"
+            + (f" with {held} held fixed; release one of them or" if held else ";")
+            + " give a closer guess, or check that the constraints agree."
+        )
     return q, v
 
 
@@ -215,33 +227,6 @@ def _free(
     fixed = coordinate_indices(argument, fixed_names, names)
     # Constraints do not change states of first order, nor their integrals.
     return tuple(i for i in range(len(names) - system.dynamics.n_states) if i not in fixed)
-
-
-def _require_found(q: Array, v: Array, t: Array) -> None:
-    for argument, x in (("q_guess", q), ("v_guess", v)):
-        if not np.isfinite(x).all():
-            raise ValueError(
-                f"Argument `{argument}` must have a nearest point on the constraints, but none was "
-                f"found at t = {float(t):g}; give a closer guess, or check that the constraints "
-                "have derivatives there."
-            )
-
-
-def _require_met(
-    system: System, q: Array, v: Array, t: Array, params: Params, fixed: dict[str, tuple[str, ...]]
-) -> None:
-    for violation in violations(system, q, v, t, params):
-        fixed_names = fixed[violation.level]
-        raise ValueError(
-            f"Constraint {violation.name!r} cannot be met at t = {float(t):g}: the nearest state "
-            f"found leaves its {violation.level} residual at {violation.size:.3g}"
-            + (
-                f" with {', '.join(fixed_names)} held fixed; release one of them or"
-                if fixed_names
-                else ";"
-            )
-            + " give a closer guess, or check that the constraints agree."
-        )
 
 
 def begin(
