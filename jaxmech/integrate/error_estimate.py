@@ -12,7 +12,6 @@ may lie several steps apart: with k steps between them, a difference is k^(p + 1
 An error that still cannot be told from round-off counts as round-off, not as zero.
 """
 
-from dataclasses import replace
 from itertools import accumulate, pairwise
 from math import ceil
 from typing import Any
@@ -123,21 +122,25 @@ class StepErrors(eqx.Module):
     low: Float[Array, " n"]  # smallest coordinates
     high: Float[Array, " n"]  # largest coordinates
     fastest: Float[Array, " n"]  # largest |rates|
+    rounding: Float[Array, ""]  # sum of the errors of a coordinate that would go unnoticed
 
     @staticmethod
     def none(q: Array, speeds: Array) -> "StepErrors":
         """Initialize before the first step, from a state with the rates of its coordinates."""
         zero = jnp.zeros_like(q)
-        return StepErrors(zero, zero, q, q, jnp.abs(speeds))
+        return StepErrors(zero, zero, q, q, jnp.abs(speeds), zero.sum())
 
-    def after(self, q: Array, speeds: Array, in_q: Array, in_v: Array) -> "StepErrors":
-        """Add errors up to a state."""
+    def after(
+        self, q: Array, speeds: Array, in_q: Array, in_v: Array, unnoticed: Array | float = 0.0
+    ) -> "StepErrors":
+        """Add errors up to a state, and those that would go unnoticed."""
         return StepErrors(
             self.q + in_q,
             self.v + in_v,
             jnp.minimum(self.low, q),
             jnp.maximum(self.high, q),
             jnp.maximum(self.fastest, jnp.abs(speeds)),
+            self.rounding + unnoticed,
         )
 
     def relative(self, duration: Array, rest: Array, states: int) -> Float[Array, ""]:
@@ -157,12 +160,12 @@ class StepErrors(eqx.Module):
             shares.append(_share(self.v[-states:], self.fastest[-states:]))
         return jnp.max(jnp.concatenate(shares))
 
-    def resolution(self, rounding: Array, rest: Array, states: int) -> Float[Array, ""]:
+    def resolution(self, rest: Array, states: int) -> Float[Array, ""]:
         """Rounding errors relative to the widest motion of a coordinate; 0 within round-off."""
         low, high = self.low[: self.low.size - states], self.high[: self.high.size - states]
         width, largest_value = (high - low).max(), jnp.maximum(jnp.abs(low), jnp.abs(high)).max()
         moves = width > jnp.maximum(jnp.sqrt(jnp.finfo(low.dtype).eps) * largest_value, rest)
-        return jnp.where(moves, rounding / jnp.where(moves, width, 1.0), 0.0)
+        return jnp.where(moves, self.rounding / jnp.where(moves, width, 1.0), 0.0)
 
     def sizes(self, duration: Array, states: int) -> tuple[Array, Array]:
         """The range and the speed with which the errors of each coordinate are compared."""
@@ -177,51 +180,8 @@ class StepErrors(eqx.Module):
         speed = jnp.maximum(jnp.maximum(speed, _LEAST * speed.max()), rounding / jnp.abs(duration))
         return width, speed
 
-
-class ErrorAccumulator(eqx.Module):
-    """The estimates of the errors of the steps so far."""
-
-    errors: StepErrors
-    rounding: Float[Array, ""]  # sum of the errors of a coordinate that would go unnoticed
-    seen: Array  # number of estimates so far
-    rest: Float[Array, ""]  # motion of a mechanism that is at rest, by `rest_motion`
-    states: int = eqx.field(static=True)  # of first order, the last entries
-    coupled: bool = eqx.field(static=True)  # by constraints, whose projection shares round-off
-
-    @staticmethod
-    def none(q: Array, v: Array, rest: Array, states: int, coupled: bool) -> "ErrorAccumulator":
-        """Initialize before the first step."""
-        q, v, rest = jax.lax.stop_gradient((q, v, rest))
-        zero, zero_count = jnp.zeros_like(q).sum(), jnp.zeros((), jnp.int32)
-        return ErrorAccumulator(StepErrors.none(q, v), zero, zero_count, rest, states, coupled)
-
-    def after(
-        self, recent: Recent, q: Array, v: Array, h: Array, method: AbstractMethod, steps: float,
-        apart: int,
-    ) -> "ErrorAccumulator":  # fmt: skip
-        """Add the error of the last step, of size h, counted for each of `steps` steps.
-
-        The recent states are `apart` steps from each other.
-        """
-        q, v, h = jax.lax.stop_gradient((q, v, h))
-        in_q, in_v, unnoticed = _step_errors(
-            recent, q, v, h, method, apart, self.states, self.coupled
-        )
-        return replace(
-            self,
-            errors=self.errors.after(q, v, steps * in_q, steps * in_v),
-            rounding=self.rounding + steps * unnoticed,
-            seen=self.seen + 1,
-        )
-
-    def relative(self, duration: Array) -> Float[Array, ""]:
-        """The largest error of a coordinate or velocity, relative to its motion; NaN if unknown."""
-        error = self.errors.relative(duration, self.rest, self.states)
-        hidden = self.errors.resolution(self.rounding, self.rest, self.states)
-        return jnp.where(self.seen > 0, jnp.maximum(error, hidden), jnp.nan)
-
     def delay(
-        self, corrections: Corrections, h: Array, duration: Array, keeps_q: bool
+        self, corrections: Corrections, h: Array, duration: Array, states: int, *, keeps_q: bool
     ) -> Float[Array, ""]:
         """The error, relative to the motion, due to corrections at the ends of steps of size h.
 
@@ -229,8 +189,8 @@ class ErrorAccumulator(eqx.Module):
         what they should have moved is missing.
         """
         # The projection does not move states.
-        mechanical = slice(self.errors.q.size - self.states)
-        width, speed = self.errors.sizes(duration, self.states)
+        mechanical = slice(self.q.size - states)
+        width, speed = self.sizes(duration, states)
         in_q = jnp.max(_share(corrections.in_q[mechanical], width))
         in_v = jnp.max(_share(corrections.in_v[mechanical], speed))
         # The part of its whole motion that a coordinate makes meanwhile.
@@ -249,11 +209,16 @@ def _share(error: Array, size: Array) -> Array:
     return jnp.where(error == 0, 0.0, error / jnp.where(size == 0, 1.0, size))
 
 
-def _step_errors(
+def step_errors(
     recent: Recent, q: Array, v: Array, h: Array, method: AbstractMethod, apart: int,
-    states: int, coupled: bool,
+    states: int, *, coupled: bool,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
-    """The errors of one step in q and in v (n,), and the largest one in q that goes unnoticed."""
+    """The errors of one step in q and in v (n,), and the largest one in q that goes unnoticed.
+
+    The recent states are `apart` steps from each other; coordinates that constraints couple share
+    round-off by the projection.
+    """
+    q, v, h = jax.lax.stop_gradient((q, v, h))
     order, span = _order(method), apart * h
     # With every state taken twice, divided differences have odd orders: p + 1, which is wanted, for
     # a method of even order p, and p for an odd one.

@@ -14,9 +14,10 @@ from jaxmech.integrate.checks import begin_run, residuals
 from jaxmech.integrate.error_estimate import (
     STATES,
     Corrections,
-    ErrorAccumulator,
     Recent,
+    StepErrors,
     rest_motion,
+    step_errors,
     steps_apart,
 )
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
@@ -86,7 +87,7 @@ def rollout(
     system of the scheme is that of `event_set`. `times` (K,), at which a step ends, are among the
     ts; the system then has spans.
     """
-    system, per_save = scheme.system, scheme.per_save
+    system, per_save, states = scheme.system, scheme.per_save, scheme.system.dynamics.n_states
     steps, total = segment or per_save, per_save * (len(ts) - 1)
     all_segments = segments(ts, per_save, steps, times)
     interval = jax.tree.map(lambda x: x[0], all_segments.interval)
@@ -122,8 +123,9 @@ def rollout(
         return SavedStates(state.q, state.v, state.memory, *residuals, state.events.active)
 
     def scan_segment(
-        carry: tuple[_RolloutState, ErrorAccumulator, Array], x: tuple[StepSegments, Array]
-    ) -> tuple[tuple[_RolloutState, ErrorAccumulator, Array], tuple[Any, ...]]:
+        carry: tuple[_RolloutState, tuple[StepErrors, Array], Array],
+        x: tuple[StepSegments, Array],
+    ) -> tuple[tuple[_RolloutState, tuple[StepErrors, Array], Array], tuple[Any, ...]]:
         """The carry after a segment, what is saved at its end, and what its derivative needs."""
         (state, errors, log), (segment, steps_left) = carry, x
         segment_params, h = within(segment.interval, params), segment.h
@@ -165,9 +167,14 @@ def rollout(
             position, velocity = residuals(scheme, state.q, state.v, end_t, segment_params)
             state = replace(state, position_residual=position, velocity_residual=velocity)
 
-        def estimate() -> ErrorAccumulator:
-            speeds = speeds_at(state, end_t, segment_params)
-            return errors.after(state.recent, state.q, speeds, h, scheme.method, weight, apart)
+        def estimate() -> tuple[StepErrors, Array]:
+            (so_far, seen), speeds = errors, speeds_at(state, end_t, segment_params)
+            q, speeds = jax.lax.stop_gradient((state.q, speeds))
+            of_step = step_errors(
+                state.recent, q, speeds, h, scheme.method, apart, states,
+                coupled=bool(system.constraints),
+            )  # fmt: skip
+            return so_far.after(q, speeds, *(weight * x for x in of_step)), seen + 1
 
         is_smooth = state.events.smooth >= reach + 1
         is_smooth &= (state.corrections.smooth >= reach + 1).all()
@@ -179,23 +186,23 @@ def rollout(
         saved = saved_of(state).known(jnp.isnan(state.t_failed))
         return (state, errors, log), (saved, (state.q, state.v, state.memory), events)
 
-    speeds = speeds_at(start, ts[0], first_params)
-    errors = ErrorAccumulator.none(
-        q0, speeds, rest_motion(system, extents), system.dynamics.n_states,
-        bool(system.constraints),
-    )  # fmt: skip
-    (end, errors, log), (saved, ends, segment_events) = jax.lax.scan(
+    first = jax.lax.stop_gradient((q0, speeds_at(start, ts[0], first_params)))
+    no_errors = StepErrors.none(*first), jnp.zeros((), jnp.int32)  # and how many estimates
+    (end, (errors, seen), log), (saved, ends, segment_events) = jax.lax.scan(
         scan_segment,
-        (start, errors, event_set.log(q0, v0)),
+        (start, no_errors, event_set.log(q0, v0)),
         (all_segments, steps_to_estimate),
     )
     duration = jax.lax.stop_gradient(ts[-1] - ts[0])
-    error = errors.relative(duration)
+    rest = jax.lax.stop_gradient(rest_motion(system, extents))
+    error = errors.relative(duration, rest, states)
+    error = jnp.maximum(error, errors.resolution(rest, states))
+    error = jnp.where(seen > 0, error, jnp.nan)
     if scheme.drive != Drive.NONE:
         # Given velocities do not move q by the projection: all of what they miss is an error.
         keeps_q = scheme.drive == Drive.VELOCITIES
         h = jax.lax.stop_gradient(jnp.abs(ts[1:] - ts[:-1]).max()) / per_save
-        error += errors.delay(end.corrections, h, duration, keeps_q)
+        error += errors.delay(end.corrections, h, duration, states, keeps_q=keeps_q)
     saves = at_saves(saved_of(start), saved, per_save // steps)
     trajectory = Trajectory(saves, end.rank, end.status, end.t_failed, error, end.events, log)
     is_known = ~jnp.isnan(saves.q[:, 0])

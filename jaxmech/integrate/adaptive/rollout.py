@@ -112,7 +112,7 @@ def adaptive_rollout(
     errors, eps = state.errors, jnp.finfo(q0.dtype).eps
     rounding = eps * jnp.abs(errors.high[: q0.size - states]).max() * accepted
     error = errors.relative(state.elapsed, rest, states)
-    error = jnp.maximum(error, errors.resolution(rounding, rest, states))
+    error = jnp.maximum(error, replace(errors, rounding=rounding).resolution(rest, states))
     trajectory = Trajectory(
         saves=saves.known(is_known),
         rank=state.rank,

@@ -1,6 +1,7 @@
 """Coefficients of methods: Runge-Kutta methods and pairs, a Rosenbrock method."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,7 +48,7 @@ class StepControl(NamedTuple):
     stable: float
 
 
-def following(rows: tuple[tuple[float, ...], ...]) -> np.ndarray:
+def following(rows: Sequence[Any]) -> np.ndarray:
     """Row j, column k - 1: the weight of stage j in stage j + k; zeros beyond the last stage."""
     count = len(rows)
     table = np.zeros((count, count - 1))

@@ -155,7 +155,6 @@ class _TrialState(eqx.Module):
     v: Array
     memory: Array  # of controllers
     errors: StepErrors
-    rounding: Array
     turns: Array  # of the function of an event in a step, at most
     made_steps: Array
     good: Array
@@ -232,8 +231,9 @@ def _trial(
                 q=new_q,
                 v=new_v,
                 memory=memory,
-                errors=walk.errors.after(new_q, speeds, in_q, in_v),
-                rounding=walk.rounding + _rounding(new_q, dynamics.n_states)[0],
+                errors=walk.errors.after(
+                    new_q, speeds, in_q, in_v, _rounding(new_q, dynamics.n_states)[0]
+                ),
                 turns=turns,
                 made_steps=walk.made_steps + 1,
                 good=went_well,
@@ -245,8 +245,8 @@ def _trial(
             return jax.lax.cond(goes_on, lambda: moved_by(k, walk), lambda: walk)
 
         errors = StepErrors.none(q, dynamics.speeds(q, v, ts[0], start_params))
-        zero, none, made = errors.q.sum(), jnp.zeros((), jnp.int32), jnp.zeros((), int)
-        start = _TrialState(q, v, memory, errors, zero, none, made, jnp.asarray(True))
+        none, made = jnp.zeros((), jnp.int32), jnp.zeros((), int)
+        start = _TrialState(q, v, memory, errors, none, made, jnp.asarray(True))
         # Native code compiles a loop of known length in half the time, and skips the steps in which
         # all lanes rest.
         count = more + (_TRIED if why_not() is None else tried)
@@ -254,7 +254,7 @@ def _trial(
         duration = (ts[1] - ts[0]) * end.made_steps / steps
         rest = rest_motion(system, extents_at(system, q, v, ts[0], start_params))
         error = end.errors.relative(duration, rest, dynamics.n_states)
-        hidden = end.errors.resolution(end.rounding, rest, dynamics.n_states)
+        hidden = end.errors.resolution(rest, dynamics.n_states)
         return error, hidden, end.made_steps, end.good, end.turns
 
     members = q, v, ts, params, times
