@@ -307,7 +307,7 @@ def test_given_angle_in_space_is_the_angle_in_the_hinge() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("guess", [1.0, 2.0, 3.1, -2.5])
+@pytest.mark.parametrize("guess", [3.1, -2.5])
 def test_a_fixed_attitude_is_found_from_a_guess_almost_half_a_turn_away(guess: float) -> None:
     _, b = pair(3)
     weld = jp.Mechanism([b], [jp.weld("J", jp.ground, O3, b, O3, turn=FIXED)], coordinates="bodies")
