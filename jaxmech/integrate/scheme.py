@@ -49,6 +49,7 @@ class Scheme:
         drive: whether constraints contain the time, so that they may move the system where its
             accelerations do not show it; known after `at`.
         contact: whether a gap is closed; None if the parameters tell.
+        is_compact: whether the code of a step is to be short rather than fast.
     """
 
     system: System
@@ -58,6 +59,7 @@ class Scheme:
     stabilization: AbstractStabilization
     drive: Drive = Drive.NONE
     contact: bool | None = None
+    is_compact: bool = False
 
     @staticmethod
     def of(

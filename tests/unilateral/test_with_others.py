@@ -176,3 +176,25 @@ def test_what_moves_at_the_start_is_decided_with_the_first_output(steps: Any) ->
     assert {name: int(sol.events[name].count) for name in sol.events} == {
         "rub slips": 0, "rub stops": 0,
     }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_an_event_that_changes_nothing_leaves_the_motion_with_a_gap_to_the_bit() -> None:
+    """Trials of a search with contacts have code of their own, rounded otherwise."""
+
+    def energy(q, v, t, p):  # type: ignore[no-untyped-def]
+        across = jnp.cos(q[0] - q[1]) * v[0] * v[1]
+        return v[0] ** 2 + 0.5 * v[1] ** 2 + across + 2 * jnp.cos(q[0]) + jnp.cos(q[1])
+
+    stop = jm.Unilateral(lambda q, t, p: 2.0 - q[0], name="stop")
+    arms, ts = jm.System(energy, [stop], coordinates=("a", "b")), jnp.linspace(0.0, 4.0, 9)
+    passes = jm.Event(lambda q, v, t, p: q[0], name="passes")
+
+    def run(rate: Array, **events: Any) -> jm.Solution:
+        start = jnp.array([0.9, 0.3]), jnp.stack([rate, -rate])
+        return jm.simulate(arms, *start, ts, steps=jm.FixedSteps(3), **events)
+
+    rates = jnp.linspace(0.0, 0.5, 16)
+    found, bare = jax.vmap(lambda x: run(x, events=passes))(rates), jax.vmap(run)(rates)
+    assert (found.events["passes"].count == 1).all()
+    np.testing.assert_array_equal(found.q, bare.q)

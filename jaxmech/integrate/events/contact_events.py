@@ -20,7 +20,7 @@ from jaxmech.integrate.events.coulomb import both, pairs_of, with_pairs
 from jaxmech.integrate.events.friction import KINDS, by_slip, can_occur, discs_of
 from jaxmech.integrate.events.gaps import NO_GAPS, GapDecisions, Gaps, in_place
 from jaxmech.integrate.events.impacts import Decided, MotionState, decided_at, gap_states, impulses
-from jaxmech.integrate.events.multipliers import GapMultipliers
+from jaxmech.integrate.events.multipliers import loads
 from jaxmech.integrate.events.transitions import After
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.switches import Switched, plain
@@ -82,12 +82,12 @@ class ContactEvents:
     ) -> Float[Array, " E"]:  # fmt: skip
         """The functions of the events, given the reactions or multipliers that are known."""
         if self.gaps.frictions or (reactions is None and multipliers is None):
-            reactions = GapMultipliers.at(self.gaps, scheme, q, v, t, params)
-        elif reactions is None and multipliers is not None:
-            reactions = GapMultipliers.by_name(self.gaps, multipliers)
-        user, others = plain(params), self.gaps.events[self.gaps.count :]
-        gaps = self.gaps.values(q, t, user)
-        return jnp.concatenate([gaps, *(e.value(q, v, t, user, reactions)[None] for e in others)])
+            multipliers = loads(self.gaps, scheme, q, v, t, params)
+        elif reactions is not None:
+            parts = [reactions.multipliers[c.name][0] for c in self.gaps.constraints]
+            multipliers = jnp.stack(parts)
+        assert multipliers is not None
+        return jnp.concatenate([self.gaps.values(q, t, plain(params)), multipliers])
 
     def begun(
         self, scheme: Scheme, state: MotionState, params: Params, active: Bool[Array, " C"]

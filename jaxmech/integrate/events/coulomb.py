@@ -539,10 +539,14 @@ def _sharing(
         pressed = matvec(law.slope, state.members.astype(r.dtype)) + law.offset > 0
         rows = calm & jnp.concatenate([state.members, law.box & pressed])
         S, within = (jnp.where(rows[:, None] & rows[None], x, 0.0) for x in (S0, W))
-        # Forces within the rows of W, as in the law of a run; sliding has other rows in S.
-        P = column_space_projector(within)
-        y = QR().factor(S @ P).min_norm_solve(jnp.where(rows, -rest, 0.0))[0]
-        x = jnp.where(rows, matvec(P, y), 0.0)
+        goal = jnp.where(rows, -rest, 0.0)
+        if len(law.box):
+            # Within the rows of W, as in the law of a run; sliding has other rows in S.
+            P = column_space_projector(within)
+            x = matvec(P, QR().factor(S @ P).min_norm_solve(goal)[0])
+        else:
+            x = QR().factor(S).min_norm_solve(goal)[0]
+        x = jnp.where(rows, x, 0.0)
         wrong = jnp.where(calm, rest + matvec(S0, x), 0.0)
         pushes, fits = x[:count], (jnp.abs(wrong) <= zero).all()
         pulls = pushes < -share * jnp.abs(pushes).max(initial=0.0)

@@ -149,7 +149,9 @@ def through_events(
     changes the motion, with the state after it. Nothing is searched unless `happens` holds; this is
     not left to a `cond` around the loop, through which XLA would copy the log.
     """
-    make_step = advance or partial(step, scheme, extents=extents)
+    # Steps of trials are rare, and their code need not be fast.
+    rare = replace(scheme, is_compact=bool(event_set.contact))
+    make_step = advance or partial(step, rare, extents=extents)
     whole = _Step(
         scheme, event_set, make_step, advance is None, state.t, h, params, extents, number
     )

@@ -74,6 +74,11 @@ class EventSet:
         return any(e.transition for e in self.events)
 
     @cached_property
+    def of_motions(self) -> tuple[bool, ...]:
+        """Which functions are of motions, and not of reactions."""
+        return tuple(not event.needs_reactions for event in self.events)
+
+    @cached_property
     def rows(self) -> tuple[int, ...]:
         """The first row of the occurrences of each event, and the total number of rows."""
         return tuple(np.cumsum([0, *(e.kept for e in self.events)]).tolist())
@@ -213,9 +218,7 @@ class EventSet:
 
         `params` are the user's. The gaps of a constraint are evaluated together.
         """
-        if chosen is None:
-            chosen = [not event.needs_reactions for event in self.events]
-        pairs = zip(self.own_events, chosen, strict=False)
+        pairs = zip(self.own_events, self.of_motions if chosen is None else chosen, strict=False)
         own = [event.value(q, v, t, params) if flag else 0.0 for event, flag in pairs]
         loads = jnp.zeros(len(self.gaps.events) - self.gaps.count, q.dtype)
         gaps = self.gaps.values(q, t, params)

@@ -34,20 +34,27 @@ class StepEnd(eqx.Module):
 
 
 class ExtremumSearch(eqx.Module):
-    """The search for minima within a step, of one function after another."""
+    """The search for minima within a step, of one of D functions of motions after another.
 
-    pending: Bool[Array, " E"]  # functions whose minimum is still sought
+    Those of reactions, whose rates are unknown, have no part in it.
+    """
+
+    pending: Bool[Array, " D"]  # functions whose minimum is still sought
     low: StepEnd  # lower end of the interval of each minimum
     high: StepEnd  # upper end of the interval of each minimum
     tries: Int[Array, ""]  # trials for the current minimum so far
-    stops: Float[Array, " E"]  # where a function was found beyond zero, 1 for nowhere
+    stops: Float[Array, " D"]  # where a function was found beyond zero, 1 for nowhere
+    is_of_motion: tuple[bool, ...] = eqx.field(static=True)  # which of E functions it has
 
     @staticmethod
     def of(
-        signs: Int[Array, " E"], enabled: Bool[Array, " E"], start: tuple[Array, Array],
-        end: tuple[Array, Array],
+        is_of_motion: tuple[bool, ...], signs: Int[Array, " E"], enabled: Bool[Array, " E"],
+        start: tuple[Array, Array], end: tuple[Array, Array],
     ) -> "ExtremumSearch":  # fmt: skip
         """The possible minima in a step, from the functions and their rates in u at both ends."""
+        signs, enabled, start, end = jax.tree.map(
+            lambda x: x[np.flatnonzero(is_of_motion)], (signs, enabled, start, end)
+        )
         low, high, is_dip = _dips(signs, enabled, start, end)
         # Most functions are far from zero, and their minima need not be estimated.
         pending = jax.lax.cond(
@@ -56,21 +63,32 @@ class ExtremumSearch(eqx.Module):
             lambda: jnp.zeros_like(is_dip),
         )
         ones = jnp.ones_like(low.u)
-        return ExtremumSearch(pending, low, high, jnp.zeros((), jnp.int32), ones)
+        return ExtremumSearch(pending, low, high, jnp.zeros((), jnp.int32), ones, is_of_motion)
+
+    @property
+    def is_sought(self) -> Bool[Array, " E"]:
+        """Flags of the functions whose minimum is still sought, of all."""
+        numbers = np.where(self.is_of_motion, np.cumsum(self.is_of_motion) - 1, -1)
+        return jnp.pad(self.pending, (0, 1))[numbers]
 
     def after(self, low: Array) -> Float[Array, ""]:
         """The end of the next trial, if nothing is known to happen after `low`."""
         is_next, u = self._next()
-        stop = jnp.min(jnp.where(self.stops > low, self.stops, 1.0))
+        stop = jnp.min(jnp.where(self.stops > low, self.stops, 1.0), initial=1.0)
         return jnp.where(is_next.any() & (u > low), u, stop)
 
-    def _next(self) -> tuple[Bool[Array, " E"], Float[Array, ""]]:
+    def _next(self) -> tuple[Bool[Array, " D"], Float[Array, ""]]:
         minima = jnp.where(self.pending, _minimum(self.low, self.high)[0], jnp.inf)
+        if not minima.size:
+            return self.pending, jnp.full((), jnp.inf, minima.dtype)
         first = jnp.arange(len(minima)) == jnp.argmin(minima)
         return first & self.pending, jnp.min(minima)
 
     def updated(self, u: Array, values: Array, rates: Array, signs: Array) -> "ExtremumSearch":
         """Update the search after a trial; the functions and rates are those of the step."""
+        values, rates, signs = (
+            x[np.flatnonzero(self.is_of_motion)] for x in (values, rates, signs)
+        )
         mine, _ = self._next()
         s = signs.astype(values.dtype)
         tried_end = StepEnd(jnp.full_like(values, u), s * values, s * rates)
@@ -84,12 +102,13 @@ class ExtremumSearch(eqx.Module):
         tries = self.tries + 1
         goes_on = _hopeful(low, high) & (tries < _MOST) & ~is_beyond
         is_finished = mine & ~goes_on
-        return ExtremumSearch(
-            self.pending & ~is_finished,
-            low,
-            high,
-            jnp.where(is_finished.any(), 0, tries).astype(jnp.int32),
-            jnp.where(is_beyond, u, self.stops),
+        return replace(
+            self,
+            pending=self.pending & ~is_finished,
+            low=low,
+            high=high,
+            tries=jnp.where(is_finished.any(), 0, tries).astype(jnp.int32),
+            stops=jnp.where(is_beyond, u, self.stops),
         )
 
     def without(self, changed: Array) -> "ExtremumSearch":
@@ -160,7 +179,7 @@ def rates(
     plain_params = event_set.plain(params)
     known = event_set.of_positions(q, v, t, plain_params)
     if qdd is not None:
-        known = tuple(not event.needs_reactions for event in event_set.events)
+        known = event_set.of_motions
     speeds = scheme.system.dynamics.speeds(q, v, t, params)
     along = h * speeds, jnp.zeros_like(v) if qdd is None else h * qdd, h
 
@@ -190,7 +209,9 @@ def step_dips(
     if event_set.has_transitions:
         signs = event_set.signs_at_start(signs, state.values, values, state.active)
     state = replace(state, signs=signs)
-    dips = ExtremumSearch.of(state.signs, enabled, (state.values, start_rates), (values, end_rates))
+    dips = ExtremumSearch.of(
+        event_set.of_motions, state.signs, enabled, (state.values, start_rates), (values, end_rates)
+    )
     crossed = event_set.crossed(state.signs, values, state.active)
     signs = event_set.continued_signs(state.signs, values, state.active)
     if event_set.has_transitions:

@@ -201,17 +201,16 @@ def names_of_frictions(frictions: Sequence[Friction]) -> dict[str, list[str]]:
     return names
 
 
+def load(q: Array, v: Array, t: Array, params: Any, reactions: Any) -> Array:
+    """The function of the events of loads and slips, which `loads` computes for all together."""
+    raise NotImplementedError
+
+
 def events_of_frictions(frictions: Sequence[Friction]) -> tuple[Event, ...]:
     """The events at which frictions slip, and after them those at which they stop."""
-    rows = [(k, f) for k, f in enumerate(frictions) if not f.is_second]
-    slips = [
-        Event(_Reserve(k), -1, transition=Transition(off=f.name), name=f"{f.name} slips")
-        for k, f in rows
-    ]
-    stops = [
-        Event(_Slip(k, f), -1, transition=Transition(on=f.name), name=f"{f.name} stops")
-        for k, f in rows
-    ]
+    names = [f.name for f in frictions if not f.is_second]
+    slips = [Event(load, -1, transition=Transition(off=x), name=f"{x} slips") for x in names]
+    stops = [Event(load, -1, transition=Transition(on=x), name=f"{x} stops") for x in names]
     return (*slips, *stops)
 
 
@@ -229,6 +228,18 @@ def eighths(direction: Float[Array, " F"], discs: tuple[int, ...]) -> Float[Arra
     pairs = pairs_of(direction, discs)
     rounded = jnp.where(jnp.abs(pairs) > _OCTANT, jnp.sign(pairs), 0.0)
     return with_pairs(direction, discs, rounded)
+
+
+def directions_of(
+    frictions: Sequence[Friction], params: Switched, dtype: Any
+) -> Float[Array, " F"]:
+    """The directions of those that slide by their switches: 1 or -1, or one of eight in space."""
+    _, forward, backward = jnp.split(params.active[-len(KINDS) * len(frictions) :], len(KINDS))
+    directions, discs = forward.astype(dtype) - backward.astype(dtype), discs_of(frictions)
+    if not discs:
+        return directions
+    pairs = pairs_of(directions, discs)
+    return with_pairs(directions, discs, pairs / jnp.maximum(norm(pairs), 1.0)[:, None])
 
 
 class Rubbing(NamedTuple):
@@ -250,8 +261,7 @@ class Rubbing(NamedTuple):
         With the time and their slip velocities the directions in space are those of forces.
         """
         user, last = plain(params), multipliers[-count:]
-        slides = params.active[-len(KINDS) * len(frictions) :]
-        sticks, forward, backward = jnp.split(slides, len(KINDS))
+        sticks = params.active[-len(KINDS) * len(frictions) :][: len(frictions)]
         of_gaps, own = jnp.split(last, [count - len(frictions)])
         limits = jnp.stack([
             jnp.stack([f.limit(argument, user, last.dtype) for f in frictions])
@@ -261,19 +271,16 @@ class Rubbing(NamedTuple):
             is_there = [f.in_place is None or params.active[f.in_place] for f in frictions]
             limits = jnp.where(jnp.stack([*map(jnp.asarray, is_there)]), limits, 0.0)
         normal = jnp.stack([f.normal_force(multipliers, of_gaps) for f in frictions])
-        directions = forward.astype(last.dtype) - backward.astype(last.dtype)
-        discs = discs_of(frictions)
-        if discs:
-            pairs = pairs_of(directions, discs)
-            pairs = pairs / jnp.maximum(norm(pairs), 1.0)[:, None]
-            if slip is not None:
-                size, axes = norm(w := pairs_of(slip, discs))[:, None], params.axes
-                slides, size = pairs.any(1)[:, None] & (size > 0), jnp.where(size > 0, size, 1.0)
-                pairs = jnp.where(slides, w / size, pairs)
-                if axes is not None and t is not None:
-                    axis = axes[0] + (t - axes[2]) * axes[1]
-                    axis = axis * (norm(axes[0]) / jnp.maximum(norm(axis), 0.1))[:, None]
-                    pairs = jnp.where(axes[0].any(1)[:, None], axis, pairs)
+        directions, discs = directions_of(frictions, params, last.dtype), discs_of(frictions)
+        if discs and slip is not None:
+            pairs, w, axes = pairs_of(directions, discs), pairs_of(slip, discs), params.axes
+            size = norm(w)[:, None]
+            slides, size = pairs.any(1)[:, None] & (size > 0), jnp.where(size > 0, size, 1.0)
+            pairs = jnp.where(slides, w / size, pairs)
+            if axes is not None and t is not None:
+                axis = axes[0] + (t - axes[2]) * axes[1]
+                axis = axis * (norm(axes[0]) / jnp.maximum(norm(axis), 0.1))[:, None]
+                pairs = jnp.where(axes[0].any(1)[:, None], axis, pairs)
             directions = with_pairs(directions, discs, pairs)
         return Rubbing(normal, limits, own, sticks, directions)
 
@@ -330,27 +337,6 @@ def load_margin(
     of_gaps, alone = multipliers[first : first + count], rubbing.multipliers - rubbing.pull
     closed = params.active[-count - len(KINDS) * own :][:count]
     return margin(W, jnp.concatenate([of_gaps, alone]), closed, law)
-
-
-@dataclass(frozen=True)
-class _Reserve:
-    """What a friction that sticks could still hold, as the function of an event."""
-
-    number: int
-
-    def __call__(self, q: Array, v: Array, t: Array, params: Any, reactions: Any) -> Array:
-        return reactions.reserves[self.number]
-
-
-@dataclass(frozen=True)
-class _Slip:
-    """The speed of a friction that slides, as the function of an event."""
-
-    number: int
-    friction: Friction
-
-    def __call__(self, q: Array, v: Array, t: Array, params: Any, reactions: Any) -> Array:
-        return reactions.slips[self.number]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +12,8 @@ from jaxmech.integrate.events.coulomb import norm, pairs_of, with_pairs
 from jaxmech.integrate.events.friction import (
     TURNED,
     Rubbing,
+    by_slip,
+    directions_of,
     discs_of,
     least_norm,
     load_margin,
@@ -24,63 +25,57 @@ from jaxmech.integrate.switches import plain, with_shared_rows
 from jaxmech.system import Params
 
 
-class GapMultipliers(NamedTuple):
-    """The functions of the events of gaps and frictions, but for the gaps themselves."""
+def loads(
+    gaps: Gaps, scheme: Scheme, q: Array, v: Array, t: Array, params: Params
+) -> Float[Array, " E"]:
+    """The functions of all events of contacts at a state, but for the gaps themselves.
 
-    multipliers: dict[str, Array]
-    reserves: Array | None = None  # what frictions that stick could still hold
-    slips: Array | None = None  # speeds of those that slide
+    They are the multipliers of gaps, what frictions that stick could still hold, and the speeds of
+    those that slide; zero where nothing acts.
+    """
+    count = gaps.equations
+    if not gaps.frictions:
+        # The law is evaluated once more only where a gap is closed.
+        closed = partial(_of_closed, gaps, scheme, q, v, t, params)
+        return scheme.if_closed(params, count, closed, lambda: jnp.zeros(count, q.dtype))
+    system, frictions, own = scheme.system, gaps.frictions, len(gaps.frictions)
+    acts, discs = params.active[-len(gaps.switches) :][:count], discs_of(frictions)
 
-    @staticmethod
-    def by_name(gaps: Gaps, pushes: Array) -> "GapMultipliers":
-        """Those of gaps alone, the first of the `pushes`."""
-        names = gaps.switches[: gaps.count]
-        return GapMultipliers({name: pushes[k][None] for k, name in enumerate(names)})
-
-    @staticmethod
-    def at(
-        gaps: Gaps, scheme: Scheme, q: Array, v: Array, t: Array, params: Params
-    ) -> "GapMultipliers":
-        """Those at a state, zero of open gaps."""
-        count = gaps.equations
-        if not gaps.frictions:
-            # The law is evaluated once more only where a gap is closed.
-            closed = partial(_of_closed, gaps, scheme, q, v, t, params)
-            pushes = scheme.if_closed(params, count, closed, lambda: jnp.zeros(count, q.dtype))
-            return GapMultipliers.by_name(gaps, pushes)
-        system, frictions, own = scheme.system, gaps.frictions, len(gaps.frictions)
-        acts = params.active[-len(gaps.switches) :][:count]
+    def of_law() -> Array:
         eom, law = scheme.law(q, v, t, params)
         multipliers = law.multipliers
         rubbing = Rubbing.at(frictions, params, multipliers, count)
-        discs = discs_of(frictions)
         values = jnp.concatenate([multipliers[-count:-own], rubbing.reserves(discs)])
-        if len(multipliers) > 1 and not gaps.apart:
-            redundant = jnp.asarray(True) if law.independent is None else ~law.independent[-count:]
-            # What presses where bodies slide has the multipliers of the law, of minimum norm.
-            presses = (pressing(frictions, count - own, q.dtype) > 0) & ~rubbing.sticks[:, None]
-            presses = jnp.pad(presses.any(0) | ~rubbing.sticks.any(), (0, own))
+        if len(multipliers) == 1 or gaps.apart:
+            return values
+        redundant = jnp.asarray(True) if law.independent is None else ~law.independent[-count:]
+        # What presses where bodies slide has the multipliers of the law, of minimum norm.
+        presses = (pressing(frictions, count - own, q.dtype) > 0) & ~rubbing.sticks[:, None]
+        presses = jnp.pad(presses.any(0) | ~rubbing.sticks.any(), (0, own))
 
-            def shared() -> Array:
-                smallest = least_norm(eom.A, multipliers)
+        def shared() -> Array:
+            smallest = least_norm(eom.A, multipliers)
 
-                def held() -> Array:
-                    found = load_margin(frictions, system, eom, smallest, (q, v, t, params))
-                    return found.value * found.units
+            def held() -> Array:
+                found = load_margin(frictions, system, eom, smallest, (q, v, t, params))
+                return found.value * found.units
 
-                alone = smallest[-count:]
-                margins = jax.lax.cond(rubbing.sticks.any(), held, lambda: alone)
-                return jnp.where(presses, alone, margins)
+            alone = smallest[-count:]
+            margins = jax.lax.cond(rubbing.sticks.any(), held, lambda: alone)
+            return jnp.where(presses, alone, margins)
 
-            values = jax.lax.cond((acts & redundant).any(), shared, lambda: values)
-        speeds = system.dynamics.speeds(q, v, t, params)
-        slips = jnp.stack([f.constraint.fn(q, speeds, t, plain(params)) for f in frictions])
-        named = GapMultipliers.by_name(gaps, values)
-        along = rubbing.directions * slips
-        if discs:
-            pairs = pairs_of(along, discs).sum(1) - TURNED * norm(pairs_of(slips, discs))
-            along = with_pairs(along, discs, pairs[:, None])
-        return named._replace(reserves=values[-own:], slips=along)
+        return jax.lax.cond((acts & redundant).any(), shared, lambda: values)
+
+    # Where no gap is closed and nothing sticks, speeds are all that matters.
+    values = jax.lax.cond(acts.any(), of_law, lambda: jnp.zeros(count, q.dtype))
+    speeds = system.dynamics.speeds(q, v, t, params)
+    slips = jnp.stack([f.constraint.fn(q, speeds, t, plain(params)) for f in frictions])
+    along = directions_of(frictions, params, q.dtype) * slips
+    if discs:
+        pairs = pairs_of(along, discs).sum(1) - TURNED * norm(pairs_of(slips, discs))
+        along = with_pairs(along, discs, pairs[:, None])
+    by_event = [by_slip(frictions, x) for x in (values[-own:], along)]
+    return jnp.concatenate([values[:-own], *by_event])
 
 
 def _of_closed(

@@ -37,7 +37,9 @@ _SWING = 0.1  # relative to the largest so far: a load that changes less does no
 _NEAR = 0.2  # relative to a sample: an estimated extremum below which a load may reach zero
 
 State = tuple[Array, Array]  # q and v
-_Values = Callable[[Array], Float[Array, " E"]]  # at a point of a step from 0 to 1
+# At a point of a step from 0 to 1.
+_Values = Callable[[Array], Float[Array, " E"]]
+_Triple = Callable[[Array], tuple[Array, Array, Array]]
 
 
 class _Passes(NamedTuple):
@@ -136,8 +138,7 @@ class Looks(NamedTuple):
 
     def flags(self, event_set: EventSet) -> Bool[Array, " E"]:
         """Flags of the functions that are sampled: all but some of those of reactions."""
-        pairs = zip(event_set.events, self.loads, strict=True)
-        return event_set.flags([load or not event.needs_reactions for event, load in pairs])
+        return event_set.flags(self.loads) | event_set.flags(event_set.of_motions)
 
 
 def step_turns(
@@ -157,7 +158,7 @@ def step_turns(
         event.needs_reactions and (values is not None or k < own)
         for k, event in enumerate(event_set.events)
     )
-    motion, sampled = _along(event_set, scheme, start, end, t, h, params, loads)
+    _, motion, sampled = _along(event_set, scheme, start, end, t, h, params, loads)
     least = least_values(event_set, *end, t + h, event_set.plain(params))
     zero, unit = jnp.zeros_like(t), jnp.ones_like(t)
     first, last = (jax.jvp(motion, (u,), (unit,)) for u in (zero, unit))
@@ -180,9 +181,11 @@ def step_turns(
     begin = _Passes.begin(at_start, sign), _Swings.begin(at_start, slope)
     passes, swings = jax.lax.fori_loop(0, count + 1, look, begin)
     # The search for an extremum, from the rates at the ends.
-    is_of_motion = ~event_set.flags([event.needs_reactions for event in event_set.events])
-    signs = jnp.sign(first[0]).astype(jnp.int32)
-    dips = ExtremumSearch.of(signs, is_of_motion, first, last).pending & has_rates
+    is_of_motion, signs = event_set.flags(event_set.of_motions), jnp.sign(first[0])
+    dips = ExtremumSearch.of(
+        event_set.of_motions, signs.astype(jnp.int32), is_of_motion, first, last
+    ).is_sought
+    dips &= has_rates
     is_hidden = ((passes.crossings >= 2) & ~dips) | swings.nears
     turns = jnp.where(is_hidden, jnp.maximum(swings.turns, 2), swings.turns)
     counts = is_of_motion | _possible(event_set, params, loads)
@@ -198,7 +201,7 @@ def sampled_events(
 
     In a part of a step, at whose start signs are not known, samples tell them.
     """
-    _, sampled = _along(event_set, scheme, start, end, t, h, params, looks.loads)
+    *_, sampled = _along(event_set, scheme, start, end, t, h, params, looks.loads)
 
     def look(k: Array, passes: _Passes) -> _Passes:
         u = _point(k, looks.samples, t.dtype)
@@ -206,8 +209,13 @@ def sampled_events(
         seen = passes.after(event_set, g, jnp.maximum(looks.least, noise))
         return jax.tree.map(lambda x, y: jnp.where((k >= 0) | is_part, x, y), seen, passes)
 
-    begin = _Passes.begin(values, signs)
-    passes = jax.lax.fori_loop(-1 if looks.samples > 1 else 0, looks.samples, look, begin)
+    # A `while`, which native code does not unroll: it is rarely run.
+    first = jnp.asarray(-1 if looks.samples > 1 else 0)
+    _, passes = jax.lax.while_loop(
+        lambda carry: carry[0] < looks.samples,
+        lambda carry: (carry[0] + 1, look(*carry)),
+        (first, _Passes.begin(values, signs)),
+    )
     # Bodies that touch have gaps of the size of a rounding error, which cross nothing.
     passes = passes.after(event_set, values, looks.least, ~event_set.one_sided)
     return jnp.where(looks.flags(event_set), passes.events, 0)
@@ -229,8 +237,8 @@ def _possible(event_set: EventSet, params: Params, loads: tuple[bool, ...]) -> B
 def _along(
     event_set: EventSet, scheme: Scheme, start: State, end: State, t: Array, h: Array,
     params: Params, loads: tuple[bool, ...],
-) -> tuple[_Values, Callable[[Array], tuple[Array, Array, Array]]]:  # fmt: skip
-    """The functions of motions along a step, by a cubic; and all of them, with rates and noise.
+) -> tuple[_Triple, _Values, _Triple]:  # fmt: skip
+    """The motion in a step, by a cubic; functions of it; and all of them, with rates and noise.
 
     Loads are zero where none of their events can occur, and their rates are not known.
     """
@@ -262,7 +270,7 @@ def _along(
         load, noise = jax.lax.cond(possible.any(), values, lambda: (none, none))
         return jnp.where(possible, load, g), rate, noise
 
-    return motion, sampled
+    return state, motion, sampled
 
 
 def least_values(
@@ -292,7 +300,6 @@ def with_events(
         return (*without_events, state), log
     (end, info), active_params = without_events, event_set.params(params, state.active)
     ends = (start.q, start.v), (end.q, end.v)
-    values = event_set.values(scheme, *ends[1], end.t, active_params)
     slopes = tuple(
         rates(event_set, scheme, *q_and_v, t, h, active_params, None)
         for q_and_v, t in zip(ends, (start.t, end.t), strict=True)
@@ -300,20 +307,28 @@ def with_events(
 
     # No event has occurred, and no sample shows one, where all functions have known signs at the
     # start, which those at the end and all samples have too, and where no minimum can be sought.
-    enabled, signs, is_sampled = (
-        event_set.enabled(state.active),
-        state.signs,
-        looks.flags(event_set),
-    )
-    dips = may_dip(signs, enabled, (state.values, slopes[0]), (values, slopes[1]))
-    _, sampled = _along(event_set, scheme, *ends, start.t, h, active_params, looks.loads)
+    enabled, signs = event_set.enabled(state.active), state.signs
+    along, _, sampled = _along(event_set, scheme, *ends, start.t, h, active_params, looks.loads)
+    count = looks.samples
 
     def keeps_sign(k: Array, keeps: Array) -> Array:
-        g, _, _ = sampled(_point(k, looks.samples, h.dtype))
-        return keeps & ((signs * g > 0) | ~is_sampled)
+        g, _, _ = sampled(_point(k, count, h.dtype))
+        return keeps & ((signs * g > 0) | ~looks.flags(event_set))
 
-    keeps = (signs * values > 0) & jnp.isfinite(values) & ~dips
-    keeps = jax.lax.fori_loop(0, looks.samples, keeps_sign, keeps)
+    def look(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        here, last = along(_point(k, count, h.dtype)), (end.q, end.v, end.t)
+        q, v, time = (jnp.where(k == count, y, x) for x, y in zip(here, last, strict=True))
+        g = event_set.values(scheme, q, v, time, active_params)
+        return carry[0] & (signs * g > 0), g
+
+    if any(looks.loads):  # then all are sampled, and loads at the end have the same code
+        none = jnp.ones(signs.shape, bool), jnp.zeros_like(state.values)
+        keeps, values = jax.lax.fori_loop(0, count + 1, look, none)
+    else:
+        values = event_set.values(scheme, *ends[1], end.t, active_params)
+        keeps = jax.lax.fori_loop(0, count, keeps_sign, signs * values > 0)
+    dips = may_dip(signs, enabled, (state.values, slopes[0]), (values, slopes[1]))
+    keeps &= jnp.isfinite(values) & ~dips
     is_calm = (keeps | ~(enabled | jnp.isnan(values))).all()
     # The step that an event at its start makes void may fail.
     goes_on, may_happen = running & info.good, running & (state.due | (info.good & ~is_calm))
@@ -343,7 +358,13 @@ def with_events(
             )
             stops = search.events.stopped_by >= 0
             end_t = jnp.where(stops, start.t + search.bracket.high * h, end.t)
-            return StepState(search.q, search.v, end_t), checked, search.events
+            # Unless the motion has changed it stays as it is without events, to the bit.
+            is_other = (search.count + search.at_once > 0) | stops
+            q, v = (
+                jnp.where(is_other, x, y)
+                for x, y in zip((search.q, search.v), (end.q, end.v), strict=True)
+            )
+            return StepState(q, v, end_t), checked, search.events
 
         found = jax.lax.cond(happens, rarely, lambda: (end, info, passed))
         # Samples show what was missed since the motion last changed, if there are enough of them.
@@ -355,7 +376,7 @@ def with_events(
             events.values, looks, changed,
         )  # fmt: skip
         # Those to which the rates at the ends lead are sought, as far as the method resolves them.
-        counts = event_set.enabled(events.active) & (changed | ~dips.pending)
+        counts = event_set.enabled(events.active) & (changed | ~dips.is_sought)
         missed = jnp.maximum(jnp.where(counts, hidden, 0) - (events.counts - state.counts), 0)
         missed = jnp.where(events.stopped_by < 0, missed, 0)
         events = replace(events, smooth=events.smooth + 1, missed=state.missed + missed)

@@ -110,15 +110,18 @@ def test_functions_of_velocities_by_a_tolerance() -> None:
 
 
 def test_the_search_stops_where_no_zero_is_possible() -> None:
-    """A minimum well above zero, one below, and a function that only falls."""
-    start = jnp.array([1.0, 1.0, 1.0]), jnp.array([-1.0, -5.0, -1.0])
-    end = jnp.array([1.0, 1.0, 0.5]), jnp.array([1.0, 5.0, -0.1])
-    ones = jnp.ones(3, jnp.int32)
-    found = ExtremumSearch.of(ones, ones > 0, start, end)
-    np.testing.assert_array_equal(found.pending, [False, True, False])
+    """A minimum well above zero, a load without rates, one below, and one that only falls."""
+    start = jnp.ones(4), jnp.array([-1.0, jnp.nan, -5.0, -1.0])
+    end = jnp.array([1.0, 1.0, 1.0, 0.5]), jnp.array([1.0, jnp.nan, 5.0, -0.1])
+    ones = jnp.ones(4, jnp.int32)
+    found = ExtremumSearch.of((True, False, True, True), ones, ones > 0, start, end)
+    np.testing.assert_array_equal(found.is_sought, [False, False, True, False])
     np.testing.assert_allclose(found.after(jnp.zeros(())), 0.5)
-    beyond = found.updated(jnp.asarray(0.5), jnp.array([0.7, -0.2, 0.7]), jnp.zeros(3), ones)
-    assert not beyond.pending.any()
+    beyond = found.updated(jnp.asarray(0.5), jnp.array([0.7, 0.1, -0.2, 0.7]), jnp.zeros(4), ones)
+    assert not beyond.is_sought.any()
+    none = ExtremumSearch.of((False,) * 4, ones, ones > 0, start, end)
+    np.testing.assert_allclose(none.after(jnp.zeros(())), 1.0)
+    assert not none.is_sought.any()
     np.testing.assert_allclose(beyond.after(jnp.asarray(0.2)), 0.5)
     np.testing.assert_allclose(beyond.after(jnp.asarray(0.6)), 1.0)
     np.testing.assert_allclose(beyond.without(jnp.asarray(True)).after(jnp.zeros(())), 1.0)
