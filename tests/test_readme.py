@@ -9,7 +9,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_speeds_are_those_of_the_benchmark() -> None:
-    """The speed table and the cost of gradients, written by `experiments.speed` into docs/speed."""
+    """The speed table and the cost of gradients, written by `jaxmech bench --out docs/speed`."""
     page = (ROOT / "docs" / "speeds.md").read_text(encoding="utf-8")
     measured = (ROOT / "docs" / "speed" / "speed.md").read_text(encoding="utf-8")
     assert measured.split("\n\n")[1] in page  # below its title

@@ -1,4 +1,4 @@
-"""The speed of batches compared with other implementations: `python -m experiments.speed`.
+"""The speed of batches compared with other implementations: `jaxmech bench`.
 
 Read `settings` (the configuration), `cases` (the mechanisms) and `routes` (implementations) first.
 `benchmarks` runs the parts, `contest` compares and times in the processes of `workers`; `report`

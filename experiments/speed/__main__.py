@@ -1,4 +1,4 @@
-"""Usage: python -m experiments.speed [CONFIG] [--out RUN] [--devices cpu]."""
+"""Usage: python -m experiments.speed with the arguments of `jaxmech bench`."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -75,7 +75,7 @@ def _finished(results: Results, measured: Measured) -> None:
 
 
 def _arguments() -> Namespace:
-    parser = ArgumentParser(prog="experiments.speed")
+    parser = ArgumentParser(prog="jaxmech bench")
     parser.add_argument("config", nargs="?", type=Path, default=Path("configs/speed.toml"))
     parser.add_argument("--out", type=Path)
     parser.add_argument("--devices", choices=["all", *NATIVE], default="all")

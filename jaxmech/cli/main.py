@@ -410,6 +410,32 @@ def audit(
 
 
 @app.command
+def bench(
+    config: Path = Path("configs/speed.toml"), /, *, out: Out = None,
+    devices: Literal["all", "cpu", "cuda"] = "all",
+) -> int:  # fmt: skip
+    """Measure the speed of batches, in a clone, beside other methods for the same trajectories.
+
+    On every device, with the cost of gradients. The run folder holds `speed.md` and
+    `speed.json`; Ctrl-C keeps the measurements up to then. The benchmark is the folder
+    `experiments/speed` of a clone. MuJoCo and diffrax are included if they are installed:
+    pip install -e '.[bench]'
+
+    Args:
+        config: a TOML file like configs/speed.toml or configs/speed_quick.toml.
+        devices: the devices to measure, of those that JAX finds.
+    """
+    _require_good_jax()
+    if not Path("experiments/speed").is_dir():
+        raise InputError(
+            "the benchmark is experiments/speed of the repository, which is not here; call "
+            "`jaxmech bench` in a clone"
+        )
+    options = [str(config), "--devices", devices, *(["--out", str(out)] if out else [])]
+    os.execv(sys.executable, [sys.executable, "-m", "experiments.speed", *options])
+
+
+@app.command
 def doctor(*, fast: Annotated[bool, Parameter(negative="")] = False) -> int:
     """Examine this installation, and test it.
 

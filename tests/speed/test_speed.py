@@ -9,6 +9,7 @@ import jax
 import pytest
 
 from experiments.speed.settings import Speed
+from jaxmech.cli.main import main
 from jaxmech.config.toml import read
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,9 +31,15 @@ def written(folder: Path, text: str = TINY) -> Path:
 
 
 def benched(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> dict:
-    command = [sys.executable, "-m", "experiments.speed", str(written(folder, text))]
+    command = [sys.executable, "-m", "jaxmech", "bench", str(written(folder, text))]
     subprocess.run([*command, "--out", str(folder / "run")], cwd=ROOT, check=True)
     return json.loads((folder / "run" / "speed.json").read_text(encoding="utf-8"))
+
+
+def test_it_belongs_to_a_clone(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench"]) == 2
+    assert "call `jaxmech bench` in a clone" in capsys.readouterr().err
 
 
 @pytest.mark.slow
