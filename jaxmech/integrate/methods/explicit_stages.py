@@ -153,27 +153,29 @@ def sum_stages(
     m, true = jnp.asarray(count, jnp.int32), jnp.asarray(True)
     ok, all_rows = jnp.asarray(Status.OK, jnp.int32), jnp.ones(count, bool)
     start = StageSums(no_speeds, no_accelerations, true, true, ok, m, m, all_rows)
-    if scheme.is_compact:
-        # A `while`, which native code does not unroll, and whose numbers it does not know.
-        def add_next(carry: tuple[Array, StageSums]) -> tuple[Array, StageSums]:
-            k, sums = carry
-            rates = sums.speeds, sums.accelerations
-            finite, are_finite = finite_states(rates, jax.tree.map(jnp.zeros_like, rates))
-            failed = (sums.status == Status.OK) & ~are_finite
-            status = jnp.where(failed, int(Status.NONFINITE), sums.status).astype(jnp.int32)
-            sums = replace(
-                sums, speeds=finite[0], accelerations=finite[1], good=sums.good & are_finite,
-                status=status,
-            )  # fmt: skip
-            return k + 1, add_stage(sums, jax.tree.map(lambda x: x[k], stages))[0]
 
+    # A `while`, which native code does not unroll, and whose numbers it does not know.
+    def add_next(carry: tuple[Array, StageSums]) -> tuple[Array, StageSums]:
+        k, sums = carry
+        rates = sums.speeds, sums.accelerations
+        finite, are_finite = finite_states(rates, jax.tree.map(jnp.zeros_like, rates))
+        failed = (sums.status == Status.OK) & ~are_finite
+        status = jnp.where(failed, int(Status.NONFINITE), sums.status).astype(jnp.int32)
+        sums = replace(
+            sums, speeds=finite[0], accelerations=finite[1], good=sums.good & are_finite,
+            status=status,
+        )  # fmt: skip
+        return k + 1, add_stage(sums, jax.tree.map(lambda x: x[k], stages))[0]
+
+    if scheme.is_compact:
         first = jnp.zeros((), jnp.int32), start
-        return jax.lax.while_loop(lambda carry: carry[0] < len(stages.node), add_next, first)[1]
-    # The stages of a large system stay a loop. Its backward pass makes each stage again, since the
-    # zeros of M and A would be unknown in numbers that it keeps from the forward pass.
-    is_small = q.size + count <= _SMALL
-    body = add_stage if is_small else jax.checkpoint(add_stage, prevent_cse=False)
-    sums = jax.lax.scan(body, start, stages)[0]
+        sums = jax.lax.while_loop(lambda carry: carry[0] < len(numbers), add_next, first)[1]
+    else:
+        # The stages of a large system stay a loop. Its backward pass makes each stage again, since
+        # the zeros of M and A would be unknown in numbers that it keeps from the forward pass.
+        is_small = q.size + count <= _SMALL
+        body = add_stage if is_small else jax.checkpoint(add_stage, prevent_cse=False)
+        sums = jax.lax.scan(body, start, stages)[0]
     ends = q + h * sums.speeds[-1], v + h * sums.accelerations[-1]
     moved = Moved(*ends, sums.good, sums.status, sums.independent, sums.rank, count)
     return moved, sums.first_rank
