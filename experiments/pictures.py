@@ -31,6 +31,7 @@ PAGES = {  # and the pictures that their code writes
     "../README": ["hero.gif", "study.png", "fit.png", "gradient.png"],
     "events": ["events.png"],
     "modes": ["modes_over_speed.png"],
+    "optimal_control": ["optimal_crane.png", "optimal_swing.png", "optimal_four_bar.png"],
     "study_tutorial": ["study_tutorial.png"],
     "tutorial": ["tutorial_viscous.png", "tutorial_dry.png"],
 }

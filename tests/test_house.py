@@ -187,7 +187,8 @@ def foreign_packages(files: dict[str, str]) -> set[str]:
 def packages(*extras: str) -> set[str]:
     lists = [PROJECT["optional-dependencies"][name] for name in extras]
     wanted = [PROJECT["dependencies"]] if not extras else lists
-    return {Requirement(r).name.replace("-", "_") for list_ in wanted for r in list_}
+    names = (Requirement(r).name.removesuffix("-wheels") for list_ in wanted for r in list_)
+    return {name.replace("-", "_") for name in names}
 
 
 def test_dependencies_are_what_is_imported() -> None:

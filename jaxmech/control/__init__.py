@@ -2,7 +2,8 @@
 
 `given_motion` is a constraint that prescribes a motion, and `inverse_dynamics` computes the inputs
 of actuators along a given path. `kinematics` is the motion along the range of a driver, and says
-where it cannot go on; `branch` follows its poses. `sampled/` has controllers with a sample time.
+where it cannot go on; `branch` follows its poses. `sampled/` has controllers with a sample time,
+`optimal/` the best controls.
 """
 
 from jaxmech.control.given_motion import given_motion as given_motion
@@ -11,6 +12,9 @@ from jaxmech.control.inverse_dynamics import inverse_dynamics as inverse_dynamic
 from jaxmech.control.kinematics import Kinematics as Kinematics
 from jaxmech.control.kinematics import KinematicStatus as KinematicStatus
 from jaxmech.control.kinematics import kinematics as kinematics
+from jaxmech.control.optimal import Optimum as Optimum
+from jaxmech.control.optimal import OptimumStatus as OptimumStatus
+from jaxmech.control.optimal import optimize as optimize
 from jaxmech.control.sampled import MEMORY as MEMORY
 from jaxmech.control.sampled import Controller as Controller
 from jaxmech.control.sampled import controlled as controlled
@@ -20,8 +24,11 @@ __all__ = [
     "InverseDynamics",
     "KinematicStatus",
     "Kinematics",
+    "Optimum",
+    "OptimumStatus",
     "controlled",
     "given_motion",
     "inverse_dynamics",
     "kinematics",
+    "optimize",
 ]

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.system import Signal
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.checks import is_known, naming_missing, require_function
 from jaxmech.utils.text import capital
@@ -68,7 +67,7 @@ class Reader:
             if callable(value):
                 return value(self.t, self.params)
             found = self.params[value] if isinstance(value, str) else value
-            return found(self.t) if isinstance(found, Signal) else found
+            return found(self.t) if callable(found) else found
 
 
 def number(part: str, argument: str, value: Value) -> Value:
