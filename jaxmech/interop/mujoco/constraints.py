@@ -56,10 +56,17 @@ def loops(
     """The equalities between bodies: `connect` is a ball, `weld` a weld."""
     kinds = mujoco().mjtEq
     joints: list[Joint] = []
-    for k in _active(model, names, left_out):
-        if not is_any(model.eq_type[k], kinds.mjEQ_CONNECT, kinds.mjEQ_WELD):
+    for k in range(model.neq if is_on("equality", model) else 0):
+        if not model.eq_active0[k]:
+            left_out.add("equality that is switched off", names[k])
             continue
         is_weld = is_any(model.eq_type[k], kinds.mjEQ_WELD)
+        if not is_weld and not is_any(model.eq_type[k], kinds.mjEQ_CONNECT):
+            if not is_any(model.eq_type[k], kinds.mjEQ_JOINT):  # which are `couplings`
+                members = kinds.__members__.items()
+                kind = next(name for name, kind in members if is_any(model.eq_type[k], kind))
+                left_out.add(f"{kind.removeprefix('mjEQ_').lower()} equality", names[k])
+            continue
         pairs = _ends(model, k, is_weld)
         ends = [mounts[body].pose.then(pose) for body, pose in pairs]
         a, b = (carrier(mounts, bodies, body) for body, _ in pairs)
@@ -107,23 +114,6 @@ def couplings(model: Any, names: tuple[str, ...], conversion: Conversion) -> lis
         fn = Coupling(index[addresses[0]], second_index, (starts[0], starts[1]), coefficients)
         constraints.append(Holonomic(fn, name=names[k]))
     return constraints
-
-
-def _active(model: Any, names: tuple[str, ...], left_out: LeftOut) -> list[int]:
-    """The equalities that are on; those of kinds without a counterpart are listed."""
-    kinds = mujoco().mjtEq
-    kinds_read = (kinds.mjEQ_CONNECT, kinds.mjEQ_WELD, kinds.mjEQ_JOINT)
-    active = []
-    for k in range(model.neq if is_on("equality", model) else 0):
-        if not model.eq_active0[k]:
-            left_out.add("equality that is switched off", names[k])
-        elif not is_any(model.eq_type[k], *kinds_read):
-            members = kinds.__members__.items()
-            kind = next(name for name, kind in members if is_any(model.eq_type[k], kind))
-            left_out.add(f"{kind.removeprefix('mjEQ_').lower()} equality", names[k])
-        else:
-            active.append(k)
-    return active
 
 
 _FIELDS = tuple(  # of forces of a tendon; not every version has all

@@ -244,27 +244,25 @@ def actuators(
         if joint is None:
             left_out.add("actuator", name)
         else:
-            driving.append(_actuator(model, k, name, index[int(model.jnt_dofadr[joint])]))
+            clamp = is_on("clampctrl", model) and model.actuator_ctrllimited[k]
+            forced = model.actuator_forcelimited[k]
+            driving.append(
+                Actuator(
+                    name,
+                    index[int(model.jnt_dofadr[joint])],
+                    float(model.actuator_gear[k, 0]),
+                    _gain(model.actuator_gainprm[k], 3 if model.actuator_gaintype[k] else 1),
+                    _gain(model.actuator_biasprm[k], 3 if model.actuator_biastype[k] else 0),
+                    _pair(model.actuator_ctrlrange[k]) if clamp else _FREE,
+                    _pair(model.actuator_forcerange[k]) if forced else _FREE,
+                )
+            )
     limits = {
         index[int(model.jnt_dofadr[j])]: _pair(model.jnt_actfrcrange[j])
         for j in range(model.njnt)
         if model.jnt_actfrclimited[j] and _is_scalar(model, j)
     }
     return [Actuators(tuple(driving), tuple(limits.items()))] if driving else []
-
-
-def _actuator(model: Any, k: int, name: str, index: int) -> Actuator:
-    """The actuator with an index in the model, on a coordinate."""
-    clamp = is_on("clampctrl", model) and model.actuator_ctrllimited[k]
-    return Actuator(
-        name,
-        index,
-        float(model.actuator_gear[k, 0]),
-        _gain(model.actuator_gainprm[k], 3 if model.actuator_gaintype[k] else 1),
-        _gain(model.actuator_biasprm[k], 3 if model.actuator_biastype[k] else 0),
-        _pair(model.actuator_ctrlrange[k]) if clamp else _FREE,
-        _pair(model.actuator_forcerange[k]) if model.actuator_forcelimited[k] else _FREE,
-    )
 
 
 def _joint(model: Any, k: int) -> int | None:

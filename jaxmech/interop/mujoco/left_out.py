@@ -141,8 +141,18 @@ def add_model(
             continue
         for field in fields:
             for k, name in enumerate(_names(model, field, names)):
-                if (kind, name) not in taken:
-                    left_out.add(_tendon_kind(model, k) if kind == "tendon" else kind, name)
+                if (kind, name) in taken:
+                    continue
+                label = kind
+                if kind == "tendon":  # by what it runs round
+                    wrap_kinds, first = mujoco().mjtWrap, int(model.tendon_adr[k])
+                    wraps = model.wrap_type[first : first + int(model.tendon_num[k])]
+                    round_geoms = wrap_kinds.mjWRAP_SPHERE, wrap_kinds.mjWRAP_CYLINDER
+                    if any(is_any(wrap, *round_geoms) for wrap in wraps):
+                        label = "tendon around geoms"
+                    elif any(is_any(wrap, wrap_kinds.mjWRAP_PULLEY) for wrap in wraps):
+                        label = "tendon with pulleys"
+                left_out.add(label, name)
     kinds = mujoco().mjtJoint
     for j, name in enumerate(joints):
         if not is_any(model.jnt_type[j], kinds.mjJNT_BALL, kinds.mjJNT_FREE):
@@ -157,17 +167,6 @@ def add_model(
     sleeping = getattr(mujoco().mjtEnableBit, "mjENBL_SLEEP", 0)
     if int(model.opt.enableflags) & int(sleeping):
         left_out.add("sleep", "flag")
-
-
-def _tendon_kind(model: Any, k: int) -> str:
-    """The kind of a tendon, by what it runs round."""
-    kinds, first = mujoco().mjtWrap, int(model.tendon_adr[k])
-    wraps = model.wrap_type[first : first + int(model.tendon_num[k])]
-    if any(is_any(wrap, kinds.mjWRAP_SPHERE, kinds.mjWRAP_CYLINDER) for wrap in wraps):
-        return "tendon around geoms"
-    if any(is_any(wrap, kinds.mjWRAP_PULLEY) for wrap in wraps):
-        return "tendon with pulleys"
-    return "tendon"
 
 
 def _names(model: Any, field: str, names: dict[str, Any]) -> list[str]:

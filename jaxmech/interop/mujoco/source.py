@@ -28,27 +28,6 @@ _KNOWN = {  # the elements within each one that has any
 }
 
 
-def require_one_root(xml: str, source_name: str) -> None:
-    """Raise for a URDF file whose links are no single tree.
-
-    Args:
-        xml: the text of a file; one that is no URDF file is left to MuJoCo.
-        source_name: words for the file, such as "the file 'arm.urdf'".
-    """
-    robot = _robot(xml)
-    if robot is None:
-        return
-    links = [link.get("name", "") for link in robot.iterfind("link")]
-    children = {child.get("link", "") for child in robot.iterfind("joint/child")}
-    roots = [name for name in links if name not in children]
-    if len(roots) == 1 or not links:
-        return
-    fault = f"it has {', '.join(roots)}; connect them by joints, fixed ones if need be"
-    if not roots:
-        fault = "every link is the child of a joint; leave out the joint that leads to the root"
-    raise ValueError(f"{capital(source_name)} must have one root link, but {fault}.")
-
-
 def unknown_elements(xml: str) -> tuple[str, ...]:
     """The elements of a URDF file that mean nothing in it, such as "joint/spring"; each once."""
     robot = _robot(xml)
@@ -107,8 +86,21 @@ def spec_of(source: Any) -> tuple[Any, str]:
     read, content = mujoco().MjSpec, text_of(source)
     is_text = content == source
     source_name = "the text" if is_text else f"the file {str(source)!r}"
-    _require_known_inertias(content)
-    require_one_root(content, source_name)
+    version, robot = mujoco().__version__, _robot(content)
+    if Version(version) < _GOOD_URDF and _URDF.match(content):
+        raise ImportError(
+            f"URDF files need MuJoCo {_GOOD_URDF} or newer, but {version} is installed, which "
+            "turns inertias with a rotated origin the wrong way: pip install -U mujoco."
+        )
+    if robot is not None:  # whose links must be a single tree
+        links = [link.get("name", "") for link in robot.iterfind("link")]
+        children = {child.get("link", "") for child in robot.iterfind("joint/child")}
+        roots = [name for name in links if name not in children]
+        fault = f"it has {', '.join(roots)}; connect them by joints, fixed ones if need be"
+        if not roots:
+            fault = "every link is the child of a joint; leave out the joint that leads to the root"
+        if links and len(roots) != 1:
+            raise ValueError(f"{capital(source_name)} must have one root link, but {fault}.")
     if is_text:
         return _explained(source_name, lambda: read.from_string(content)), source_name
     return _explained(source_name, lambda: read.from_file(str(source))), source_name
@@ -127,16 +119,6 @@ def text_of(source: Any) -> str:
             f"is no file {str(source)!r}; correct the path."
         )
     return path.read_text("utf-8", errors="replace")
-
-
-def _require_known_inertias(xml: str) -> None:
-    """Raise for a URDF file and a version of MuJoCo that reads its rotated inertias wrongly."""
-    version = mujoco().__version__
-    if Version(version) < _GOOD_URDF and _URDF.match(xml):
-        raise ImportError(
-            f"URDF files need MuJoCo {_GOOD_URDF} or newer, but {version} is installed, which "
-            "turns inertias with a rotated origin the wrong way: pip install -U mujoco."
-        )
 
 
 def compiled(spec: Any, source_name: str) -> Any:
