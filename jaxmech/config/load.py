@@ -134,7 +134,21 @@ def load(
         message = "it was passed as an object; put it into a file, and name it by that"
         raise refuse("model", f"must be a name, but of {name} nothing else is known: {message}")
     if is_robot(name):
-        return _robot(name, options, folder, parameters)
+        path = folder / name
+        if not path.is_file():
+            raise refuse("model", f"must name an MJCF or URDF file, but there is none at {path}")
+        requested = {parameter.partition(".")[0] for parameter in parameters} - {"ctrl"}
+        # all of them, to suggest the nearest for a wrong name
+        kinds = KINDS if requested - {*KINDS} else requested
+
+        def robot(
+            params: Iterable[str] = (), strict: bool = False, friction_speed: float = 0.01
+        ) -> Model:
+            names = (*sorted(kinds), *(kind for kind in params if kind not in kinds))
+            return from_mjcf(path, params=names, strict=strict, friction_speed=friction_speed).model
+
+        model, sha = _call(robot, options), hashlib.sha256(path.read_bytes()).hexdigest()
+        return replace(_subject(name, model), source=path.resolve(), sha256=sha)
     if ":" not in name and not name.endswith(".py"):
         if name not in CATALOGUE:
             advice = not_one_of(name, CATALOGUE, "a model of the catalogue")
@@ -147,27 +161,6 @@ def load(
 def is_robot(name: str) -> bool:
     """Whether a name is that of an MJCF or URDF file."""
     return name.lower().endswith(ROBOTS)
-
-
-def _robot(
-    name: str, options: Mapping[str, Any], folder: Path, parameters: Iterable[str]
-) -> Subject:
-    """The model of an MJCF or URDF file."""
-    path = folder / name
-    if not path.is_file():
-        raise refuse("model", f"must name an MJCF or URDF file, but there is none at {path}")
-    requested = {parameter.partition(".")[0] for parameter in parameters} - {"ctrl"}
-    # all of them, to suggest the nearest for a wrong name
-    kinds = KINDS if requested - {*KINDS} else requested
-
-    def robot(
-        params: Iterable[str] = (), strict: bool = False, friction_speed: float = 0.01
-    ) -> Model:
-        names = (*sorted(kinds), *(kind for kind in params if kind not in kinds))
-        return from_mjcf(path, params=names, strict=strict, friction_speed=friction_speed).model
-
-    model, sha = _call(robot, options), hashlib.sha256(path.read_bytes()).hexdigest()
-    return replace(_subject(name, model), source=path.resolve(), sha256=sha)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from textwrap import fill
 from typing import Any, get_args, get_origin
@@ -121,7 +121,15 @@ def _descriptions(kind: type, shown: set[int], table: str = "", indent: int = 2)
         if entry not in tables:
             label = f"{' ' * indent}{entry.name}"
             text = f"{entry.metadata['description']}; {words(hints[entry.name])}"
-            row = f"{label:<17} {text}{_default(entry, hints[entry.name])}"
+            default = ""
+            if entry.default is MISSING and entry.default_factory is MISSING:
+                default = ", required"
+            elif entry.default not in (MISSING, None, ()):
+                value = plain(entry.default, hints[entry.name])
+                listed = isinstance(value, list)
+                content = ", ".join(map(str, value)) if listed else json.dumps(value).strip('"')
+                default = f" [{content}]"
+            row = f"{label:<17} {text}{default}"
             yield fill(row, _WIDTH, subsequent_indent=" " * 18, break_long_words=False)
     for entry, inner in tables.items():
         name, of_names = f"{table}{entry.name}", get_origin(hints[entry.name]) is Mapping
@@ -157,16 +165,6 @@ def _table(kind: Any) -> Any:
         return choice if choice.tag else None
     tables = [x for x in (kind, *get_args(kind)) if isinstance(x, type) and is_dataclass(x)]
     return tables[0] if len(tables) == 1 else None
-
-
-def _default(entry: Field[Any], kind: Any) -> str:
-    if entry.default is MISSING and entry.default_factory is MISSING:
-        return ", required"
-    if entry.default in (MISSING, None, ()):
-        return ""
-    value = plain(entry.default, kind)
-    listed = isinstance(value, list)
-    return f" [{', '.join(map(str, value)) if listed else json.dumps(value).strip(chr(34))}]"
 
 
 def _split(dotted: str) -> Key:

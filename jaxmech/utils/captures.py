@@ -316,27 +316,21 @@ def captures_of(value: Any) -> "Captures":
     if kind in _FIXED:
         return _NOTHING
     if isinstance(value, tuple):
-        parts = [part for part in value if type(part) not in _FIXED]
-        return Captures(source for part in parts for source in captures_of(part))
+        inner = (part for part in value if type(part) not in _FIXED)
+        return Captures(source for part in inner for source in captures_of(part))
     if is_dataclass(kind):
-        return _captures_of_fields(value)
+        attributes = getattr(value, "__dict__", {})
+        captures: Captures | None = attributes.get(STORED)
+        if captures is None:
+            parts = field_values(value)
+            is_plain = is_of_library(kind) and not any(map(callable, parts))
+            captures = captures_of(parts) if is_plain else Captures([_Source(value)])
+            attributes[STORED] = captures
+        return captures
     if callable(value) or not is_of_library(kind):
         return Captures([_Source(value)])
     _FIXED.add(kind)
     return _NOTHING
-
-
-def _captures_of_fields(value: Any) -> "Captures":
-    attributes = getattr(value, "__dict__", {})
-    captures: Captures | None = attributes.get(STORED)
-    if captures is None:
-        parts = field_values(value)
-        if is_of_library(type(value)) and not any(map(callable, parts)):
-            captures = captures_of(parts)
-        else:
-            captures = Captures([_Source(value)])
-        attributes[STORED] = captures
-    return captures
 
 
 class Captures(tuple["_Source", ...]):

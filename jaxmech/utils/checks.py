@@ -137,7 +137,19 @@ def require_finite(**arguments: Any) -> None:
 def as_numbers(argument: str, value: Any, *, half: bool = False) -> jax.Array:
     """Convert to an array of real numbers in native byte order; float16 only if `half`."""
     if is_known(value) and not isinstance(value, jax.Array):
-        value = _host_numbers(argument, value)
+        need = f"Argument `{argument}` must hold real numbers"
+        if value is None:
+            raise TypeError(f"{need}, but is None.")
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise TypeError(f"{need}, but its rows have different lengths.") from error
+        if array.dtype == object:
+            raise TypeError(f"{need}, but holds Python objects; write `np.asarray(..., float)`.")
+        if not any(jnp.issubdtype(array.dtype, kind) for kind in (np.number, np.bool_)):
+            raise TypeError(f"{need}, but is {value!r}.")
+        if not isinstance(value, bool | int):  # which remain weakly typed
+            value = array.astype(array.dtype.newbyteorder("="))
     x = jnp.asarray(value)
     if jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4 and not half:
         raise TypeError(
@@ -147,22 +159,6 @@ def as_numbers(argument: str, value: Any, *, half: bool = False) -> jax.Array:
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
         raise TypeError(f"Argument `{argument}` must hold real numbers, but is in {x.dtype}.")
     return x
-
-
-def _host_numbers(argument: str, value: Any) -> Any:
-    need = f"Argument `{argument}` must hold real numbers"
-    if value is None:
-        raise TypeError(f"{need}, but is None.")
-    try:
-        x = np.asarray(value)
-    except ValueError as error:
-        raise TypeError(f"{need}, but its rows have different lengths.") from error
-    if x.dtype == object:
-        raise TypeError(f"{need}, but holds Python objects; write `np.asarray(..., float)`.")
-    if not any(jnp.issubdtype(x.dtype, kind) for kind in (np.number, np.bool_)):
-        raise TypeError(f"{need}, but is {value!r}.")
-    plain = isinstance(value, bool | int)  # remains weakly typed
-    return value if plain else x.astype(x.dtype.newbyteorder("="))
 
 
 class MissingParameterError(ValueError):

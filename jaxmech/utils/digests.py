@@ -156,10 +156,7 @@ class _Writer:
             case np.ndarray() | np.generic() | jax.Array():
                 array = np.asarray(value)
                 return f"{array.dtype}{array.shape}{sha256(array.tobytes())}"
-        return self._object(value)
-
-    def _object(self, value: Any) -> str:
-        """A function by its file, a dataclass by its fields, anything else by its text."""
+        # A function by its file, a dataclass by its fields, anything else by its text.
         if inspect.isfunction(value):
             return _file(value)
         if is_dataclass(value) and not isinstance(value, type):
