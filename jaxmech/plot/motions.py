@@ -47,6 +47,11 @@ class Display:
     speed: float
     label: str
 
+    @property
+    def first_params(self) -> Any:
+        """The parameters of the first trajectory."""
+        return jax.tree.map(lambda x: x[0], self.params) if self.batched else self.params
+
     def moments(self, fps: float, fine: int = 1) -> np.ndarray:
         """The times of the motion that are shown, `fine` for each frame, from first to last."""
         first, last = self.track.span

@@ -29,7 +29,11 @@ def arrows_of(
 
     They are those of the first trajectory that is shown.
     """
-    single, params = _first(solution, display)
+    single, params = solution, display.first_params
+    if axes := solution.q.ndim - 2:
+        # Not by -1, which has no meaning for arrays without entries.
+        size, k = solution.status.size, display.members[0]
+        single = jax.tree.map(lambda x: x.reshape(size, *x.shape[axes:])[k], solution)
     loads = observe(mechanism.system, single, params, other_params=other_params).loads
     forces = {name: np.asarray(force, float) for name, (force, _) in loads.items()}
     if not forces:
@@ -54,9 +58,7 @@ def arrows_of(
 
 def facts_of(mechanism: Mechanism, display: Display, times: np.ndarray) -> dict[str, Any]:
     """By body: its mass, and the names and values of its coordinates at all times."""
-    params = display.params
-    if display.batched:
-        params = jax.tree.map(lambda x: x[0], params)
+    params = display.first_params
     q = display.track.at(times)[0]
     order = mechanism.system.coordinates
     facts: dict[str, Any] = {}
@@ -77,21 +79,9 @@ def gravity_of(mechanism: Mechanism, display: Display) -> np.ndarray | None:
     """The direction of gravity, (3,); None without gravity."""
     if not any(isinstance(force, Gravity) for force in mechanism.forces):
         return None
-    params = jax.tree.map(lambda x: x[0], display.params) if display.batched else display.params
-    down = np.asarray(down_of(mechanism, np.asarray(display.track.span[0]), params), float)
+    start = np.asarray(display.track.span[0])
+    down = np.asarray(down_of(mechanism, start, display.first_params), float)
     return np.pad(down, (0, 3 - len(down)))
-
-
-def _first(solution: Solution, display: Display) -> tuple[Solution, Any]:
-    params = display.params
-    if display.batched:
-        params = jax.tree.map(lambda x: x[0], params)
-    axes, k = solution.q.ndim - 2, display.members[0]
-    if not axes:
-        return solution, params
-    # Not by -1, which has no meaning for arrays without entries.
-    size = solution.status.size
-    return jax.tree.map(lambda x: x.reshape(size, *x.shape[axes:])[k], solution), params
 
 
 def _points(

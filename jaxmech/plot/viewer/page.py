@@ -5,7 +5,7 @@ import json
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,7 +21,7 @@ from jaxmech.plot.motions import digits, display_of, extent
 from jaxmech.plot.panels import ORANGE
 from jaxmech.plot.paths import trail_names
 from jaxmech.plot.viewer.loads import arrows_of, facts_of, gravity_of
-from jaxmech.plot.viewer.stage import Box, Item, Stage, box_around, framing, items_of
+from jaxmech.plot.viewer.stage import Box, Item, box_around, framing, items_of, packed
 from jaxmech.run import Solution
 from jaxmech.utils.checks import require_positive
 
@@ -37,7 +37,9 @@ class View:
         ts: displayed times of the motion [s], one for each frame, shape (K,).
         fps: frames per second.
         speed: seconds of the motion per second of the player.
-        stage: what is shown.
+        items: what is shown.
+        box: the box around what moves.
+        facts: what is known of bodies, by their names.
         title: the title of the page.
         label: text beside the time.
         force_scale: length of an arrow per force [m/N]; 0 without arrows.
@@ -47,21 +49,13 @@ class View:
     ts: np.ndarray
     fps: float
     speed: float
-    stage: Stage
+    items: tuple[Item, ...]
+    box: Box
+    facts: Mapping[str, Mapping[str, Any]]
     title: str = "motion"
     label: str = ""
     force_scale: float = 0.0
     down: np.ndarray | None = None
-
-    @property
-    def box(self) -> Box:
-        """The box around what moves."""
-        return self.stage.box
-
-    @property
-    def items(self) -> tuple[Item, ...]:
-        """What is shown."""
-        return self.stage.items
 
     def save(self, path: str | Path) -> Path:
         """Write one HTML file, which needs neither a server nor the network.
@@ -86,9 +80,10 @@ class View:
 
     def html(self) -> str:
         """The page."""
-        scene, stream = self.stage.packed()
         box = self.box
+        scene, stream = packed(self.items, box.size, self.facts)
         scene |= {
+            "size": box.size,
             "times": [float(f"{t:.9g}") for t in self.ts],
             "fps": self.fps,
             "digits": digits(self.speed),
@@ -230,8 +225,9 @@ def view(
             arrows, scale = arrows_of(subject, motion, display, ts, box, force_scale, other_params)
             items += arrows
             box = framing(box, arrows)
-    stage = Stage(tuple(items), box, facts)
-    result = View(ts, fps, display.speed, stage, title, display.label, scale, down)
+    result = View(
+        ts, fps, display.speed, tuple(items), box, facts, title, display.label, scale, down
+    )
     if file is not None:
         result.save(file)
     if show or (show is None and file is None and not is_notebook()):

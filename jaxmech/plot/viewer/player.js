@@ -42,23 +42,13 @@ class Track {
     const { values, columns, row } = this;
     if (!this.rows || frame > this.last + 1e-6) return null;
     const k = this.fixed ? 0 : Math.min(Math.floor(frame), this.rows - 2), s = this.fixed ? 0 : frame - k;
+    Object.assign(this, { k, s });
     for (let c = 0; c < columns; c++) {
       const a = values[k * columns + c];
       row[c] = s ? a + s * (values[(k + 1) * columns + c] - a) : a;
     }
     return row;
   }
-}
-
-function frameOf(row, turn) {
-  let [w, x, y, z] = [row[3] * turn, row[4] * turn, row[5] * turn, row[6] * turn];
-  const n = 1 / (Math.hypot(w, x, y, z) || 1);
-  [w, x, y, z] = [w * n, x * n, y * n, z * n];
-  return [
-    1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y),
-    2 * (x * y - w * z), 1 - 2 * (x * x + z * z), 2 * (y * z + w * x),
-    2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y), row[0], row[1], row[2],
-  ];
 }
 
 // The frame of a mesh along z between -1/2 and 1/2, of a radius, between two points.
@@ -143,8 +133,16 @@ class Player {
     }
   }
 
+  // Between frames axes keep their lengths, so that a body that turns does not shrink.
   solid(item, row, alpha) {
-    this.put(item.mesh, item, item.motion === "rigid" ? frameOf(row, item.track.turn) : row, alpha);
+    const { values, k, s } = item.track, frame = [...row];
+    for (let i = 0; i < 9; i += 3) {
+      const length = (k) => Math.hypot(...values.subarray(12 * k + i, 12 * k + i + 3));
+      const kept = s ? (1 - s) * length(k) + s * length(k + 1) : length(k);
+      const scale = kept / (Math.hypot(...frame.slice(i, i + 3)) || 1) / SCENE.size;
+      for (let j = i; j < i + 3; j++) frame[j] *= scale;
+    }
+    this.put(item.mesh, item, frame, alpha);
   }
 
   dot(item, row, alpha, k = 0) {
@@ -255,7 +253,7 @@ class Player {
       if (item.member !== 0 || !["solid", "dot"].includes(item.kind) || (group >= 0 && item.group !== group)) continue;
       const row = item.track.when(this.frame);
       if (!row || (item.track.fixed && group < 0)) continue;
-      const shift = item.kind === "dot" ? 0 : item.motion === "rigid" ? 0 : 9;
+      const shift = item.kind === "dot" ? 0 : 9;
       for (let i = 0; i < 3; i++) sum[i] += row[shift + i];
       count++;
     }

@@ -65,7 +65,6 @@ class Stream:
 ROD, CURVE, DOT = 0.014, 0.004, 0.024  # radii relative to the size of the moving shapes
 _FRAMED = 60  # number of times at which the outermost points are looked for
 _FINE = 1e-5  # step of lengths relative to the size
-_TURN = 2e-5  # step of directions
 _REACH = 2.0  # how far lines at rest are drawn beyond the box, relative to its size
 
 _BASIC = {  # of which lines, dots and arrows consist
@@ -125,48 +124,36 @@ class Item:
     closed: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class Stage:
-    """All items, the box around them, and facts about bodies by name."""
-
-    items: tuple[Item, ...]
-    box: Box
-    facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    def packed(self) -> tuple[dict[str, Any], Stream]:
-        """The items for the page, and the numbers that they refer to."""
-        stream = Stream()
-        stored: dict[Any, Any] = {}
-        basic = {name: _mesh(mesh, stream, stored) for name, mesh in _BASIC.items()}
-        groups: dict[str, int] = {}
-        items = []
-        step = _FINE * self.box.size
-        for item in self.items:
-            entry = {
-                "group": groups.setdefault(item.group, len(groups)), "kind": item.kind,
-                "member": item.member, "color": [round(x, 4) for x in item.color],
-                "radius": item.radius, "closed": item.closed,
-            }  # fmt: skip
-            if item.mesh is None:
-                flat = item.points.reshape(len(item.points), -1)
-                entry["track"] = stream.add(flat, step)
-            else:
-                entry["mesh"] = _mesh(item.mesh, stream, stored)
-                entry["motion"], entry["track"] = _motion(item.points, stream, step)
-            items.append(entry)
-        listed = [{"name": name, **_packed(self.facts.get(name, {}), stream)} for name in groups]
-        scene = {"items": items, "meshes": [*stored.values()], "groups": listed, "basic": basic}
-        return scene, stream
-
-
-def _packed(facts: Mapping[str, Any], stream: Stream) -> dict[str, Any]:
-    entry = dict(facts)
-    if "values" in entry:
-        values = entry["values"]
-        entry["values"] = stream.add(
-            values, 1e-6 * (float(np.nanmax(np.abs(values), initial=0.0)) or 1.0)
-        )
-    return entry
+def packed(
+    shown: Sequence[Item], size: float, facts: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, Any], Stream]:
+    """Items for the page, with facts about bodies by name, and the numbers that they refer to."""
+    stream = Stream()
+    stored: dict[Any, Any] = {}
+    basic = {name: _mesh(mesh, stream, stored) for name, mesh in _BASIC.items()}
+    groups: dict[str, int] = {}
+    items = []
+    for item in shown:
+        entry = {
+            "group": groups.setdefault(item.group, len(groups)), "kind": item.kind,
+            "member": item.member, "color": [round(x, 4) for x in item.color],
+            "radius": item.radius, "closed": item.closed,
+        }  # fmt: skip
+        points = item.points
+        if item.mesh is not None:
+            entry["mesh"] = _mesh(item.mesh, stream, stored)
+            # Axes are as exact as lengths, whatever the unit of the latter.
+            points = points * np.array([[size]] * 3 + [[1.0]])
+        entry["track"] = stream.add(points.reshape(len(points), -1), _FINE * size)
+        items.append(entry)
+    listed = [{"name": name, **facts.get(name, {})} for name in groups]
+    for group in listed:
+        if "values" in group:
+            values = group["values"]
+            largest = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
+            group["values"] = stream.add(values, 1e-6 * largest)
+    scene = {"items": items, "meshes": [*stored.values()], "groups": listed, "basic": basic}
+    return scene, stream
 
 
 def _mesh(mesh: tuple[np.ndarray, np.ndarray], stream: Stream, stored: dict[Any, Any]) -> int:
@@ -179,34 +166,6 @@ def _mesh(mesh: tuple[np.ndarray, np.ndarray], stream: Stream, stored: dict[Any,
     key = (entry["vertices"]["at"], entry["faces"]["at"])
     stored.setdefault(key, entry)
     return [*stored].index(key)
-
-
-def _motion(frames: np.ndarray, stream: Stream, step: float) -> tuple[str, dict[str, Any]]:
-    """A rigid motion as a position and a quaternion, any other as a matrix."""
-    axes, origin = frames[:, :3], frames[:, 3]  # each axis is a row
-    known = np.isfinite(frames).all(axis=(1, 2))
-    products = axes[known] @ axes[known].swapaxes(1, 2) - np.eye(3)
-    is_rigid = not products.size or np.abs(products).max() < 1e-5
-    if not is_rigid or (np.linalg.det(axes[known]) < 0).any():
-        return "affine", stream.add(frames.reshape(len(frames), -1), step)
-    turns = _TURN / step  # so that one step serves both
-    return "rigid", stream.add(
-        np.concatenate([origin, _quaternions(axes) / turns], axis=1), step
-    ) | {"turn": turns}
-
-
-def _quaternions(axes: np.ndarray) -> np.ndarray:
-    """Unit quaternions (K, 4) of frames whose axes are rows, without jumps of sign."""
-    from scipy.spatial.transform import Rotation  # slow to import
-
-    known = np.isfinite(axes).all(axis=(1, 2))
-    unit = np.full((len(axes), 4), np.nan)
-    turns = Rotation.from_matrix(axes[known].swapaxes(1, 2))
-    unit[known] = turns.as_quat()[:, [3, 0, 1, 2]]
-    signs = np.sign(np.nan_to_num((unit[1:] * unit[:-1]).sum(axis=1), nan=1.0))
-    signs[signs == 0] = 1.0
-    smooth: np.ndarray = unit * np.cumprod(np.concatenate([[1.0], signs]))[:, None]
-    return smooth
 
 
 def box_around(shapes: Shapes) -> Box:
