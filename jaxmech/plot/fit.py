@@ -3,7 +3,7 @@
 Fitted parameters are drawn with their intervals, beside their bounds and priors.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 import jaxmech.plot.panels as panels
-from jaxmech.identify import Fit, Predicted
+from jaxmech.identify import Fit
 from jaxmech.plot.panels import (
     BLUE,
     COLORS,
@@ -120,7 +120,8 @@ def fit_over_data(
     Raises:
         ValueError: if the recording does not exist.
     """
-    return _motion(fit, recording, validation, sensors, axes_or_new(ax))[0]
+    ax = axes_or_new(ax)
+    return _axes_of(fit, recording, validation, sensors, ax, is_misfit=False)[0]
 
 
 def residuals(
@@ -131,7 +132,8 @@ def residuals(
 
     All arguments are those of `fit_over_data`.
     """
-    return _misfit(fit, recording, validation, sensors, axes_or_new(ax))[0]
+    ax = axes_or_new(ax)
+    return _axes_of(fit, recording, validation, sensors, ax, is_misfit=True)[0]
 
 
 def loss(fit: Fit, *, ax: Axes | None = None) -> Axes:
@@ -167,9 +169,9 @@ def plot_fit(fit: Fit, sensors: Sequence[str], figure: Figure | None) -> panels.
     axes: dict[str, Axes] = {}
     stacks: list[list[Axes]] = []
     for row, (name, k, is_validation) in enumerate(shown):
-        for column, (label, draw) in enumerate((("", _motion), (" residuals", _misfit))):
-            ax = add_axes(figure, (len(shown), 2, 2 * row + column + 1))
-            stacks.append(draw(fit, k, is_validation, sensors, ax))
+        for is_misfit, label in enumerate(("", " residuals")):
+            ax = add_axes(figure, (len(shown), 2, 2 * row + is_misfit + 1))
+            stacks.append(_axes_of(fit, k, is_validation, sensors, ax, is_misfit=bool(is_misfit)))
             if is_validation:
                 ax.set_title(f"{ax.get_title()}, validation", fontsize="small")
             key = f"{name}{', validation' if is_validation else ''}{label}"
@@ -182,40 +184,11 @@ def plot_fit(fit: Fit, sensors: Sequence[str], figure: Figure | None) -> panels.
     return panels.Panels(figure, axes)
 
 
-def _motion(
-    fit: Fit, recording: int, validation: bool, sensors: Sequence[str], ax: Axes
-) -> list[Axes]:
-    part = _part(fit, recording, validation)
-    sizes = _root_mean_squares([_centred(one.observed) for one in part.recordings])
-    chosen, values = part.recordings[recording], part.values[recording]
-    stacked = _SensorAxes(part, recording, sensors, sizes, ax)
-    for k, name, color, ax in stacked.curves():
-        seen = np.flatnonzero(np.isfinite(chosen.observed[:, k]))
-        shown = seen[:: -(-seen.size // MOST_MARKS) or 1]
-        dots = chosen.ts[shown], chosen.observed[shown, k]
-        label = f"{name} measured".strip()
-        ax.plot(*dots, ".", color=color, markersize=3, alpha=0.45, label=label)
-        motion = _interrupted(chosen.ts, values[:, k])
-        ax.plot(*motion, color=color, linewidth=1.2, label=f"{name} fit".strip())
-    return stacked.labelled("measured and fitted", "")
-
-
-def _misfit(
-    fit: Fit, recording: int, validation: bool, sensors: Sequence[str], ax: Axes
-) -> list[Axes]:
-    part = _part(fit, recording, validation)
-    ts, residual = part.recordings[recording].ts, part.residuals[recording]
-    stacked = _SensorAxes(part, recording, sensors, _root_mean_squares(part.residuals), ax)
-    for ax in stacked.axes:
-        ax.axhline(0, color=GREY, linewidth=0.6)
-    for k, name, color, ax in stacked.curves():
-        seen = np.isfinite(residual[:, k])
-        line = _interrupted(ts[seen], residual[seen, k])
-        ax.plot(*line, color=color, linewidth=0.9, label=name or None)
-    return stacked.labelled("predicted - measured", "residual of\n")
-
-
-def _part(fit: Fit, recording: int, validation: bool) -> Predicted:
+def _axes_of(
+    fit: Fit, recording: int, validation: bool, sensors: Sequence[str], ax: Axes, *,
+    is_misfit: bool,
+) -> list[Axes]:  # fmt: skip
+    """The axes in the place of one with a recording or its residuals, for each kind of sensor."""
     part = fit.validation if validation else fit.train
     count = len(part.recordings)
     if not 0 <= recording < count:
@@ -224,41 +197,46 @@ def _part(fit: Fit, recording: int, validation: bool) -> Predicted:
             if count
             else "Argument `validation` must be False: the fit has no validation recordings."
         )
-    return part
-
-
-class _SensorAxes:
-    """The axes of a recording in the place of one, and the sensors that each of them shows."""
-
-    def __init__(
-        self, part: Predicted, recording: int, sensors: Sequence[str], sizes: np.ndarray, ax: Axes
-    ) -> None:
-        one, residual, count = part.recordings[recording], part.residuals[recording], len(sizes)
-        unnamed = ("",) if count == 1 else tuple(f"sensor {k}" for k in range(count))
-        self.names = tuple(sensors or one.sensors) or unnamed
-        self.groups = sensor_groups(sizes.tolist(), self.names)
-        measured = np.isfinite(one.observed)  # NaN of a failed prediction is not left out
-        squares = [residual[:, group][measured[:, group]] ** 2 for group in self.groups]
-        spread = ", ".join(f"{np.sqrt(x.mean()):.3g}" for x in squares)
-        ax.set_title(f"{one.name}: RMS {spread}", fontsize="small")
-        self.axes = _divided(ax, len(self.groups))
-
-    def curves(self) -> Iterator[tuple[int, str, str, Axes]]:
-        """The index, name, colour and axes of each sensor."""
-        for ax, group in zip(self.axes, self.groups, strict=True):
-            for k in group:
-                yield k, self.names[k], COLORS[k % len(COLORS)], ax
-
-    def labelled(self, alone: str, before: str) -> list[Axes]:
-        """The axes with labels: of one `alone`, of several the names of their sensors."""
-        several = len(set(self.axes)) > 1
-        for ax, group in zip(self.axes, self.groups, strict=True):
-            named, unit = [self.names[k] for k in group], unit_of(self.names[group[0]])
-            if len(named) > _NAMES:
-                named = [named[0], "...", named[-1]]
-            label = before + ", ".join(named) if several else f"{alone} [{unit}]" if unit else alone
-            labelled(ax, "t [s]" if ax is self.axes[-1] else "", label)
-        return self.axes
+    one, values = part.recordings[recording], part.values[recording]
+    residual, measured = part.residuals[recording], np.isfinite(one.observed)
+    rows = part.residuals if is_misfit else [_centred(x.observed) for x in part.recordings]
+    sizes = _root_mean_squares(rows)
+    unnamed = ("",) if len(sizes) == 1 else tuple(f"sensor {k}" for k in range(len(sizes)))
+    names = tuple(sensors or one.sensors) or unnamed
+    groups = sensor_groups(sizes.tolist(), names)
+    # NaN of a failed prediction is not left out.
+    squares = [residual[:, group][measured[:, group]] ** 2 for group in groups]
+    spread = ", ".join(f"{np.sqrt(x.mean()):.3g}" for x in squares)
+    ax.set_title(f"{one.name}: RMS {spread}", fontsize="small")
+    axes = _divided(ax, len(groups))
+    before, alone = ("residual of\n", "predicted - measured") if is_misfit else (
+        "", "measured and fitted",
+    )  # fmt: skip
+    for ax, group in zip(axes, groups, strict=True):
+        if is_misfit:
+            ax.axhline(0, color=GREY, linewidth=0.6)
+        for k in group:
+            name, color = names[k], COLORS[k % len(COLORS)]
+            if is_misfit:
+                known = np.isfinite(residual[:, k])
+                line = _interrupted(one.ts[known], residual[known, k])
+                ax.plot(*line, color=color, linewidth=0.9, label=name or None)
+                continue
+            seen = np.flatnonzero(measured[:, k])
+            shown = seen[:: -(-seen.size // MOST_MARKS) or 1]
+            dots = one.ts[shown], one.observed[shown, k]
+            label = f"{name} measured".strip()
+            ax.plot(*dots, ".", color=color, markersize=3, alpha=0.45, label=label)
+            motion = _interrupted(one.ts, values[:, k])
+            ax.plot(*motion, color=color, linewidth=1.2, label=f"{name} fit".strip())
+        unit, named = unit_of(names[group[0]]), [names[k] for k in group]
+        if len(named) > _NAMES:
+            named = [named[0], "...", named[-1]]
+        label = f"{alone} [{unit}]" if unit else alone
+        if len(set(axes)) > 1:
+            label = before + ", ".join(named)
+        labelled(ax, "t [s]" if ax is axes[-1] else "", label)
+    return axes
 
 
 def _divided(ax: Axes, count: int) -> list[Axes]:

@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -49,20 +49,6 @@ def distribution(
     return labelled(ax, name, "probability density", legend=bool(len(quantiles) or len(limits)))
 
 
-class _Picture(NamedTuple):
-    """How a kind of statistic is drawn.
-
-    Attributes:
-        draw: the picture, from axes, results, settings and times.
-        axes: a result and its number of axes where it can be drawn; None for any.
-        of_series: whether it is drawn of a quantity over time, or of one without; None for both.
-    """
-
-    draw: Callable[[Axes, Values, Settings, np.ndarray], Axes]
-    axes: tuple[str, int] | None = None
-    of_series: bool | None = None
-
-
 def is_series(results: Results, name: Any) -> bool:
     """Whether a quantity has a value at each saved time."""
     observed = results.config.get("observe", {}).get(str(name))
@@ -75,29 +61,26 @@ def statistic_drawings(results: Results) -> Iterator[tuple[str, Drawing]]:
     """The statistics that can be drawn, of a number at each time or of one number, and how."""
     for name, values in results.statistics.items():
         settings = results.config.get("statistics", {}).get(name, {})
-        shown, of = _PICTURES.get(settings.get("statistic", "")), settings.get("of")
-        if shown is None:
+        if settings.get("statistic") not in _PICTURES:
             continue
-        if shown.axes is not None and np.ndim(values[shown.axes[0]]) != shown.axes[1]:
+        draw, result, axes, of_series = _PICTURES[settings["statistic"]]
+        of = settings.get("of")
+        if result and np.ndim(values[result]) != axes:
             continue
-        if shown.of_series not in (None, is_series(results, of)):
+        if of_series not in (None, is_series(results, of)):
             continue
         label = with_unit(str(of), results.unit_of(str(of)))
-        yield name, partial(_drawn, shown.draw, values, {**settings, "label": label}, results.ts)
+        yield name, partial(draw, values, {**settings, "label": label}, results.ts)
 
 
-def _drawn(draw: Any, values: Values, settings: Settings, ts: np.ndarray, ax: Axes) -> Axes:
-    return draw(ax, values, settings, ts)
-
-
-def _quantiles(ax: Axes, values: Values, settings: Settings, ts: np.ndarray) -> Axes:
+def _quantiles(values: Values, settings: Settings, ts: np.ndarray, ax: Axes) -> Axes:
     for k, p in enumerate(values["at"]):
         ax.plot(ts, values["quantiles"][:, k], label=f"{100 * p:g} %")
         ax.fill_between(ts, values["low"][:, k], values["high"][:, k], alpha=0.2, linewidth=0)
     return labelled(ax, "t [s]", f"quantiles of {settings['label']}", legend=True)
 
 
-def _moments(ax: Axes, values: Values, settings: Settings, ts: np.ndarray) -> Axes:
+def _moments(values: Values, settings: Settings, ts: np.ndarray, ax: Axes) -> Axes:
     mean, sd = values["mean"], values["sd"]
     ax.fill_between(ts, values["min"], values["max"], alpha=0.15, linewidth=0, label="range")
     ax.fill_between(ts, mean - sd, mean + sd, alpha=0.3, linewidth=0, label="mean ± sd")
@@ -105,20 +88,22 @@ def _moments(ax: Axes, values: Values, settings: Settings, ts: np.ndarray) -> Ax
     return labelled(ax, "t [s]", settings["label"], legend=True)
 
 
-def _histogram(ax: Axes, values: Values, settings: Settings, ts: np.ndarray) -> Axes:
+def _histogram(values: Values, settings: Settings, ts: np.ndarray, ax: Axes) -> Axes:
     return distribution(values["counts"], values["edges"], name=settings["label"], ax=ax)
 
 
-def _first_passage(ax: Axes, values: Values, settings: Settings, ts: np.ndarray) -> Axes:
+def _first_passage(values: Values, settings: Settings, ts: np.ndarray, ax: Axes) -> Axes:
     ax.fill_between(ts, values["low"], values["high"], step="post", alpha=0.3, linewidth=0)
     ax.step(ts, values["probability"], where="post")
     ax.set_ylim(0, None)
     return labelled(ax, "t [s]", f"P({settings['of']} has occurred)")
 
 
-_PICTURES = {
-    "moments": _Picture(_moments, ("mean", 1), of_series=True),
-    "first-passage": _Picture(_first_passage),
-    "quantiles": _Picture(_quantiles, ("quantiles", 2), of_series=True),
-    "histogram": _Picture(_histogram, ("counts", 1), of_series=False),
+# How kinds of statistics are drawn, a result that must have a number of axes for it, and whether
+# they are drawn of quantities over time, or of those without; None for both.
+_PICTURES: dict[str, tuple[Callable[..., Axes], str, int, bool | None]] = {
+    "moments": (_moments, "mean", 1, True),
+    "first-passage": (_first_passage, "", 0, None),
+    "quantiles": (_quantiles, "quantiles", 2, True),
+    "histogram": (_histogram, "counts", 1, False),
 }
