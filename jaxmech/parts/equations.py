@@ -113,9 +113,6 @@ class UnitNorm:
         return (e @ e - 1) / 2
 
 
-_INEQUALITIES = (Unilateral, DryFriction)
-
-
 def system_of(
     kinematics: AbstractKinematics,
     joints: Sequence[Any],
@@ -128,7 +125,18 @@ def system_of(
     """The system of a mechanism, of whose joints those of the tree are no constraints."""
     units = [Holonomic(UnitNorm(norm.first), name=f"{norm.name}.unit") for norm in kinematics.norms]
     constraints: list[Any] = [] if spins else [*units]
-    gaps, rows = _add_constraints(constraints, kinematics, joints, tree)
+    gaps: list[Unilateral | DryFriction] = []
+    rows: list[tuple[Joint, slice]] = []  # where the constraints of each joint are
+    for joint in joints:
+        first = len(constraints)
+        if isinstance(joint, Gap):
+            gaps.append(joint.unilateral(kinematics))
+        elif not isinstance(joint, Joint):
+            (gaps if isinstance(joint, Unilateral | DryFriction) else constraints).append(joint)
+        else:
+            if joint.name not in tree:
+                constraints += joint.constraints(kinematics)
+            rows.append((joint, slice(first, len(constraints))))
     gravities = tuple(f for f in forces if isinstance(f, Gravity))
     potentials = tuple(f for f in forces if isinstance(f, AbstractPotential))
     loads = tuple(f for f in forces if isinstance(f, AbstractLoad))
@@ -160,30 +168,12 @@ def system_of(
     )
     names = [constraint.name for constraint in system.constraints]
     joints_with_names = tuple((joint, tuple(names[of_joint])) for joint, of_joint in rows)
-    joints_with_names += tuple((joint, (joint.name,)) for joint in joints if isinstance(joint, Gap))
+    for gap in (joint for joint in joints if isinstance(joint, Gap)):
+        rows_of_slip = f"{gap.name} friction", f"{gap.name} friction across"
+        joints_with_names += ((gap, (gap.name, *rows_of_slip)),)
     return replace(
         system, loads=JointLoads(kinematics, joints_with_names, gravities, potentials, loads)
     )
-
-
-def _add_constraints(
-    constraints: list[Any], kinematics: AbstractKinematics, joints: Sequence[Any],
-    tree: Sequence[str],
-) -> tuple[list[Unilateral | DryFriction], list[tuple[Joint, slice]]]:  # fmt: skip
-    """Add the constraints of joints; return the inequalities, and where those of each joint are."""
-    gaps: list[Unilateral | DryFriction] = []
-    rows: list[tuple[Joint, slice]] = []
-    for joint in joints:
-        first = len(constraints)
-        if isinstance(joint, Gap):
-            gaps.append(joint.unilateral(kinematics))
-        elif not isinstance(joint, Joint):
-            (gaps if isinstance(joint, _INEQUALITIES) else constraints).append(joint)
-        else:
-            if joint.name not in tree:
-                constraints += joint.constraints(kinematics)
-            rows.append((joint, slice(first, len(constraints))))
-    return gaps, rows
 
 
 def _unit(coordinate: str) -> str:

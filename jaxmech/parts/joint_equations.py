@@ -125,3 +125,16 @@ def slip(motions: tuple[Moving, ...], point: AnyArray) -> AnyArray:
     """The velocity of b relative to a at a point, (d,)."""
     a, b = motions
     return b.velocity_at(point) - a.velocity_at(point)
+
+
+def round_slip(normal: Vector, at_b: Vector, radius: Value) -> Velocity:
+    """The slip of a disk or ball of b, along the line of a or along n1, n2 of its plane."""
+
+    def residual(motions: tuple[Moving, ...], read: Reader) -> Array:
+        a, b = motions[0].frame, motions[1].frame
+        n = pointing(a, normal, read)
+        center = b.point(read.vector(at_b, n.shape[0]))
+        velocity = slip(motions, center - read.number(radius) * n)
+        return apply(across(a, normal, read), a.components(velocity))
+
+    return residual

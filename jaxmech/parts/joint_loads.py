@@ -18,7 +18,6 @@ from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Ground, Load, Moving, shifted, sum_of_loads
 from jaxmech.parts.forces.elements import AbstractLoad, AbstractPotential, Gravity
-from jaxmech.parts.gaps.base import Gap
 from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates, Link
@@ -92,17 +91,12 @@ class JointLoads:
             )
             loads = list(map(sum_of_loads, loads, velocity_loads))
         if joint.velocities:
-            of_velocities = multipliers[names[-1]]
+            levels = names[1:] if joint.positions else names
+            of_velocities = jnp.concatenate([_multipliers(multipliers, name) for name in levels])
             velocity_loads = _slope(
                 lambda x: of_velocities @ joint.velocity_level(x, read), motions, _accelerated
             )
             loads = list(map(sum_of_loads, loads, velocity_loads))
-        if isinstance(joint, Gap) and joint.friction is not None:
-            rubs = _multipliers(multipliers, f"{names[0]} friction")
-            rubbing_loads = _slope(
-                lambda x: rubs @ joint.slip(_frames(x), read), motions, _displaced
-            )
-            loads = list(map(sum_of_loads, loads, rubbing_loads))
         return tuple(loads)
 
     def _applied_loads(self, state: State) -> Iterator[tuple[Bodies, tuple[Load, ...]]]:

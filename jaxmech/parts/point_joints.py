@@ -16,7 +16,6 @@ for bodies, points or directions that do not fit; the message names the joint.
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any
 
 from jaxmech.parts.joint_equations import (
     Position,
@@ -27,16 +26,7 @@ from jaxmech.parts.joint_equations import (
     relative_attitude,
 )
 from jaxmech.parts.joints.base import Joint, PairJoint
-from jaxmech.parts.kinds import Axis, Body, Direction, Kind, Number, same_as
-from jaxmech.parts.values import positive
-
-
-def _length(part: str, argument: str, value: Any, size: int) -> Any:
-    remedy = "for points that coincide use `revolute` or `spherical`"
-    return positive(part, argument, value, remedy)
-
-
-Length = Annotated[Any, Kind("Length", _length, is_positive=True)]
+from jaxmech.parts.kinds import Axis, Body, Direction, Number, Positive, same_as
 
 
 @dataclass(frozen=True)
@@ -44,11 +34,12 @@ class Distance(PairJoint):
     """A massless rod with a ball joint at each end: two points keep their distance.
 
     Args:
-        length: length of the rod [m], positive.
+        length: length of the rod [m], positive; for points that coincide use `revolute` or
+            `spherical`.
     """
 
     _: KW_ONLY
-    length: Length
+    length: Positive
 
     kind = "distance"
 

@@ -29,7 +29,7 @@ from jaxmech.parts.body import (
     pointing,
     separation,
 )
-from jaxmech.parts.joint_equations import Position, Velocity, level, slip
+from jaxmech.parts.joint_equations import Position, Velocity, level, round_slip, slip
 from jaxmech.parts.joints.base import Joint, PairJoint
 from jaxmech.parts.kinds import Body, Direction, Point, Positive
 from jaxmech.parts.values import Reader
@@ -62,15 +62,7 @@ class RollingDisk(PairJoint):
     @property
     def velocities(self) -> tuple[Velocity, ...]:
         """The point of contact does not slip."""
-        return (self._slip,)
-
-    def _slip(self, motions: tuple[Moving, ...], read: Reader) -> Array:
-        """The velocity at the contact along the line or along n1, n2 of the plane."""
-        a, b = motions[0].frame, motions[1].frame
-        n = pointing(a, self.normal, read)
-        center = b.point(read.vector(self.at_b, n.shape[0]))
-        velocity = slip(motions, center - read.number(self.radius) * n)
-        return apply(across(a, self.normal, read), a.components(velocity))
+        return (round_slip(self.normal, self.at_b, self.radius),)
 
 
 @dataclass(frozen=True)

@@ -90,11 +90,11 @@ def number(part: str, argument: str, value: Value) -> Value:
     return plain
 
 
-def positive(part: str, argument: str, value: Value, remedy: str = "correct it") -> Value:
+def positive(part: str, argument: str, value: Value) -> Value:
     """Check a value as `number` does; a plain number must be positive."""
     checked = number(part, argument, value)
     if isinstance(checked, float):
-        require_sign(part, argument, checked, remedy=remedy)
+        require_sign(part, argument, checked)
     return checked
 
 
@@ -106,9 +106,7 @@ def non_negative(part: str, argument: str, value: Value) -> Value:
     return checked
 
 
-def require_sign(
-    part: str, argument: str, value: Any, *, zero: bool = False, remedy: str = "correct it"
-) -> None:
+def require_sign(part: str, argument: str, value: Any, *, zero: bool = False) -> None:
     """Raise for known numbers that are not positive; they may be zero if `zero`."""
     if not is_known(value):
         return
@@ -121,7 +119,7 @@ def require_sign(
     else:
         kind = "zero or a positive number" if zero else "a positive number"
     raise ValueError(
-        f"{capital(part)} must have {kind} as `{argument}`, but has {numbers.tolist()}; {remedy}."
+        f"{capital(part)} must have {kind} as `{argument}`, but has {numbers.tolist()}; correct it."
     )
 
 

@@ -83,16 +83,16 @@ class Unilateral:
         if not isinstance(self.name, str):
             raise TypeError(f"Argument `name` must be a string, but is {self.name!r}.")
         require_function("gap", self.gap, "q, t, params")
-        e, rest_speed = self.restitution, self.rest_speed
+        e, rest_speed, name = self.restitution, self.rest_speed, self.name or "gap"
         if not callable(e) and not 0 <= float(e) <= 1:
             raise ValueError(
-                f"Argument `restitution` must be a number from 0 to 1, but is {e}; an elastic "
-                "impact has 1, and bodies that stay together 0."
+                f"Argument `restitution` of {name!r} must be a number from 0 to 1, but is {e}; an "
+                "elastic impact has 1, and bodies that stay together 0."
             )
         if rest_speed is not None and not 0 <= rest_speed < math.inf:
             raise ValueError(
-                f"Argument `rest_speed` must be a speed from 0 on, but is {rest_speed}; leave it "
-                "out for a millionth of the speeds of the motion."
+                f"Argument `rest_speed` of {name!r} must be a speed from 0 on, but is "
+                f"{rest_speed}; leave it out for a millionth of the speeds of the motion."
             )
         remedy = "a coefficient needs the velocity along which the bodies slide"
         pair = ("friction", self.friction is not None), ("slip", self.slip is not None)

@@ -32,7 +32,7 @@ from jaxmech.compiler.platforms import optimizes, origins_of_nan
 from jaxmech.utils.digests import equations_digest, jaxpr_digest
 from jaxmech.utils.jax_internals import ClosedJaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 
-MOST_READINGS = 8  # of one program; adaptive steps with dependent constraints need five
+MOST_READINGS = 20  # of one program; steps with slips in space on bodies that turn need over 8
 
 
 class Reading:

@@ -15,10 +15,11 @@ from typing import Annotated, Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.parts.body import Frames, along, pointing, separation
-from jaxmech.parts.gaps.base import Gap, Restitution, RestSpeed
+from jaxmech.parts.body import Frames, Moving, along, separation
+from jaxmech.parts.gaps.base import Gap
+from jaxmech.parts.joint_equations import round_slip, slip
 from jaxmech.parts.joints.base import PairJoint
-from jaxmech.parts.kinds import Direction, Kind, NonNegative
+from jaxmech.parts.kinds import Direction, Kind, NonNegative, Number
 from jaxmech.parts.values import Reader, Value, non_negative
 from jaxmech.utils.text import capital
 
@@ -28,11 +29,6 @@ def _coefficients(
 ) -> Value | tuple[Value, Value] | None:
     if friction is None:
         return None
-    if size != 2:
-        raise ValueError(
-            f"{capital(part)} must be without `friction` in space, where it would have a cone; "
-            "leave it out, or model the mechanism in the plane."
-        )
     if not isinstance(friction, tuple):
         return non_negative(part, "friction", friction)
     if len(friction) != 2:
@@ -67,17 +63,18 @@ class Contact(PairJoint, Gap):
         restitution: rate after an impact per rate before, from 0 to 1.
         rest_speed: speed of a rebound below which the bodies stay in contact [m/s], by default a
             millionth of the speeds of the motion.
-        friction: coefficient of friction in the plane, or the static and the kinetic one; None for
-            none. The force on b, to the right of the normal, is observed under the name of the
-            contact and " friction".
+        friction: coefficient of friction, or the static and the kinetic one; None for none, as
+            between two balls in space. The force on b is observed under the name of the contact and
+            " friction": in the plane to the right of the normal, in space along n1 and n2 of the
+            plane, as that of a `rolling_sphere`.
     """
 
     _: KW_ONLY
     normal: Direction | None = None
     radius_a: NonNegative = 0.0
     radius_b: NonNegative = 0.0
-    restitution: Restitution = 0.0
-    rest_speed: RestSpeed = None
+    restitution: Number = 0.0
+    rest_speed: float | None = None
     friction: Friction = None
 
     kind = "contact"
@@ -94,6 +91,11 @@ class Contact(PairJoint, Gap):
                 f"{capital(self.part)} must have a plane or a ball on {self.a.name!r}, but has a "
                 "`normal` and a `radius_a`; leave one of them out."
             )
+        if self.normal is None and self.friction is not None and self.dimension == 3:
+            raise ValueError(
+                f"{capital(self.part)} must be without `friction` between two balls in space; "
+                "leave it out, or give a plane by its `normal`."
+            )
 
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The gap u . d - rb over a plane, |d| - (ra + rb) between balls."""
@@ -104,18 +106,16 @@ class Contact(PairJoint, Gap):
         ra, rb = read.number(self.radius_a), read.number(self.radius_b)
         return (jnp.sqrt(d @ d) - (ra + rb))[None]
 
-    def slip(self, frames: Frames, read: Reader) -> Array:
-        """The way along the plane, or along the edge of a, on which b rolls."""
-        a, b = frames
-        d = separation(frames, self.at_a, self.at_b, read)
+    def slip(self, motions: tuple[Moving, ...], read: Reader) -> Array:
+        """The velocity of b at the contact, relative to a, across the normal."""
         if self.normal is not None:
-            normal = pointing(a, self.normal, read)
-            tangent = jnp.stack([normal[1], -normal[0]])
-            turned = read.number(self.radius_b) * (b.attitude - a.attitude)
-            return (tangent @ d + turned)[None]
-        ra, rb = read.number(self.radius_a), read.number(self.radius_b)
-        turned = ra * a.attitude + rb * b.attitude
-        return (turned - (ra + rb) * jnp.arctan2(d[1], d[0]))[None]
+            w = round_slip(self.normal, self.at_b, self.radius_b)(motions, read)
+            return w if self.dimension == 3 else -w  # to the right of the normal
+        a, b = (motion.frame for motion in motions)
+        d = separation((a, b), self.at_a, self.at_b, read)
+        n = d / jnp.sqrt(d @ d)
+        w = slip(motions, a.point(read.vector(self.at_a, 2)) + read.number(self.radius_a) * n)
+        return (n[1] * w[0] - n[0] * w[1])[None]
 
 
 contact = Contact

@@ -12,6 +12,7 @@ ValueError for a joint without such a freedom or for numbers that do not fit; th
 part.
 """
 
+import abc
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from jaxtyping import Array
 
 from jaxmech.parts.body import Frames
 from jaxmech.parts.forces.in_joints import InJoint
-from jaxmech.parts.gaps.base import Gap, Restitution, RestSpeed, value_of_params
+from jaxmech.parts.gaps.base import Gap, value_of_params
 from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.joints.motions import Hinge
 from jaxmech.parts.kinds import NonNegative, Number
@@ -34,10 +35,30 @@ from jaxmech.utils.text import capital
 class JointGap(InJoint, Gap):
     """A part with gaps of a coordinate of a joint."""
 
-    @property
-    def coordinate_name(self) -> str:
-        """The name of the coordinate."""
-        return f"{self.joint.name}.{'angle' if isinstance(self.freedom, Hinge) else 'position'}"
+    @abc.abstractmethod
+    def of_coordinate(self, x: Array, read: Reader) -> Array:
+        """The gaps at a value of the coordinate, (k,)."""
+
+    def level(self, kinematics: AbstractKinematics) -> Any:
+        """The gaps as a function of q, from the coordinate itself where it is one of them."""
+        letter = "angle" if isinstance(self.freedom, Hinge) else "position"
+        name, known = f"{self.joint.name}.{letter}", kinematics.coordinates
+        return (
+            CoordinateGaps(self, known.index(name)) if name in known else super().level(kinematics)
+        )
+
+
+@dataclass(frozen=True)
+class CoordinateGaps:
+    """The gaps of a coordinate as a function of all coordinates."""
+
+    part: JointGap
+    index: int
+
+    def __call__(self, q: Any, t: Any, params: Any) -> Array:
+        """The gaps, (k,)."""
+        read = Reader(self.part.part, jnp.asarray(t), params)
+        return self.part.of_coordinate(jnp.asarray(q)[self.index], read)
 
 
 @dataclass(frozen=True)
@@ -62,8 +83,8 @@ class Stop(JointGap):
     _: KW_ONLY
     lower: Number | None = None
     upper: Number | None = None
-    restitution: Restitution = 0.0
-    rest_speed: RestSpeed = None
+    restitution: Number = 0.0
+    rest_speed: float | None = None
     coordinate: str | None = None
 
     kind = "stop"

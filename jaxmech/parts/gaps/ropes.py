@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frames
-from jaxmech.parts.gaps.base import Gap, Restitution, RestSpeed
-from jaxmech.parts.kinds import Positive, partners, point
+from jaxmech.parts.gaps.base import Gap
+from jaxmech.parts.kinds import Number, Positive, partners, point
 from jaxmech.parts.values import Reader
 from jaxmech.utils.text import capital
 
@@ -35,8 +35,8 @@ class Rope(Gap):
     points: Sequence[tuple[AbstractBody, Any]]
     length: Positive
     _: KW_ONLY
-    restitution: Restitution = 0.0
-    rest_speed: RestSpeed = None
+    restitution: Number = 0.0
+    rest_speed: float | None = None
 
     kind = "rope"
 

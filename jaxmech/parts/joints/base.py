@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,8 @@ class Joint(Part):
     Its name is that of its constraint. A joint with equations on positions and on velocities has
     two, `name.contact` and `name.slip`.
     """
+
+    may_be_implied: ClassVar[bool] = True  # by the joints of a tree
 
     @property
     def positions(self) -> tuple[Position, ...]:
@@ -61,10 +63,10 @@ class Joint(Part):
         has_two_levels = self.positions and self.velocities
         if self.positions:
             name = f"{self.name}.contact" if has_two_levels else self.name
-            yield Holonomic(JointPositions(self, kinematics), name=name)
+            yield Holonomic(JointEquations(self, kinematics), name=name)
         if self.velocities:
             name = f"{self.name}.slip" if has_two_levels else self.name
-            yield Nonholonomic(JointVelocities(self, kinematics), name=name)
+            yield Nonholonomic(JointEquations(self, kinematics, of_velocities=True), name=name)
 
 
 class PairJoint(Pair, Joint):
@@ -78,61 +80,38 @@ class PairJoint(Pair, Joint):
 
 
 @dataclass(frozen=True)
-class JointPositions:
-    """The residuals of a joint as a function of all coordinates."""
+class JointEquations:
+    """The residuals of a joint's equations on positions or velocities, of all coordinates."""
 
     joint: Joint
     kinematics: AbstractKinematics
+    of_velocities: bool = False
 
-    def __call__(self, q: Any, t: Any, params: Any) -> Array:
-        """The residuals of the equations on positions, (k,)."""
-        q, t = jnp.asarray(q), jnp.asarray(t)
-        values = self.level(q, t, params)
-        if not self.kinematics.has_tree:
+    def __call__(self, *state: Any) -> Array:
+        """The residuals (k,) at q, t and params, those on velocities at q, v, t and params."""
+        *x, t = map(jnp.asarray, state[:-1])
+        values = self.level(*x, t, state[-1])
+        if not (self.kinematics.has_tree and self.joint.may_be_implied):
             return values
-        return without_implied(values, q, _implied_positions(self, q, t, params))
+        return without_implied(values, x[-1], _implied(self, *x, t, state[-1]))
 
-    def level(self, q: Array, t: Array, params: Any) -> Array:
+    def level(self, *state: Any) -> Array:
         """The residuals as they are, also those of equations that the tree implies."""
-        frames = self.kinematics.frames(self.joint.bodies, q, t, params)
-        return self.joint.position_level(frames, Reader(self.joint.part, t, params))
-
-
-@dataclass(frozen=True)
-class JointVelocities:
-    """The same of its equations on velocities."""
-
-    joint: Joint
-    kinematics: AbstractKinematics
-
-    def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
-        """The residuals of the equations on velocities, (k,)."""
-        q, v, t = jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)
-        values = self.level(q, v, t, params)
-        if not self.kinematics.has_tree:
-            return values
-        return without_implied(values, v, _implied_velocities(self, q, v, t, params))
-
-    def level(self, q: Array, v: Array, t: Array, params: Any) -> Array:
-        """The residuals as they are, also those of equations that the tree implies."""
-        motions = self.kinematics.moving(self.joint.bodies, q, v, t, params)
-        return self.joint.velocity_level(motions, Reader(self.joint.part, t, params))
+        *_, t, params = state
+        bodies, read = self.joint.bodies, Reader(self.joint.part, t, params)
+        if self.of_velocities:
+            return self.joint.velocity_level(self.kinematics.moving(bodies, *state), read)
+        return self.joint.position_level(self.kinematics.frames(bodies, *state), read)
 
 
 @cached_by_shapes
-def _implied_positions(fn: JointPositions, q: Array, *context: Any) -> list[float | None]:
-    def equations(q: Array, *context: Any) -> Array:
-        return fn.level(fn.kinematics.with_units(q), *context)
+def _implied(fn: JointEquations, *state: Any) -> list[float | None]:
+    *x, t, params = state
+    with_units = fn.kinematics.with_units
 
-    return terms_of(equations, (q,), context)
+    def equations(first: Array, *others: Any) -> Array:
+        *q, t, params = others
+        x = jax.jvp(with_units, (q[0],), (first,)) if q else (with_units(first),)
+        return fn.level(*x, t, params)
 
-
-@cached_by_shapes
-def _implied_velocities(
-    fn: JointVelocities, q: Array, v: Array, *context: Any
-) -> list[float | None]:
-    def equations(v: Array, q: Array, *context: Any) -> Array:
-        pair = jax.jvp(fn.kinematics.with_units, (q,), (v,))
-        return fn.level(*pair, *context)
-
-    return terms_of(equations, (v, q), context)
+    return terms_of(equations, tuple(reversed(x)), (t, params))

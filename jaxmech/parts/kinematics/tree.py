@@ -12,6 +12,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.linalg import block_diag
 from jaxtyping import Array, Float
 
 from jaxmech.parts.body import AbstractBody, Frame, Ground, Load, Moving, Start
@@ -204,13 +205,7 @@ class Spins:
             blocks.append(right_products(q[norm.first : norm.first + 4]) / 2)
             last = norm.first + 4
         blocks.append(np.eye(n - last, dtype=q.dtype))
-        columns, first = list[Array](), 0
-        for block in blocks:
-            above = jnp.zeros((first, block.shape[1]), q.dtype)
-            below = jnp.zeros((n - first - len(block), block.shape[1]), q.dtype)
-            columns.append(jnp.concatenate([above, block, below]))
-            first += len(block)
-        return jnp.concatenate(columns, axis=1)
+        return block_diag(*blocks)
 
 
 def spins_of(kinematics: AbstractKinematics, velocities: str) -> Spins | None:
