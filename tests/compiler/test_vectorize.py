@@ -145,6 +145,14 @@ FUNCTIONS: dict[str, Function] = {
         0 - x,
     ),
     "exact divisions": lambda x, A: (x / 4, x / -0.5, x**-3, x**0, x / 1, x * -1),
+    "logic": lambda x, A: (
+        ~(x > 0),
+        (x > 0) & True,
+        (x > 0) | (x < A[0]),
+        ~~(x > 0),
+        (x > 0) & False,
+    ),
+    "transcendental": lambda x, A: (jnp.sin(x) * jnp.cos(x), jnp.exp(x), jnp.arctan2(x, x[::-1])),
     "other functions": lambda x, A: (jnp.log1p(x * x), jnp.cbrt(x), lax.erf(x), jnp.sinh(x)),
     "logarithms": lambda x, A: (jnp.log2(jnp.abs(x)), jnp.log10(jnp.abs(x)), jnp.exp2(x)),
     "their derivatives": lambda x, A: tuple(
@@ -169,6 +177,8 @@ FUNCTIONS: dict[str, Function] = {
         x.mean(),
     ),
     "padding": lambda x, A: (jnp.pad(x, (1, 2), constant_values=7.0), jnp.diag(x), jnp.triu(A)),
+    "choices": lambda x, A: (jnp.where(x > 0, x, A[0]), jnp.clip(x, -0.5, 0.5), jnp.sign(x)),
+    "largest": lambda x, A: (jnp.argmax(x), jnp.argmin(A, axis=0), jnp.nanargmin(x)),
     "cond on a loop index": lambda x, A: lax.fori_loop(
         0, 4, lambda k, y: lax.cond(k == 2, lambda z: -z, lambda z: z + 1, y), x
     ),
@@ -201,6 +211,7 @@ FUNCTIONS: dict[str, Function] = {
     "gradient of a rare case": lambda x, A: jax.grad(
         lambda y: lax.cond(y[0] > 0.5, lambda: much(y, A), lambda: y).sum()
     )(x),
+    "integers": lambda x, A: (jnp.arange(3) // 2, (x > 0).sum(), jnp.int32(3) * jnp.arange(N)),
     "constants": lambda x, A: (jnp.eye(N) @ x, jnp.full(2, jnp.nan), jnp.zeros((0, 3)), 2.0),
     "no loop": lambda x, A: lax.scan(lambda y, row: (y + row, y @ A), x, A[:0]),
     "long loop": lambda x, A: loop(lambda y: jnp.tanh(A @ y) + 0.1, 20)(x),
@@ -342,6 +353,14 @@ def test_an_argument_without_numbers() -> None:
 
     for run in (vectorize(fn), jax.vmap(batched(fn))):
         np.testing.assert_allclose(jax.jit(run)(x, empty), jax.vmap(fn)(x, empty), rtol=1e-13)
+
+
+def test_a_trajectory_has_the_same_bits_in_every_place() -> None:
+    x, A = batch(1, 130)
+    run = jax.jit(vectorize(saving))
+    (whole, _), _ = run(x, A)
+    (turned, _), _ = run(x[::-1], A[::-1])
+    np.testing.assert_array_equal(whole, turned[::-1])
 
 
 def refused(*args: Any, **params: Any) -> Any:
