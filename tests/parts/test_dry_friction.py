@@ -35,6 +35,16 @@ def test_a_pendulum_stays_within_the_range_of_its_friction(coordinates: Any) -> 
             np.testing.assert_allclose(jnp.abs(force[3]), 1.0, rtol=1e-12)
 
 
+def test_the_friction_of_a_joint_has_its_rate_in_coordinates_of_bodies() -> None:
+    bar = jp.planar_body("bar", mass=2.0, inertia=0.1)
+    hinge = jp.revolute("hinge", jp.ground, (0, 0), bar, (0.0, 0.5))
+    rub = jp.dry_friction("rub", hinge, static=5.0)
+    arm = jp.Mechanism([bar], [hinge, rub], [jp.gravity(G)], coordinates="bodies")
+    q, v = jnp.array([0.0, -0.5, 0.0]), jnp.array([0.35, 0.0, 0.7])
+    (friction,) = arm.system.unilateral
+    np.testing.assert_allclose(friction.values(q, v, jnp.zeros(()), {})[0], [0.7], rtol=1e-12)
+
+
 def _start(coordinates: str, angle: float) -> jp.Start:
     if coordinates == "joints":
         return jp.Start((angle,))

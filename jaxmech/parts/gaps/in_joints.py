@@ -41,24 +41,25 @@ class JointGap(InJoint, Gap):
 
     def level(self, kinematics: AbstractKinematics) -> Any:
         """The gaps as a function of q, from the coordinate itself where it is one of them."""
-        letter = "angle" if isinstance(self.freedom, Hinge) else "position"
-        name, known = f"{self.joint.name}.{letter}", kinematics.coordinates
-        return (
-            CoordinateGaps(self, known.index(name)) if name in known else super().level(kinematics)
-        )
+        return CoordinateGaps(self, kinematics)
 
 
 @dataclass(frozen=True)
 class CoordinateGaps:
-    """The gaps of a coordinate as a function of all coordinates."""
+    """The gaps of a coordinate of a joint as a function of all coordinates."""
 
     part: JointGap
-    index: int
+    kinematics: AbstractKinematics
 
     def __call__(self, q: Any, t: Any, params: Any) -> Array:
         """The gaps, (k,)."""
-        read = Reader(self.part.part, jnp.asarray(t), params)
-        return self.part.of_coordinate(jnp.asarray(q)[self.index], read)
+        q, t, part = jnp.asarray(q), jnp.asarray(t), self.part
+        letter = "angle" if isinstance(part.freedom, Hinge) else "position"
+        name, known = f"{part.joint.name}.{letter}", self.kinematics.coordinates
+        read = Reader(part.part, t, params)
+        if name in known:
+            return part.of_coordinate(q[known.index(name)], read)
+        return part.residual(self.kinematics.frames(part.bodies, q, t, params), read)
 
 
 @dataclass(frozen=True)
