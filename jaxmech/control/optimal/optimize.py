@@ -185,19 +185,19 @@ def optimize(
         tuple(places[name] for name in limited), end,
     )  # fmt: skip
 
-    fractions = (ts - ts[0]) / (ts[-1] - ts[0])
-    begin = ts[0]
+    begin, fractions = ts[0], (ts - ts[0]) / (ts[-1] - ts[0])
     if duration is not None:
         ts = begin + fractions * float(params[duration])
     half = FixedSteps(2 * per_save)
     q, v = _guessed(system, guess, q0, v0, ts, params, method, half)
     program = NonlinearProgram(problem, fractions, ts, params, q, v, bounds, limited)
     code, count = program.solve(iterations, tolerance)
-    ts, q, v, found = program.motion()
-    run = partial(simulate, system, q[0], v[0], ts, found, method=method, steps=half, throw=False)
+    ts, q, v, best = program.motion()
+    run = partial(simulate, system, q[0], v[0], ts, best, method=method, steps=half, throw=False)
     return Optimum(
-        OUTCOMES.get(code, OptimumStatus.FAILED), program.objective(program.z), found, ts, q, v,
-        program.violations(), program.multipliers(), count, run,
+        status=OUTCOMES.get(code, OptimumStatus.FAILED), cost=program.objective(program.z),
+        params=best, ts=ts, q=q, v=v, violations=program.violations(),
+        multipliers=program.multipliers(), iterations=count, run=run,
     )  # fmt: skip
 
 

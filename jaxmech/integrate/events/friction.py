@@ -202,7 +202,7 @@ def names_of_frictions(frictions: Sequence[Friction]) -> dict[str, list[str]]:
 
 
 def load(q: Array, v: Array, t: Array, params: Any, reactions: Any) -> Array:
-    """The function of the events of loads and slips, which `loads` computes for all together."""
+    """Stand for the functions of loads and slips: `loads` gives those of all events by one law."""
     raise NotImplementedError
 
 

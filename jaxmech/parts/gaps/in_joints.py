@@ -40,7 +40,7 @@ class JointGap(InJoint, Gap):
         """The gaps at a value of the coordinate, (k,)."""
 
     def level(self, kinematics: AbstractKinematics) -> Any:
-        """The gaps as a function of q, from the coordinate itself where it is one of them."""
+        """The gaps as a function of three arguments, by which `DryFriction` knows a coordinate."""
         return CoordinateGaps(self, kinematics)
 
 
