@@ -74,6 +74,24 @@ def test_a_tolerance_below_round_off_is_named_with_its_remedy(float32: None) -> 
     np.testing.assert_allclose(sol.q[-1], swing(jm.FixedSteps(200), seconds=5.0).q[-1], atol=1e-4)
 
 
+def test_float64_after_float32_in_a_process() -> None:
+    """As in a notebook that switches it on after its first run, of a mechanism here."""
+    bar = jm.parts.planar_body("bar", mass="m", inertia=0.3)
+    pin = jm.parts.revolute("pin", jm.parts.ground, (0, 0), bar, (0, 0.5))
+    hanging = jm.parts.Mechanism([bar], [pin], [jm.parts.gravity(9.81)], {"m": 1.2})
+
+    def end() -> Any:
+        q, v = hanging.guess({"pin": jm.parts.Start(0.5)})
+        ts = jnp.linspace(0.0, 0.3, 3)
+        return jm.simulate(hanging.system, q, v, ts, hanging.params, steps=jm.FixedSteps(4)).q[-1]
+
+    with jax.enable_x64(False):
+        single = end()
+    double = end()
+    assert (single.dtype, double.dtype) == (jnp.float32, jnp.float64)
+    np.testing.assert_allclose(single, double, rtol=1e-5)
+
+
 @pytest.mark.slow
 def test_events_at_times_far_from_zero_are_reported() -> None:
     """In float32 neighbouring times at a million seconds are 0.06 s apart."""

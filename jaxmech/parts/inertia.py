@@ -87,10 +87,10 @@ def in_space(x: AnyArray) -> AnyArray:
     return x
 
 
+_AXES = np.arange(3, dtype=np.int32)  # jax 0.9.2 would mix 64 bits with those kept from float32
 # The entries of a symmetric matrix above its diagonal, in place of those below.
-_ROWS = np.array([[0, 0, 0], [0, 1, 1], [0, 1, 2]])
-_COLUMNS = np.array([[0, 1, 2], [1, 1, 2], [2, 2, 2]])
-_NEXT, _LAST = np.array([1, 2, 0]), np.array([2, 0, 1])  # y, z, x and z, x, y
+_ROWS, _COLUMNS = np.minimum.outer(_AXES, _AXES), np.maximum.outer(_AXES, _AXES)
+_NEXT, _LAST = (_AXES + 1) % 3, (_AXES + 2) % 3  # y, z, x and z, x, y
 
 
 class Inertia(NamedTuple):
