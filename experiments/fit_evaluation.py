@@ -23,9 +23,8 @@ import numpy as np
 import jaxmech as jm
 from experiments.coverage import double_pendulum
 from experiments.measuring import shortest, table_head, table_row, write
-from jaxmech.identify.problem.least_squares import half_squares, linearized, runs
-from jaxmech.identify.problem.rows import Task, evaluated, residual_rows
-from jaxmech.identify.problem.setup import prepare
+from jaxmech.identify.fit import prepare
+from jaxmech.identify.problem import Task, evaluated, half_squares, linearized, residual_rows, runs
 
 FREE = ("m2", "l1", "l2", "c1", "c2", "g", "offset1", "offset2", "scale1", "scale2")
 

@@ -16,7 +16,7 @@ from experiments.measured_pendulum.pendulums import PENDULUMS, rig
 from experiments.measured_pendulum.study import LAWS, of_authors
 from jaxmech.cli.fit import FitStudy, model
 from jaxmech.config.toml import read
-from jaxmech.identify.data.table import read_table
+from jaxmech.identify.table import read_table
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 # RMS errors of the published estimates [mrad]: mean over training segments, and validation segments

@@ -39,7 +39,7 @@ from jaxtyping import Array
 
 import jaxmech as jm
 from experiments.measured_pendulum.friction import Law, Params
-from jaxmech.identify.identifiable import Identifiable
+from jaxmech.identify.fit import Identifiable
 
 Coordinates = Literal["angles", "bodies"]
 COORDINATES: tuple[Coordinates, ...] = ("angles", "bodies")

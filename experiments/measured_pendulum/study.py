@@ -28,8 +28,8 @@ from experiments.measuring import table_head, table_row
 from jaxmech.cli.fit import FitStudy, Outcome, run_fit
 from jaxmech.config.toml import read
 from jaxmech.identify import Recording
-from jaxmech.identify.data.table import Recordings, read_table
-from jaxmech.identify.identifiable import Identifiable
+from jaxmech.identify.fit import Identifiable
+from jaxmech.identify.table import Recordings, read_table
 
 AUTHORS_LAW = "viscous"
 MRAD = 1e3

@@ -1,5 +1,6 @@
-"""`Fit`: fitted parameters, their predictions, and their uncertainty."""
+"""`Fit`: fitted parameters, their predictions, their posterior density, and how it is saved."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -10,19 +11,150 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
-from jaxmech.identify.data.recording import Recording
-from jaxmech.identify.inference.density import Density
-from jaxmech.identify.inference.identifiability import Identifiability, identifiability
-from jaxmech.identify.inference.misfit import Outliers, outliers
-from jaxmech.identify.inference.uncertainty import WHITE, Covariance, Uncertainty
-from jaxmech.identify.optimize.loop import Solved
-from jaxmech.identify.storage import load, save
+from jaxmech.config import npz, write_whole
+from jaxmech.identify.noise import Outliers, outliers
+from jaxmech.identify.optimize import Solved
+from jaxmech.identify.problem import jumps, outer_rows, runs
+from jaxmech.identify.recording import Recording
+from jaxmech.identify.uncertainty import (
+    WHITE,
+    Covariance,
+    Identifiability,
+    Uncertainty,
+    identifiability,
+)
 from jaxmech.system import Params, Signal
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.drawings import DRAWINGS
 from jaxmech.utils.text import counted
+
+Classes = Mapping[Any, tuple[str, ...]]  # with the names of their arguments
+
+
+def save(value: Any, path: Path | str, classes: Classes) -> Path:
+    """Save an object made of these classes, arrays, numbers, texts, lists, tuples and dicts."""
+    arrays: dict[str, np.ndarray] = {}
+
+    def packed(x: Any) -> Any:
+        kind = type(x)
+        if x is None or kind in (bool, int, float, str):
+            return x
+        if kind in (tuple, list):
+            parts: Any = list(map(packed, x))
+        elif kind is dict and all(type(key) in (str, int) for key in x):
+            parts = [[key, packed(y)] for key, y in x.items()]
+        elif kind in classes:
+            parts = {key: packed(getattr(x, key)) for key in classes[kind]}
+        elif isinstance(x, np.ndarray | np.generic | jax.Array) and np.dtype(x.dtype).kind != "O":
+            arrays[name := f"array_{len(arrays)}"] = np.asarray(x)
+            return {"array": name}
+        else:
+            raise ValueError(
+                f"A fit with a parameter of type {kind.__name__} cannot be saved; parameters must "
+                "be numbers and arrays in dictionaries, lists and tuples."
+            )
+        return {kind.__name__: parts}
+
+    text, path = json.dumps(packed(value)), Path(path)
+    write_whole(path, npz({"json": text, **arrays}, compressed=True))
+    return path
+
+
+def load(path: Path | str, classes: Classes) -> Any:
+    """The object that was saved in a file."""
+    kinds: dict[str, Any] = {kind.__name__: kind for kind in (tuple, list, dict, *classes)}
+
+    def unpacked(tree: Any) -> Any:
+        if not isinstance(tree, dict):
+            return tree
+        ((kind, parts),) = tree.items()
+        if kind == "array":
+            return arrays[parts]
+        if isinstance(parts, dict):
+            return kinds[kind](**{key: unpacked(x) for key, x in parts.items()})
+        if kind == "dict":
+            return {key: unpacked(x) for key, x in parts}
+        return kinds[kind](map(unpacked, parts))
+
+    try:
+        with Path(path).open("rb") as raw, np.load(raw) as file:
+            if damaged := file.zip.testzip():  # NumPy alone does not read to the checksums
+                raise ValueError(f"{damaged} was changed")
+            arrays = dict(file)
+        return unpacked(json.loads(str(arrays["json"])))
+    except OSError:
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"Argument `path` {path} must be a file that Fit.save of this version has written, "
+            f"but is damaged or another file ({error}); fit again."
+        ) from error
+
+
+class Density:
+    """The unknowns of a fit and their posterior density: `Fit.density`.
+
+    The unknowns y are numbers without bounds, zero at the end of the fit: the distance of a
+    parameter from its only bound is an exponential, a parameter with two bounds a logistic
+    function; and behind them the unknowns of the initial states. The posterior density of the
+    numbers x that are fitted, with a flat prior within their bounds unless one is given, is that
+    of y divided by |det dx/dy|. A noise sigma that is not stated has the prior 1 / sigma and is
+    integrated out, which leaves (sum r^2)^(-n/2) of the n residuals r of a sensor (Box and Tiao,
+    "Bayesian inference in statistical analysis", 1973, section 2.7). The scale of a robust loss is
+    the estimate.
+
+    Attributes:
+        names: names of the unknowns, Y in all.
+        best: their values at the end of the fit, (Y,).
+    """
+
+    def __init__(self, solved: Solved) -> None:
+        task = self._task = solved.task
+        self._conditions = solved.conditions
+        self._size = size = task.problem.layout.size
+        self._end = solved.at.y[:size]
+        self.best = np.concatenate([np.zeros(size), solved.at.y[size:]])
+        recordings = [task.origin.recordings[k].name for k in task.origin.recording]
+        starts = [f"{name}, start {j}" for name in recordings for j in range(task.data.free_starts)]
+        self.names = (*task.problem.layout.names, *starts)
+
+    def params(self, y: Any) -> Params:
+        """The parameters for unknowns (Y,), differentiable."""
+        return self._task.problem.layout.params(self._unknowns(y), self._task.data.leaves)
+
+    def numbers(self, y: Any) -> Float[Array, " p"]:
+        """The numbers that are fitted for unknowns (Y,), differentiable."""
+        return self._task.problem.layout.numbers(self._unknowns(y), self._task.data.leaves)
+
+    def _unknowns(self, y: Any) -> Array:
+        """The unknowns of the parameters in the fit, (p,)."""
+        z = jnp.asarray(y)[: self._size]
+        return jnp.asarray(self._task.problem.layout.moved(self._end, z, self._task.data.leaves))
+
+    def log_density(self, y: Float[Array, " Y"]) -> Float[Array, ""]:
+        """The logarithm of the posterior density of the unknowns, but for a constant.
+
+        With `jax.jit`, `jax.grad` and `jax.vmap`; -inf where the motion fails.
+        """
+        task, conditions = self._task, self._conditions
+        by_y = jax.jacfwd(self.numbers)(y)[:, : self._size]
+        y = jnp.concatenate([self._unknowns(y), y[self._size :]])
+        made = runs(task.problem, y, task.data)
+        outer = outer_rows(task.problem, task.data, conditions, y)
+        left = conditions.jump_weight[None] * jumps(made.end, made.begin, task.data)
+        squares = (outer**2).sum() + (left**2).sum()
+        r = made.residual * np.asarray(conditions.sensor_weight)[None, None]
+        r = jnp.where(task.seen, r, 0.0)
+        if task.loss is not None:
+            misfit = task.loss.value(r).sum()
+        elif task.weighted:
+            misfit = 0.5 * (r**2).sum()
+        else:
+            misfit = 0.5 * (task.seen.sum((0, 1)) * jnp.log((r**2).sum((0, 1)))).sum()
+        value = jnp.linalg.slogdet(by_y)[1] - 0.5 * squares - misfit
+        return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
 
 class Estimate(NamedTuple):

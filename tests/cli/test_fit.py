@@ -23,8 +23,8 @@ from jaxmech.config.load import load
 from jaxmech.config.toml import key_lines
 from jaxmech.config.validate import structure
 from jaxmech.identify import Fit, MultiStart, Recording, Shooting
-from jaxmech.identify.inference.uncertainty import uncertainty
 from jaxmech.identify.result import Predicted
+from jaxmech.identify.uncertainty import uncertainty
 from jaxmech.integrate import DormandPrince5
 from jaxmech.plot.fit import fit_over_data, loss, residuals
 from tests.identify.swings import made_up

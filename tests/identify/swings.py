@@ -9,8 +9,8 @@ import numpy as np
 
 from jaxmech import FixedSteps, Holonomic, System, simulate
 from jaxmech.identify import Fit, Predicted, Recording
-from jaxmech.identify.inference.uncertainty import uncertainty
 from jaxmech.identify.result import Noise, Optimization
+from jaxmech.identify.uncertainty import uncertainty
 
 TRUTH = {"l": 0.5, "g": 9.81, "c": 0.1}
 BEGIN = {"l": 0.4, "g": 9.81, "c": 0.2}

@@ -9,8 +9,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech.identify import Fit, Recording, fit
-from jaxmech.identify.problem.body_inertia import BodyInertia, bodies_of
-from jaxmech.identify.problem.parameters import parameters
+from jaxmech.identify.parameters import BodyInertia, bodies_of, parameters
 from jaxmech.interop.mujoco import from_mjcf
 from jaxmech.parts import (
     Mechanism,

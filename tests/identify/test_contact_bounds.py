@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.identify.problem.contact_bounds import contact_bounds
+from jaxmech.identify.parameters import contact_bounds
 
 
 def _position(q: Any, t: Any, p: Any) -> Any:

@@ -4,8 +4,8 @@ from itertools import product
 
 import numpy as np
 
-from jaxmech.identify.optimize.trust_region import gain_within
-from jaxmech.identify.problem.rows import ResidualRows
+from jaxmech.identify.optimize import gain_within
+from jaxmech.identify.problem import ResidualRows
 
 NONE = np.zeros(0, int)
 

@@ -9,7 +9,7 @@ import pytest
 
 from jaxmech import FixedSteps
 from jaxmech.identify import Fit, Recording, fit
-from jaxmech.identify.inference.misfit import correlation
+from jaxmech.identify.noise import correlation
 from tests.identify.swings import BEGIN, FREE, NOISE, SWING, autoregressive, noisy, swings
 
 

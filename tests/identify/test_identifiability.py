@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxmech.identify.inference.identifiability import Identifiability, identifiability
-from jaxmech.identify.inference.uncertainty import directions
+from jaxmech.identify.uncertainty import Identifiability, directions, identifiability
 
 M, A, INERTIA, K = 1.7, 0.3, 0.05, 0.02
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.identify.data.segments import ends_of_steps, merged, segments
-from jaxmech.identify.identifiable import Identifiable, Settings
-from jaxmech.identify.problem.setup import prepare
+from jaxmech.identify.fit import Identifiable, Settings, prepare
+from jaxmech.identify.segments import ends_of_steps, merged, segments
 
 TRUTH = {"m": 1.3, "k": 30.0, "c": 0.4}
 GUESS = {"m": 1.0, "k": 25.0, "c": 0.8}

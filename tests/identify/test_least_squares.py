@@ -14,9 +14,8 @@ import pytest
 
 import jaxmech as jm
 from jaxmech.identify import Recording
-from jaxmech.identify.problem.least_squares import half_squares
-from jaxmech.identify.problem.rows import Task, evaluated, residual_rows, triangles
-from jaxmech.identify.problem.setup import prepare
+from jaxmech.identify.fit import prepare
+from jaxmech.identify.problem import Task, evaluated, half_squares, residual_rows, triangles
 
 PARAMS = {"c": 0.1, "g": 9.81, "l": 0.5, "m": 1.0, "offset": 0.01}
 

@@ -14,7 +14,7 @@ from jaxmech.identify import (
     Recording,
     fit,
 )
-from jaxmech.identify.inference.normal_equations import block_times
+from jaxmech.identify.uncertainty import block_times
 from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, autoregressive, swings
 
 WANTED = np.array([TRUTH[name] for name in ("c", "l")])

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmech.identify import MultiStart
-from jaxmech.identify.problem.parameters import parameters
-from jaxmech.identify.problem.transforms import Bounds
+from jaxmech.identify.parameters import Bounds, parameters
 
 TREE: dict[str, Any] = {
     "arm": {"c": np.array([0.1, 0.2]), "l": 2.0},

@@ -9,7 +9,7 @@ import pytest
 
 from jaxmech import FixedSteps
 from jaxmech.identify import Fit, Recording, Table, fit, read_table
-from jaxmech.identify.data.velocity_estimates import rates
+from jaxmech.identify.recording import rates
 from tests.identify.swings import BEGIN, FREE, SWING, TRUTH, noisy, swings
 
 LOUD = 1e-2  # rad, ten times the noise of the other tests

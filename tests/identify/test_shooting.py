@@ -6,7 +6,7 @@ import pytest
 import jaxmech as jm
 from jaxmech import FixedSteps
 from jaxmech.identify import Fit, Recording, Shooting, fit
-from jaxmech.identify.data.segments import segments
+from jaxmech.identify.segments import segments
 
 MODEL = jm.models.double_pendulum_angles()
 TIMES = np.arange(401) / 100

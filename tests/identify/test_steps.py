@@ -9,8 +9,8 @@ from scipy.integrate import solve_ivp
 
 from jaxmech import FixedSteps, System, simulate
 from jaxmech.identify import Fit, Identifiable, Recording, Settings, fit
-from jaxmech.identify.problem import steps as steps_of_fits
-from jaxmech.identify.problem.setup import prepare
+from jaxmech.identify import segments as steps_of_fits
+from jaxmech.identify.fit import prepare
 from tests.identify.swings import BEGIN, FREE, SWING, swings
 
 TRUTH = {"w2": 20.0, "c": 0.1}

@@ -7,7 +7,7 @@ import pytest
 
 from jaxmech.config.errors import StudyError
 from jaxmech.config.frames import TableError
-from jaxmech.identify.data.table import Table, read_table
+from jaxmech.identify.table import Table, read_table
 from jaxmech.utils.units import si_unit
 
 SWINGS = """\

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jaxmech.identify.inference.uncertainty import BY_RECORDING, Uncertainty, uncertainty
+from jaxmech.identify.uncertainty import BY_RECORDING, Uncertainty, uncertainty
 
 
 def of_regression(X: np.ndarray, y: np.ndarray, groups: int, **more: Any) -> Uncertainty:

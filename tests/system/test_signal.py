@@ -11,7 +11,7 @@ from scipy.linalg import expm
 
 import jaxmech as jm
 from jaxmech.compiler import explain
-from jaxmech.identify.data.inputs import signal_rows
+from jaxmech.identify.segments import signal_rows
 from jaxmech.system import thinned
 
 STIFFNESS, DAMPING = 30.0, 0.4

@@ -14,7 +14,7 @@ from jaxmech.cli.fit import FitStudy, model
 from jaxmech.cli.resolve import load_state
 from jaxmech.config.toml import read
 from jaxmech.errors import StudyError
-from jaxmech.identify.data.table import Table
+from jaxmech.identify.table import Table
 from jaxmech.interop.as_model import as_model
 from jaxmech.interop.mujoco import from_mjcf
 from tests.ensemble.studies import arrays

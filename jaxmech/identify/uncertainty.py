@@ -17,17 +17,29 @@ Methodology 28). G groups have G - 1 degrees of freedom (Cameron and Miller 2015
 
 Nothing of this depends on units: J gets columns of length 1. The eigenvectors of J^T J with the
 eigenvalue zero are then changes of the parameters that leave all residuals as they are.
+
+The covariance of a robust fit is that of a least-squares fit with other weights. With psi = w r of
+n residuals r in units of the noise, p unknowns and the derivatives J, it is (Huber and Ronchetti,
+"Robust Statistics", 2009, section 7.6)
+
+    K^2 [sum psi^2 / (n - p)] / mean(psi')^2 (J^T J)^-1,   K = 1 + p / n var(psi') / mean(psi')^2.
+
+The last round of a fit has J^T W J in place of mean(w) J^T J, and changes of the estimate by
+samples left out are those of its normal equations times mean(w) / mean(psi').
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, compress
+from math import comb
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from jaxmech.identify.problem import Conditions, Point, Task, residual_rows, samples, unrobust
 from jaxmech.utils.arrays import HostArray
-from jaxmech.utils.text import counted, percent
+from jaxmech.utils.text import counted, percent, titled_lines
 
 WHITE, BY_RECORDING, BY_BLOCK = "white noise", "by recording", "by block"
 _LOST = 1e4  # largest loss of information by the elimination of initial states
@@ -316,3 +328,233 @@ def directions(values: HostArray, information: HostArray) -> Directions:
     condition = float(known[-1] / known[0]) if known.size else 1.0
     root = E[:, None] * vectors[:, kept] / np.sqrt(known)
     return Directions(scales, E, root, E[:, None] * null, determined, condition)
+
+
+_ENOUGH = 10  # samples of a sensor with moments of its own
+
+
+def assessed(
+    task: Task, at: Point, conditions: Conditions, *, noise: float, degrees: float, unknowns: int,
+    correlated: bool,
+) -> tuple[Uncertainty, HostArray]:  # fmt: skip
+    """The uncertainty of a fit, and its information J^T J (p, p), initial states eliminated.
+
+    Args:
+        task: the fit.
+        at: its end.
+        conditions: those of the last round.
+        noise: standard deviation of a residual; 1 for trusted weights.
+        degrees: residuals less everything fitted; infinite for trusted weights.
+        unknowns: number of everything fitted.
+        correlated: whether residuals are correlated in time, so that blocks of them are needed.
+    """
+    # Conditions with which J^T J is the inverse of the covariance, and a factor on the scores.
+    factor = 1.0
+    if task.loss is not None:
+        seen, (r, _) = task.seen, samples(at, unrobust(conditions))
+        weight, slope = task.loss.weight(r), task.loss.slope(r)
+        share = min(unknowns / seen.sum(), 0.5)
+
+        def moments(chosen: np.ndarray) -> tuple[float, float]:
+            w, by_r = weight[chosen], slope[chosen]
+            mean = max(float(by_r.mean()), 0.05)
+            K = 1 + share * float(by_r.var()) / mean**2
+            squares = float(((w * r[chosen]) ** 2).mean()) / (1 - share)
+            return np.sqrt(squares * w.mean()) * K / mean, float(w.mean()) / mean
+
+        size, factor = moments(seen)
+        factors = np.full(r.shape[2], size)
+        for j in np.flatnonzero(seen.sum((0, 1)) >= _ENOUGH):
+            factors[j] = moments(seen & (np.arange(r.shape[2]) == j))[0]
+        factors = np.where(factors > 0, factors, 1.0)
+        conditions = replace(conditions, sensor_weight=conditions.sensor_weight / factors)
+
+    names = task.problem.layout.names
+    rows, p = residual_rows(task, at, conditions), len(names)
+    by_numbers = np.eye(rows.jacobian.shape[1])
+    by_z = np.asarray(at.by_z, float)
+    sizes = np.linalg.norm(by_z, axis=0)
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    by_numbers[:p, :p] = np.linalg.pinv(by_z / sizes) / sizes[:, None]
+    J = rows.jacobian @ by_numbers
+    parts = []
+    if correlated:
+        values, slopes = samples(at, conditions)
+        for k, times in block_times(values, task.seen):
+            by_segment = slopes[k][:, times].reshape(slopes.shape[1], -1).T
+            by_unknowns = by_segment @ (at.map_of(k, task.data) @ by_numbers)
+            parts.append((by_unknowns, values[k, times].ravel()))
+        parts = parts if len(parts) >= _FEWEST else []
+    found = uncertainty(
+        names, at.numbers, J, rows.values, rows.recording, parts, noise=noise, degrees=degrees,
+        factor=factor, correlated=correlated,
+    )  # fmt: skip
+    W = eliminated(J, p)
+    return found, W.T @ W
+
+
+_MOST, _FEWEST = 20, 4  # blocks
+_LENGTH = 4.0  # shortest block, in integrated correlation times, unless there are the fewest
+
+
+def block_times(values: np.ndarray, seen: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Segments and indices of times of blocks of the residuals (S, T, d) that count."""
+    times_seen = [np.flatnonzero(segment.any(1)) for segment in seen]
+    total, longest = sum(map(len, times_seen)), 0.0
+    for x, mask in zip(np.moveaxis(values, 2, 0), np.moveaxis(seen, 2, 0), strict=True):
+        # The integrated correlation time, in samples of the sensor: twice the sum of correlations
+        # up to the first that is not positive, less one (Geyer 1992, Statistical Science 7).
+        parts = [a[b] for a, b in zip(x, mask, strict=True)]
+        squares, length = sum(float(part @ part) for part in parts), 1.0
+        for lag in range(1, max(map(len, parts)) if squares > 0 else 1):
+            r = sum(float(part[lag:] @ part[:-lag]) for part in parts) / squares
+            if r <= 0:
+                break
+            length += 2 * r
+        # A slow sensor has samples at a few of the times only.
+        longest = max(longest, length * total / max(int(mask.sum()), 1))
+    if _FEWEST * longest > total:
+        return
+    shortest = min(max(total / _MOST, _LENGTH * longest), total / _FEWEST)
+    for k, times in enumerate(times_seen):
+        count = int(len(times) / shortest)
+        if count:
+            yield from ((k, part) for part in np.array_split(times, count))
+        elif len(times):
+            yield k, times
+
+
+_NEGLIGIBLE = 1e-9  # share of a null vector up to which a component counts as round-off
+_MOST_SUBSETS = 5000  # subsets to be tried
+
+
+@dataclass(frozen=True, eq=False)
+class Direction:
+    """A change of several parameters together that leaves all residuals as they are.
+
+    Attributes:
+        names: of all parameters.
+        changes: relative to the values, in multiples of the smallest change where these are small
+            integers, otherwise of the largest, (p,).
+    """
+
+    names: tuple[str, ...]
+    changes: HostArray
+
+    def __str__(self) -> str:
+        pairs = zip(self.names, self.changes, strict=True)
+        changes = ", ".join(f"{name} {x:+.3g} %" for name, x in pairs if x)
+        return f"{changes} leaves every residual unchanged"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Identifiability:
+    """The determined and undetermined parameters; prints itself. A part of a `Fit`.
+
+    Attributes:
+        names: names of the p parameters.
+        rank: number of determined independent numbers.
+        condition: condition number of the determined part of the information, of unit diagonal.
+        determined: flags of the parameters that are determined, (p,).
+        exact: changes without effect on the residuals, of few parameters each.
+        to_fix: a smallest set of parameters that would make all others determined.
+    """
+
+    names: tuple[str, ...]
+    rank: int
+    condition: float
+    determined: NDArray[np.bool_]
+    exact: tuple[Direction, ...]
+    to_fix: tuple[str, ...]
+
+    @property
+    def undetermined(self) -> tuple[str, ...]:
+        """The parameters that are not determined."""
+        return tuple(compress(self.names, ~self.determined))
+
+    def __repr__(self) -> str:
+        lines = [("not determined", ", ".join(self.undetermined) or "none")]
+        alone = [x for x in self.exact if np.count_nonzero(x.changes) == 1]
+        if len(alone) > 1:  # those of single parameters in one line
+            idle = [name for x in alone for name in compress(x.names, x.changes)]
+            lines.append(("no effect", f"{', '.join(idle)}: no residual depends on them"))
+        rest = [x for x in self.exact if len(alone) < 2 or x not in alone]
+        lines += [("no effect", str(x)) for x in rest]
+        if len(self.to_fix) == 1:
+            one = "one of " if self.undetermined[1:] else ""
+            prior = f"prior={{{self.to_fix[0]!r}: (mean, sd)}}"
+            fix = f"fix {one}{', '.join(self.undetermined)}, or give it a prior: {prior}"
+            lines.append(("remedy", fix))
+        elif self.to_fix:
+            fix = f"{len(self.to_fix)} numbers must come from elsewhere: fix for instance "
+            lines.append(("remedy", f"{fix}{', '.join(self.to_fix)}, or give them priors"))
+        head = f"Identifiability: {len(self.names)} parameters, rank {self.rank}"
+        return "\n".join([f"{head}, condition {self.condition:.2g}", *titled_lines(lines, 16)])
+
+
+def identifiability(
+    names: Sequence[str], values: ArrayLike, information: ArrayLike
+) -> Identifiability:
+    """Examine what a fit determines, from its information J^T J (p, p) with the prior."""
+    spanned = directions(np.asarray(values, float), np.asarray(information, float))
+    every = tuple(names)
+    relative = spanned.null_space / spanned.scales[:, None]
+    exact = tuple(
+        Direction(every, z / np.abs(z[z != 0]).min() if _is_simple(z) else z)
+        for z in _circuits(relative).T
+    )
+    to_fix: tuple[str, ...] = ()
+    if exact:
+        # Pivoting takes the largest relative parts in the null space: then the other parameters
+        # depend on the values given to the fixed ones as little as possible.
+        from scipy.linalg import qr  # slow to import, and seldom needed
+
+        pivots = qr(np.linalg.qr(relative)[0].T, pivoting=True, mode="economic")[2]
+        to_fix = tuple(every[k] for k in sorted(pivots[: relative.shape[1]]))
+    return Identifiability(
+        every, spanned.root.shape[1], spanned.condition, spanned.determined, exact, to_fix
+    )
+
+
+def _circuits(null_space: HostArray) -> HostArray:
+    """A basis (p, r) of the space of independent columns (p, r), as sparse as possible."""
+    p, r = null_space.shape
+    if not r:
+        return null_space
+    basis = np.linalg.qr(null_space / np.linalg.norm(null_space, axis=0))[0]
+    rows = [k for k in range(p) if np.abs(basis[k]).max() > _NEGLIGIBLE]
+    vectors = []
+    # A vector of an r-dimensional space that is zero in r - 1 given entries is unique in general,
+    # so all choices of entries are tried (the vectors are the circuits of the matroid of the rows;
+    # Oxley, Matroid Theory, 2011, section 1.1). Where they are too many, one elimination serves.
+    if comb(len(rows), r - 1) <= _MOST_SUBSETS:
+        for zero in combinations(rows, r - 1):
+            _, s, vt = np.linalg.svd(basis[list(zero)])
+            if np.all(s > 1e-6):
+                vectors.append(_tidy(basis @ vt[-1]))
+    else:
+        from scipy.linalg import qr  # slow to import, and seldom needed
+
+        pivots = qr(basis.T, pivoting=True, mode="economic")[2][:r]
+        vectors = [_tidy(z) for z in (basis @ np.linalg.inv(basis[pivots])).T]
+    # few parameters first, then simple ratios, then the first parameters
+    vectors.sort(key=lambda z: (np.count_nonzero(z), not _is_simple(z), (z == 0).tolist()))
+    chosen: list[HostArray] = []
+    for z in vectors:
+        unit = np.stack([x / np.linalg.norm(x) for x in (*chosen, z)])
+        if len(chosen) < r and np.linalg.matrix_rank(unit, tol=1e-6) == len(unit):
+            chosen.append(z)
+    return np.transpose(chosen)
+
+
+def _is_simple(z: HostArray) -> bool:
+    """Whether the nonzero numbers are multiples of the smallest by integers up to 9."""
+    z = z / np.abs(z[z != 0]).min()
+    return bool(np.all(np.abs(z - z.round()) < 1e-6) and np.abs(z).max() < 9.5)
+
+
+def _tidy(z: HostArray) -> HostArray:
+    """The vector without round-off, its largest component 1 or -1, its first positive."""
+    z = np.where(np.abs(z) > _NEGLIGIBLE * np.abs(z).max(), z, 0.0)
+    z = z / np.abs(z).max()
+    return z * np.sign(z[np.flatnonzero(z)[0]])

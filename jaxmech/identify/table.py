@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxmech.config import Rows, TableError
 from jaxmech.config.errors import Problem, refuse
-from jaxmech.identify.data.recording import Columns, Recording
+from jaxmech.identify.recording import Columns, Recording
 from jaxmech.utils.text import doc, not_one_of, setting
 
 
