@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.identify.optimize import Solved, TrustRegion, across_kinks, solve, starting_points
-from jaxmech.identify.outcome import is_noise, result_of
+from jaxmech.identify.outcome import result_of
 from jaxmech.identify.parameters import Parameters, bodies_of, contact_bounds, parameters
 from jaxmech.identify.problem import (
     Conditions,
@@ -212,8 +212,8 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple
 
 def _require_enough(task: Task, settings: Settings, subject: Identifiable) -> None:
     """Raise if there are too few measurements for the unknowns, or for their noise and a prior."""
-    size, given, starts = task.problem.layout.size, task.origin.recordings, task.data.free_starts
-    count, size = sum(one.count for one in given), size + len(task.origin.recording) * starts
+    count, starts = task.count, len(task.origin.recording) * task.data.free_starts
+    size = task.problem.layout.size + starts
     remedy = 'fix parameters by `free`, or exact starts by `initial_states="fixed"`.'
     if count < size:
         raise ValueError(
@@ -222,18 +222,17 @@ def _require_enough(task: Task, settings: Settings, subject: Identifiable) -> No
         )
     if task.weighted:
         return
-    unknowns = task.data.unknowns(task.problem.layout.size, task.origin.first)
-    if count <= unknowns:
+    if count <= task.unknowns:
         raise ValueError(
             "Argument `recordings` must hold more measurements than there are unknowns, since "
             "their noise is estimated by what the fit leaves of them, but there are "
-            f"{count} for {unknowns}; state the noise by `weights`, {remedy}"
+            f"{count} for {task.unknowns}; state the noise by `weights`, {remedy}"
         )
     weights = (
         "`weights` = 1 / (standard deviation of the noise): otherwise its weight relative to the "
         "samples is unknown."
     )
-    for one in given if settings.free_starts else ():
+    for one in task.origin.recordings if settings.free_starts else ():
         if one.start_sd is not None:
             raise ValueError(
                 f"Argument `start_sd` of {one.name} needs {weights} Leave it out, or hold exact "
@@ -420,7 +419,7 @@ def fit(
     solved = ends[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))]
     has_kinks = bool(task.problem.system.unilateral)
     if has_kinks and not (policy.starts or settings.horizon):
-        solved = across_kinks(solved, policy, is_noise)
+        solved = across_kinks(solved, policy)
     return result_of(solved, others)
 
 

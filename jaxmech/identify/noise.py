@@ -18,6 +18,7 @@ from jaxmech.identify.problem import (
     Conditions,
     Point,
     Task,
+    column_sizes,
     outer,
     residual_rows,
     samples,
@@ -44,8 +45,7 @@ def estimated(task: Task, at: Point, conditions: Conditions) -> SensorNoise:
     """The noise of the sensors at the minimum."""
     # The degrees of freedom, by the trace of the block of each sensor in the hat matrix.
     jacobian, seen = residual_rows(task, at, conditions).jacobian, task.seen
-    sizes = np.linalg.norm(jacobian, axis=0)
-    sizes = np.where(sizes > 0, sizes, 1.0)
+    sizes = column_sizes(jacobian)
     scaled = jacobian / sizes
     inverse = np.linalg.pinv(scaled.T @ scaled, rcond=1e-12, hermitian=True)
     degrees = seen.sum((0, 1)).astype(float)
@@ -139,7 +139,7 @@ class Outliers:
 def outliers(
     residuals: Sequence[HostArray],
     recordings: Sequence[Recording],
-    errors: Sequence[HostArray] = (),
+    errors: Sequence[HostArray],
 ) -> Outliers:
     """The outliers among independent residuals (T, d) of each recording, NaN without one.
 
@@ -154,13 +154,12 @@ def outliers(
     for sensor in range(residuals[0].shape[1]):
         values = np.concatenate([r[:, sensor] for r in residuals])
         values = values[np.isfinite(values)]
-        if errors:
-            observed = np.concatenate([one.observed[:, sensor] for one in recordings])
-            left = np.nanstd(np.concatenate([x[:, sensor] for x in errors]))
-            if left <= EXACT * np.nanstd(observed):
-                continue
         size = NORMAL * float(np.median(np.abs(values))) if len(values) >= _ENOUGH else 0.0
         if not size > 0:
+            continue
+        observed = np.concatenate([one.observed[:, sensor] for one in recordings])
+        left = np.nanstd(np.concatenate([x[:, sensor] for x in errors]))
+        if left <= EXACT * np.nanstd(observed):
             continue
         for r, recording in zip(residuals, recordings, strict=True):
             sigmas = r[:, sensor] / size
@@ -185,22 +184,16 @@ class Autocorrelation(NamedTuple):
     chance: float  # probability of such correlations between independent residuals
 
 
-def correlated(task: Task, at: Point, residuals: Sequence[HostArray]) -> Autocorrelation | None:
-    """The correlation of residuals (T, d) in time; None if they may be independent."""
-    return correlation(residuals, task.origin.recordings) if share(task, at) > EXACT else None
+def correlation(residuals: Sequence[HostArray]) -> Autocorrelation | None:
+    """The correlation of residuals (T, d) in time, None if it may be chance or is negligible.
 
-
-def correlation(
-    residuals: Sequence[HostArray], recordings: Sequence[Recording]
-) -> Autocorrelation | None:
-    """The correlation of residuals (T, d) in time, None if it may be chance or is negligible."""
+    They are NaN where nothing was measured.
+    """
     from scipy.special import chdtrc  # slow to import, and seldom needed
 
     totals, degrees, strongest, neighbours = np.zeros(2), np.zeros(2), 0.0, 0.0
     # A sensor may be slower than others, and than the times of a recording.
-    pairs = zip(residuals, recordings, strict=True)
-    samples = [np.where(recording.measured, r, np.nan).T for r, recording in pairs]
-    for of_sensor in zip(*samples, strict=True):
+    for of_sensor in zip(*(r.T for r in residuals), strict=True):
         columns = [x[np.isfinite(x)] for x in of_sensor]
         values = np.concatenate(columns)
         size = np.abs(values).max(initial=0.0)
@@ -225,16 +218,6 @@ def correlation(
     return Autocorrelation(neighbours, chance) if is_related else None
 
 
-_RARE = 1e-4  # probability below which noise alone is rejected
-_FACTOR = 1.1  # largest accepted error of the stated noise, and with it of all intervals
-_MEDIAN = 0.37  # efficiency of the median of sizes as an estimate of the noise
-_CAUSE = "The model lacks something, or the times, a unit or a column are wrong, or a filter."
-_LOCAL = (
-    " Or this is a local minimum, of which impacts and dry friction make many: try "
-    "optimizer=TrustRegion(starts=MultiStart(count=256, refine=16)), and other initial parameters."
-)
-
-
 def share(task: Task, at: Point) -> float:
     """Size of the residuals relative to the recorded motion (root mean squares)."""
     segments = task.data.segments
@@ -248,7 +231,39 @@ def share(task: Task, at: Point) -> float:
         return float(np.sqrt((residual**2).sum() / (signal**2).sum()))
 
 
-def misfit(task: Task, at: Point, residuals: Sequence[HostArray], unknowns: int) -> str:
+def standard_residuals(
+    task: Task, at: Point, conditions: Conditions
+) -> tuple[float, tuple[HostArray, ...]]:
+    """The size of the weighted residuals, and independent residuals (T, d) in units of it.
+
+    In units of the stated noise where that is known.
+    """
+    values, _ = samples(at, unrobust(conditions))
+    size = float(np.sqrt((values[task.seen] ** 2).sum() / max(task.count - task.unknowns, 1)))
+    if task.loss is not None:
+        size = NORMAL * float(np.median(np.abs(values[task.seen]))) if task.weighted else 1.0
+    unit = size if size > 0 and not task.weighted else 1.0
+    return size, task.origin.gathered(np.where(task.seen, values / unit, np.nan))
+
+
+def correlated(task: Task, at: Point, residuals: Sequence[HostArray]) -> Autocorrelation | None:
+    """The correlation of the residuals of a fit; None if they may be independent, or round-off."""
+    return correlation(residuals) if share(task, at) > EXACT else None
+
+
+_RARE = 1e-4  # probability below which noise alone is rejected
+_FACTOR = 1.1  # largest accepted error of the stated noise, and with it of all intervals
+_MEDIAN = 0.37  # efficiency of the median of sizes as an estimate of the noise
+_CAUSE = "The model lacks something, or the times, a unit or a column are wrong, or a filter."
+_LOCAL = (
+    " Or this is a local minimum, of which impacts and dry friction make many: try "
+    "optimizer=TrustRegion(starts=MultiStart(count=256, refine=16)), and other initial parameters."
+)
+
+
+def misfit(
+    task: Task, at: Point, residuals: Sequence[HostArray], alike: Autocorrelation | None
+) -> str:
     """A warning about the residuals of a fit, or an empty text if they look like noise.
 
     They must be independent of one another, whether their noise is stated or estimated. In units of
@@ -259,7 +274,7 @@ def misfit(task: Task, at: Point, residuals: Sequence[HostArray], unknowns: int)
     def probability(p: float) -> str:
         return f"p = {p:.1g}" if p > 1e-15 else "p < 1e-15"
 
-    alike, related = correlated(task, at, residuals), ""
+    related = ""
     if alike is not None:
         p = probability(alike.chance).replace("p ", "p of Ljung and Box ", 1)
         related = f"neighbours in time are correlated ({alike.neighbours:.2f}, {p})"
@@ -267,7 +282,7 @@ def misfit(task: Task, at: Point, residuals: Sequence[HostArray], unknowns: int)
     if task.weighted:
         # The squares of all measurements and priors, and their degrees of freedom.
         data, conditions = task.data, task.conditions
-        degrees = sum(one.count for one in task.origin.recordings) - unknowns
+        degrees = task.count - task.unknowns
         degrees += int((np.asarray(conditions.prior_weight) > 0).sum())
         if data.along.size:
             held = (np.asarray(conditions.start_weight) > 0)[:, :, None] * np.asarray(data.along)

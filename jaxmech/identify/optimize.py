@@ -20,12 +20,20 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from jaxmech.identify.noise import SensorNoise, estimated, reweighted
+from jaxmech.identify.noise import (
+    SensorNoise,
+    correlated,
+    estimated,
+    misfit,
+    reweighted,
+    standard_residuals,
+)
 from jaxmech.identify.problem import (
     Conditions,
     Point,
     ResidualRows,
     Task,
+    column_sizes,
     evaluated,
     half_squares,
     jumps,
@@ -399,8 +407,7 @@ def _step(unknowns: Unknowns, here: _Iterate, radius: float) -> _TrialStep:
     closing = float(np.linalg.norm(rows.closing))
     share = min(1.0, _CLOSING * radius / closing) if closing > 0 else 1.0
     left = rows.values + share * rows.closing
-    sizes = np.linalg.norm(rows.jacobian, axis=0)
-    sizes = np.where(sizes > 0, sizes, 1.0)
+    sizes = column_sizes(rows.jacobian)
     low, high = np.full((2, sizes.size), [[-np.inf], [np.inf]])
     reach = _REACH * np.maximum(np.abs(x[:p]), 1.0)
     low[:p], high[:p] = np.clip(unknowns.limits[:, :p] - x[:p], -reach, reach)
@@ -534,7 +541,7 @@ _TURNS = 9
 _LESS = 1e-3  # share by which a loss must fall to be that of another minimum
 
 
-def across_kinks(solved: Solved, policy: TrustRegion, is_noise: Callable[[Solved], bool]) -> Solved:
+def across_kinks(solved: Solved, policy: TrustRegion) -> Solved:
     """The best of further minima beside one whose residuals are not noise.
 
     The loss of a motion with impacts or dry friction has a kink wherever the order of its events
@@ -543,7 +550,10 @@ def across_kinks(solved: Solved, policy: TrustRegion, is_noise: Callable[[Solved
     task, starts, evaluations, first = solved.task, 0, solved.evaluations, solved.history[-1]
     layout = task.problem.layout
     vain = turn = 0
-    while turn < _TURNS and vain < len(_CLOUDS) and not is_noise(solved):
+    while turn < _TURNS and vain < len(_CLOUDS):
+        task, at, (_, residuals) = solved.task, solved.at, standard_residuals(*solved[:3])
+        if not misfit(task, at, residuals, correlated(task, at, residuals)):
+            break
         spread, at_start = _CLOUDS[turn % len(_CLOUDS)]
         middle = solved.at.y.copy()
         if at_start:

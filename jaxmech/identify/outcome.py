@@ -5,9 +5,18 @@ from collections.abc import Iterator, Sequence
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.identify.noise import correlated, estimated, misfit, outliers, share
+from jaxmech.identify.noise import (
+    Autocorrelation,
+    Outliers,
+    correlated,
+    estimated,
+    misfit,
+    outliers,
+    share,
+    standard_residuals,
+)
 from jaxmech.identify.optimize import Solved
-from jaxmech.identify.problem import NORMAL, Data, Point, Task, runs, samples, unrobust
+from jaxmech.identify.problem import Data, Point, Task, runs
 from jaxmech.identify.recording import Recording
 from jaxmech.identify.result import Fit, Noise, Optimization, Predicted
 from jaxmech.identify.segments import EXACT, is_too_coarse, largest_shift, needed_steps, segments
@@ -54,14 +63,10 @@ def _too_long(task: Task, at: Point) -> str:
     )
 
 
-def remarks(solved: Solved, residuals: Sequence[np.ndarray], unknowns: int) -> Iterator[str]:
-    """The warnings of a fit.
-
-    Args:
-        solved: the end of the fit.
-        residuals: independent residuals of each recording, in units of a stated noise, (T, d).
-        unknowns: the number of unknowns.
-    """
+def _remarks(
+    solved: Solved, residuals: Sequence[np.ndarray], alike: Autocorrelation | None, far: Outliers
+) -> Iterator[str]:
+    """The warnings of a fit with independent residuals (T, d), in units of a stated noise."""
     task, at, error = solved.task, solved.at, solved.integration_error
     if not solved.end.converged:
         yield (
@@ -80,13 +85,11 @@ def remarks(solved: Solved, residuals: Sequence[np.ndarray], unknowns: int) -> I
             f"Steps too coarse: the integration error, {percent(error)} of the motion, may move "
             f"the estimates by {largest_shift(task, at, error):.2g} standard errors; {remedy}."
         )
-    for text in (_too_long(task, at), misfit(task, at, residuals, unknowns)):
+    for text in (_too_long(task, at), misfit(task, at, residuals, alike)):
         if text:
             yield text
     # A robust loss expects outliers, and where residuals are correlated they are not outliers.
-    far = outliers(residuals, task.origin.recordings)
-    is_robust = task.loss is not None
-    if len(far) and share(task, at) > EXACT and not (is_robust or correlated(task, at, residuals)):
+    if len(far) and share(task, at) > EXACT and task.loss is None and alike is None:
         worst = far.samples[0]
         yield (
             f"Outliers: {len(far)} of {far.count:,} samples, the largest {abs(worst.sigmas):.3g} "
@@ -112,22 +115,17 @@ def result_of(solved: Solved, others: Sequence[Recording]) -> Fit:
     z, u = data.parts(at.y, layout.size)
 
     # The noise, and the residuals in units of it.
-    size, standard = _standard(solved)
-    is_correlated = correlated(task, at, standard) is not None
-    noise = Noise(
-        size=size,
-        sensors=None if task.weighted else estimated(task, at, conditions).sd,
-        stated=task.weighted,
-        correlated=is_correlated,
-        residuals=standard,
-    )
+    size, standard = standard_residuals(task, at, conditions)
+    train = Predicted(origin.recordings, origin.gathered(at.run.predicted))
+    alike = correlated(task, at, standard)
+    far = outliers(standard, train.recordings, train.residuals)
+    sensors = None if task.weighted else estimated(task, at, conditions).sd
+    noise = Noise(size, sensors, task.weighted, alike is not None, standard)
 
     # What the rows of the last step say about the numbers, and what was known before.
-    count, unknowns = _counts(task)
     found, information = assessed(
-        task, at, conditions, noise=noise.unit, unknowns=unknowns, correlated=is_correlated,
-        degrees=np.inf if task.weighted else float(count - unknowns),
-    )  # fmt: skip
+        task, at, conditions, noise=noise.unit, correlated=noise.correlated
+    )
     with np.errstate(divide="ignore"):
         prior_sd = 1 / np.asarray(conditions.prior_weight, float)
     priors = np.stack([np.asarray(conditions.prior_mean, float), prior_sd], axis=1)
@@ -151,7 +149,7 @@ def result_of(solved: Solved, others: Sequence[Recording]) -> Fit:
         params=task.params(at),
         names=layout.names,
         values=np.asarray(at.numbers),
-        train=Predicted(origin.recordings, origin.gathered(at.run.predicted)),
+        train=train,
         validation=validation,
         initial_states=tuple((x[:split], x[split:]) for x in np.asarray(starts)[origin.first]),
         optimization=Optimization(
@@ -161,37 +159,11 @@ def result_of(solved: Solved, others: Sequence[Recording]) -> Fit:
         uncertainty=found,
         information=information,
         noise=noise,
-        count=count,
-        unknowns=unknowns,
+        count=task.count,
+        unknowns=task.unknowns,
         integration_error=solved.integration_error,
-        notes=tuple(remarks(solved, standard, unknowns)),
+        notes=tuple(_remarks(solved, standard, alike, far)),
         bounds=layout.bounds(data.leaves),
         priors=priors,
         end=solved,
     )  # fmt: skip
-
-
-def is_noise(solved: Solved) -> bool:
-    """Whether the residuals look like noise of the stated size, or else like independent noise."""
-    _, standard = _standard(solved)
-    return not misfit(solved.task, solved.at, standard, _counts(solved.task)[1])
-
-
-def _counts(task: Task) -> tuple[int, int]:
-    """The numbers of measurements and of unknowns."""
-    unknowns = task.data.unknowns(task.problem.layout.size, task.origin.first)
-    return sum(one.count for one in task.origin.recordings), unknowns
-
-
-def _standard(solved: Solved) -> tuple[float, tuple[np.ndarray, ...]]:
-    """The size of the weighted residuals, and independent residuals (T, d) in units of it.
-
-    In units of the stated noise where that is known.
-    """
-    task, (count, unknowns) = solved.task, _counts(solved.task)
-    values, _ = samples(solved.at, unrobust(solved.conditions))
-    size = float(np.sqrt((values[task.seen] ** 2).sum() / max(count - unknowns, 1)))
-    if task.loss is not None:
-        size = NORMAL * float(np.median(np.abs(values[task.seen]))) if task.weighted else 1.0
-    unit = size if size > 0 and not task.weighted else 1.0
-    return size, task.origin.gathered(np.where(task.seen, values / unit, np.nan))

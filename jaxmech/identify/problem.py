@@ -171,13 +171,6 @@ class Data(eqx.Module):
         """The number i of free numbers of each initial state."""
         return self.along.shape[2]
 
-    def unknowns(self, size: int, first: np.ndarray) -> int:
-        """The number of unknowns with `size` parameters and the segments that begin recordings.
-
-        The initial states of later segments are tied to the segments before.
-        """
-        return size + int(np.any(np.asarray(self.along), axis=1)[first].sum())
-
     def parts(self, y: Any, size: int) -> tuple[Any, Any]:
         """z (p,) and u (S, i) of the unknowns."""
         return y[:size], y[size:].reshape(len(self.along), self.free_starts)
@@ -424,6 +417,17 @@ class Task:
         """Flags of the measurements, (S, T, d)."""
         return np.asarray(self.data.segments.weights) > 0
 
+    @property
+    def count(self) -> int:
+        """The number of measurements."""
+        return sum(one.count for one in self.origin.recordings)
+
+    @property
+    def unknowns(self) -> int:
+        """The number of unknowns; starts of later segments are tied to the segments before."""
+        free_starts = np.any(np.asarray(self.data.along), axis=1)[self.origin.first]
+        return self.problem.layout.size + int(free_starts.sum())
+
 
 class Point(NamedTuple):
     """A task evaluated at unknowns y, with NumPy arrays of double precision.
@@ -537,6 +541,12 @@ def residual_rows(task: Task, at: Point, conditions: Conditions) -> ResidualRows
         values, slopes = np.full(values.shape, np.inf), np.zeros(slopes.shape)
     rows = np.concatenate([*recording, np.full(prior.size, -1)])
     return ResidualRows(values, slopes[:, :-1], rows, slopes[:, -1])
+
+
+def column_sizes(J: np.ndarray) -> np.ndarray:
+    """The lengths of the columns of a matrix (K, P), 1 where one is zero, (P,)."""
+    sizes = np.linalg.norm(J, axis=0)
+    return np.where(sizes > 0, sizes, 1.0)
 
 
 def triangles(residual: np.ndarray, slopes: np.ndarray) -> np.ndarray:

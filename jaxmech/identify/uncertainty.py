@@ -37,7 +37,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jaxmech.identify.problem import Conditions, Point, Task, residual_rows, samples, unrobust
+from jaxmech.identify.problem import (
+    Conditions,
+    Point,
+    Task,
+    column_sizes,
+    residual_rows,
+    samples,
+    unrobust,
+)
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.text import counted, percent, titled_lines
 
@@ -233,8 +241,7 @@ def uncertainty(
         share = (len(numbers) - 1) / len(numbers)
         group(BY_RECORDING, moves, share, "the recordings were")
     if blocks:  # which share the initial states, that are not eliminated therefore
-        sizes = np.linalg.norm(J, axis=0)
-        sizes = np.where(sizes > 0, sizes, 1.0)
+        sizes = column_sizes(J)
         squares, axes = np.linalg.eigh((J / sizes).T @ (J / sizes))
         kept = squares > _RANK * squares.max(initial=0.0)
         root = axes[:, kept] / np.sqrt(squares[kept]) / sizes[:, None]
@@ -334,9 +341,8 @@ _ENOUGH = 10  # samples of a sensor with moments of its own
 
 
 def assessed(
-    task: Task, at: Point, conditions: Conditions, *, noise: float, degrees: float, unknowns: int,
-    correlated: bool,
-) -> tuple[Uncertainty, HostArray]:  # fmt: skip
+    task: Task, at: Point, conditions: Conditions, *, noise: float, correlated: bool
+) -> tuple[Uncertainty, HostArray]:
     """The uncertainty of a fit, and its information J^T J (p, p), initial states eliminated.
 
     Args:
@@ -344,8 +350,6 @@ def assessed(
         at: its end.
         conditions: those of the last round.
         noise: standard deviation of a residual; 1 for trusted weights.
-        degrees: residuals less everything fitted; infinite for trusted weights.
-        unknowns: number of everything fitted.
         correlated: whether residuals are correlated in time, so that blocks of them are needed.
     """
     # Conditions with which J^T J is the inverse of the covariance, and a factor on the scores.
@@ -353,7 +357,7 @@ def assessed(
     if task.loss is not None:
         seen, (r, _) = task.seen, samples(at, unrobust(conditions))
         weight, slope = task.loss.weight(r), task.loss.slope(r)
-        share = min(unknowns / seen.sum(), 0.5)
+        share = min(task.unknowns / seen.sum(), 0.5)
 
         def moments(chosen: np.ndarray) -> tuple[float, float]:
             w, by_r = weight[chosen], slope[chosen]
@@ -373,8 +377,7 @@ def assessed(
     rows, p = residual_rows(task, at, conditions), len(names)
     by_numbers = np.eye(rows.jacobian.shape[1])
     by_z = np.asarray(at.by_z, float)
-    sizes = np.linalg.norm(by_z, axis=0)
-    sizes = np.where(sizes > 0, sizes, 1.0)
+    sizes = column_sizes(by_z)
     by_numbers[:p, :p] = np.linalg.pinv(by_z / sizes) / sizes[:, None]
     J = rows.jacobian @ by_numbers
     parts = []
@@ -385,6 +388,7 @@ def assessed(
             by_unknowns = by_segment @ (at.map_of(k, task.data) @ by_numbers)
             parts.append((by_unknowns, values[k, times].ravel()))
         parts = parts if len(parts) >= _FEWEST else []
+    degrees = np.inf if task.weighted else float(task.count - task.unknowns)
     found = uncertainty(
         names, at.numbers, J, rows.values, rows.recording, parts, noise=noise, degrees=degrees,
         factor=factor, correlated=correlated,
