@@ -432,5 +432,5 @@ def _final_loss(solved: Solved) -> float:
         scales = counts @ np.log(np.asarray(conditions.sensor_weight))
         return float(task.loss.value(r[task.seen]).sum() - scales)
     if solved.noise is not None:  # the weights differ from fit to fit
-        return float(counts @ np.log(solved.noise.sd))
+        return float(counts @ np.log(solved.noise))
     return solved.history[-1]

@@ -29,20 +29,11 @@ from jaxmech.identify.segments import EXACT, motion
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.text import percent
 
-_SAME = 3e-3  # relative change of a weight that makes no difference to an interval
 _FEWEST = 3.0  # degrees of freedom of a sensor with a noise of its own
 
 
-class SensorNoise(NamedTuple):
-    """The noise of d sensors."""
-
-    weight: np.ndarray  # factors on the weights of the samples with which it is the same, (d,)
-    sd: np.ndarray  # standard deviations in the units of the sensors, (d,)
-    sample_weight: np.ndarray  # roots of the weights of a robust loss, (S, T, d) or (1, 1, 1)
-
-
-def estimated(task: Task, at: Point, conditions: Conditions) -> SensorNoise:
-    """The noise of the sensors at the minimum."""
+def estimated(task: Task, at: Point, conditions: Conditions) -> tuple[Conditions, HostArray]:
+    """The conditions with the weights of the noise at the minimum, and its deviations (d,)."""
     # The degrees of freedom, by the trace of the block of each sensor in the hat matrix.
     jacobian, seen = residual_rows(task, at, conditions).jacobian, task.seen
     sizes = column_sizes(jacobian)
@@ -73,20 +64,7 @@ def estimated(task: Task, at: Point, conditions: Conditions) -> SensorNoise:
     roots = np.asarray(conditions.sample_weight, float)
     if task.loss is not None:
         roots = np.sqrt(task.loss.weight(weight * values))
-    return SensorNoise(weight, sd, roots)
-
-
-def reweighted(conditions: Conditions, noise: SensorNoise) -> tuple[Conditions, bool]:
-    """The conditions with the weights of estimated noise, and whether these are as before."""
-    before = np.asarray(conditions.sensor_weight, float), np.asarray(conditions.sample_weight)
-    same = (
-        np.abs(np.log(noise.weight / before[0])).max() < _SAME,
-        np.abs(noise.sample_weight - before[1]).max() < _SAME,
-    )
-    if all(same):
-        return conditions, True
-    changed = replace(conditions, sensor_weight=noise.weight, sample_weight=noise.sample_weight)
-    return changed, False
+    return replace(conditions, sensor_weight=weight, sample_weight=roots), sd
 
 
 _CHANCE = 1e-3  # probability that normal noise has an outlier

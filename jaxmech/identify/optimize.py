@@ -21,11 +21,9 @@ import numpy as np
 from tqdm import tqdm
 
 from jaxmech.identify.noise import (
-    SensorNoise,
     correlated,
     estimated,
     misfit,
-    reweighted,
     standard_residuals,
 )
 from jaxmech.identify.problem import (
@@ -46,11 +44,10 @@ from jaxmech.integrate import FixedSteps
 from jaxmech.utils.checks import require_positive, require_positive_integer, require_seed
 from jaxmech.utils.text import setting
 
-NEAR = 0.1  # distance from the minimum in standard errors at which a fit has converged
-ROUND_OFF = 1e-13  # share of the first loss at which perfect data are fitted to round-off
-PER_UNKNOWN = 100  # evaluations, by default, as in scipy's `least_squares`
+_NEAR = 0.1  # distance from the minimum in standard errors at which a fit has converged
+_ROUND_OFF = 1e-13  # share of the first loss at which perfect data are fitted to round-off
+_PER_UNKNOWN = 100  # evaluations, by default, as in scipy's `least_squares`
 _TIMES = 5  # the trust region begins anew, at most, if it ends away from the minimum
-_AT_BOUND = 1e-4  # distance from a bound, relative to the first one, at which it may be active
 _RANK = 1e-8  # share of each column, that keeps the rank of the Jacobian full
 _NONE = 1e-100  # size of the effect of an unknown that counts as none: steps by it would overflow
 
@@ -204,7 +201,7 @@ def minimize(
         sizes = np.linalg.norm(rows.jacobian, axis=0)
         return np.concatenate([rows.jacobian, np.diag(_RANK * np.where(sizes > _NONE, sizes, 1.0))])
 
-    most, first = policy.evaluations or PER_UNKNOWN * at.y.size, rows.loss
+    most, first = policy.evaluations or _PER_UNKNOWN * at.y.size, rows.loss
     left = budget = max(most - used, 1)
     converged = False
     at_bound: tuple[tuple[int, float], ...] = ()
@@ -217,9 +214,7 @@ def minimize(
         gained, x = losses[0] - result.cost, result.x
         budget -= result.nfev
         if rows_at(x).finite:
-            gain, at_bound = promise(unknowns, rows, x)
-            enough = negligible(task, rows.loss, x.size)
-            converged = bool(gain <= enough or rows.loss <= ROUND_OFF * first)
+            converged, at_bound = _settled(unknowns, rows, x, first)
         # a short step proves nothing: it also occurs next to parameters where the motion fails
         if converged or budget <= 0 or not gained > policy.tolerance * result.cost:
             break
@@ -230,29 +225,25 @@ def minimize(
     )  # fmt: skip
 
 
-def promise(
-    unknowns: Unknowns, rows: ResidualRows, x: np.ndarray
-) -> tuple[float, tuple[tuple[int, float], ...]]:
-    """The loss that the linear model can remove at x, and the bounds that hold the minimum off."""
+def _settled(
+    unknowns: Unknowns, rows: ResidualRows, x: np.ndarray, first: float
+) -> tuple[bool, tuple[tuple[int, float], ...]]:
+    """Whether hardly a gain is left at x, and the bounds that hold the minimum off."""
     task, size = unknowns.task, unknowns.size
     slope = rows.jacobian.T @ rows.values
     low, high = np.full((2, slope.size), [[-np.inf], [np.inf]])
     low[:size], high[:size] = unknowns.limits[:, :size] - x[:size]
+    # The loss that the linear model can remove. Twice the gain, in units of the remaining variance,
+    # is the squared distance from the minimum in standard errors.
     gain, step = gain_within(rows, low, high)
+    negligible = _NEAR**2 * rows.loss / max(int(task.seen.sum()) - slope.size, 1)
     stops = np.where(slope > 0, step <= low, step >= high)
     distance = np.where(slope > 0, -low, high)
     with np.errstate(invalid="ignore"):
-        held = stops & (np.abs(slope) * distance <= negligible(task, rows.loss, slope.size))
+        held = stops & (np.abs(slope) * distance <= negligible)
     units = unknowns.layout.units(unknowns.leaves)
-    return gain, tuple((int(k), float(-slope[k] / units[k])) for k in np.flatnonzero(held))
-
-
-def negligible(task: Task, loss: float, unknowns: int) -> float:
-    """The gain at `NEAR` standard errors from the minimum."""
-    # Twice the gain, in units of the remaining variance, is the squared distance from the minimum
-    # in standard errors.
-    degrees = max(int(task.seen.sum()) - unknowns, 1)
-    return NEAR**2 * loss / degrees
+    at_bound = tuple((int(k), float(-slope[k] / units[k])) for k in np.flatnonzero(held))
+    return bool(gain <= negligible or rows.loss <= _ROUND_OFF * first), at_bound
 
 
 def gain_within(rows: ResidualRows, low: np.ndarray, high: np.ndarray) -> tuple[float, np.ndarray]:
@@ -274,7 +265,7 @@ def gain_within(rows: ResidualRows, low: np.ndarray, high: np.ndarray) -> tuple[
     return 0.5 * float(rows.values @ rows.values) - float(found.cost), np.clip(step, low, high)
 
 
-CONTINUOUS = 1e-9  # size of a jump, relative to the states, that counts as none
+_CONTINUOUS = 1e-9  # size of a jump, relative to the states, that counts as none
 _ROUNDED = 100  # the same in units of round-off
 _CLOSING = 0.8  # share of the trust region that closing the jumps may take
 _SMALLER, _LARGER = 0.25, 0.75  # shares of a promise below and above which the region changes
@@ -319,14 +310,16 @@ def minimize_continuous(
     """
     unknowns = Unknowns(task, at, conditions)
     here = _iterate(unknowns, unknowns.first, at)
+    eps = float(np.finfo(task.data.segments.ts.dtype).eps)
+    continuous = max(_CONTINUOUS, _ROUNDED * eps)
     # the radius of the trust region, in units of the residuals, and the weight of the jumps
     first, radius, mu = here.rows.loss, _first_radius(unknowns, here), 0.0
-    most = policy.evaluations or PER_UNKNOWN * here.rows.jacobian.shape[1]
+    most = policy.evaluations or _PER_UNKNOWN * here.rows.jacobian.shape[1]
     count, phases, reason, best = used + 1, 0, "", here
     while not reason:
         step, loss = _step(unknowns, here, radius), here.rows.loss
-        joined = here.largest <= _continuous(task)
-        if joined and (step.gain <= _EXACT * policy.tolerance * loss or loss <= ROUND_OFF * first):
+        joined = here.largest <= continuous
+        if joined and (step.gain <= _EXACT * policy.tolerance * loss or loss <= _ROUND_OFF * first):
             reason = f"the loss would fall by less than {policy.tolerance:g} of itself"
         elif joined and step.length <= policy.tolerance * np.linalg.norm(here.x):
             reason = f"the unknowns would change by less than {policy.tolerance:g} of themselves"
@@ -345,26 +338,30 @@ def minimize_continuous(
             here = _iterate(unknowns, unknowns.first, start)
             radius, mu = _first_radius(unknowns, here), 0.0
         else:
-            there, radius, mu, accepted = _trial(unknowns, here, step, radius, mu)
+            fall = step.share * here.jump
+            if fall > 0:
+                mu = max(mu, -step.gain / ((1 - _JUMPS) * fall))
+            there = _iterate(unknowns, step.x, unknowns.at(step.x))
             count += 1
-            if accepted:
+            promised = step.gain + mu * fall
+            kept = here.rows.loss + mu * here.jump - there.rows.loss - mu * there.jump
+            share = kept / promised if np.isfinite(kept) and promised > 0 else -1.0
+            if share < _SMALLER:
+                radius = _SMALLER * step.size
+            elif share > _LARGER and step.size > 0.9 * radius:
+                radius = 2 * radius
+            if share > _ACCEPTED:
                 here = there
                 record(here.rows.loss)
             elif radius < _LEAST * np.linalg.norm(here.rows.values):
                 apart = f"no step closes the jumps between segments, {here.largest:.1g} of the"
                 reason = "no step lowers the loss" if joined else f"{apart} states"
         best = min(best, here, key=lambda one: one.misfit)
-    if here.largest > _continuous(task):  # closing the jumps may have led anywhere
+    if here.largest > continuous:  # closing the jumps may have led anywhere
         here = best
-    gain, at_bound = promise(unknowns, here.rows, here.x)
-    enough = negligible(task, here.rows.loss, here.rows.jacobian.shape[1])
-    settled = gain <= enough or here.rows.loss <= ROUND_OFF * first
-    converged = settled and here.largest <= _continuous(task)
-    return End(here.at, bool(converged), reason, count >= most, count - used, at_bound)
-
-
-def _continuous(task: Task) -> float:
-    return max(CONTINUOUS, _ROUNDED * float(np.finfo(task.data.segments.ts.dtype).eps))
+    settled, at_bound = _settled(unknowns, here.rows, here.x, first)
+    converged = settled and here.largest <= continuous
+    return End(here.at, converged, reason, count >= most, count - used, at_bound)
 
 
 def _first_radius(unknowns: Unknowns, here: _Iterate) -> float:
@@ -373,24 +370,6 @@ def _first_radius(unknowns: Unknowns, here: _Iterate) -> float:
     sizes = np.linalg.norm(here.rows.jacobian[:, :p], axis=0)
     closing = float(np.linalg.norm(here.rows.closing))
     return float(np.linalg.norm(sizes * here.x[:p])) + 2 * closing or np.inf
-
-
-def _trial(
-    unknowns: Unknowns, here: _Iterate, step: _TrialStep, radius: float, mu: float
-) -> tuple[_Iterate, float, float, bool]:
-    """The point to which a step leads, the next radius and weight, and whether to go there."""
-    fall = step.share * here.jump
-    if fall > 0:
-        mu = max(mu, -step.gain / ((1 - _JUMPS) * fall))
-    there = _iterate(unknowns, step.x, unknowns.at(step.x))
-    promised = step.gain + mu * fall
-    kept = here.rows.loss + mu * here.jump - there.rows.loss - mu * there.jump
-    share = kept / promised if np.isfinite(kept) and promised > 0 else -1.0
-    if share < _SMALLER:
-        radius = _SMALLER * step.size
-    elif share > _LARGER and step.size > 0.9 * radius:
-        radius = 2 * radius
-    return there, radius, mu, share > _ACCEPTED
 
 
 def _iterate(unknowns: Unknowns, x: np.ndarray, at: Point) -> _Iterate:
@@ -455,7 +434,8 @@ def _within(
     return np.clip(lsq_linear(damped, right, (low, high), method="bvls").x, low, high)
 
 
-ROUNDS = 30  # of fits and estimates of the noise
+_ROUNDS = 30  # of fits and estimates of the noise
+_SAME = 3e-3  # relative change of a weight that makes no difference to an interval
 _FINER = 3  # times that a fit goes on with more steps
 _MOST_ROWS = 2_000_000  # of the segments of a batch of starting points, to bound the memory
 
@@ -469,7 +449,7 @@ class Solved(NamedTuple):
     history: tuple[float, ...]  # half the sum of squared residuals after each step
     end: End  # of the last round
     evaluations: int  # of the residuals and their derivatives
-    noise: SensorNoise | None  # where it is estimated for each sensor
+    noise: np.ndarray | None  # of the sensors (d,), where it is estimated for each
     integration_error: float  # relative to the motion
 
 
@@ -495,15 +475,18 @@ def solve(task: Task, at: Point, policy: TrustRegion, *, progress: bool = False)
 
         while True:
             conditions, noise = task.conditions, None
-            for _ in range(ROUNDS if weighs else 1):
+            for _ in range(_ROUNDS if weighs else 1):
                 end = minimizer(policy, task, at, conditions, record, evaluations)
                 at, settled = end.at, True
                 evaluations += end.evaluations
                 if weighs:
-                    noise = estimated(task, at, conditions)
-                    conditions, settled = reweighted(conditions, noise)
+                    changed, noise = estimated(task, at, conditions)
+                    by_sensor = np.log(changed.sensor_weight / conditions.sensor_weight)
+                    by_sample = changed.sample_weight - conditions.sample_weight
+                    settled = max(np.abs(by_sensor).max(), np.abs(by_sample).max()) < _SAME
                 if settled:
                     break
+                conditions = changed
                 end = end._replace(converged=False)  # until nothing changes any more
                 if end.spent:
                     break

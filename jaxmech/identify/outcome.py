@@ -119,7 +119,7 @@ def result_of(solved: Solved, others: Sequence[Recording]) -> Fit:
     train = Predicted(origin.recordings, origin.gathered(at.run.predicted))
     alike = correlated(task, at, standard)
     far = outliers(standard, train.recordings, train.residuals)
-    sensors = None if task.weighted else estimated(task, at, conditions).sd
+    sensors = None if task.weighted else estimated(task, at, conditions)[1]
     noise = Noise(size, sensors, task.weighted, alike is not None, standard)
 
     # What the rows of the last step say about the numbers, and what was known before.
