@@ -13,7 +13,7 @@ from unittest.mock import patch
 import jax
 import numpy as np
 
-from jaxmech.config.environment import environment
+from jaxmech.config.run_folder import environment
 
 
 def in_a_process(fn: Callable[..., Any], *args: Any, **variables: str) -> Any:

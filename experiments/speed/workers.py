@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from experiments.speed.routes import Prepared, Unavailable
-from jaxmech.config.environment import environment
+from jaxmech.config.run_folder import environment
 
 Arrays = list[np.ndarray]
 Job = Callable[[], Prepared]  # called in a worker; must be picklable

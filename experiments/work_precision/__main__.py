@@ -29,7 +29,7 @@ from experiments.work_precision.contenders import (
 )
 from experiments.work_precision.mixed import mixed
 from experiments.work_precision.report import draw, summary_of, tables
-from jaxmech.config.environment import environment
+from jaxmech.config.run_folder import environment
 
 TOLERANCES = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12)
 PARTS = 1, 4, 16, 64, 256  # of the first step of RK4

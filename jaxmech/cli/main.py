@@ -6,20 +6,24 @@ Each command imports what it needs, so that `--help` does not wait for all of it
 import gc
 import os
 import shlex
+import signal
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.validators import Number
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
-from jaxmech.cli.interrupt import graceful, tell
-from jaxmech.cli.jax_versions import check_jax
 from jaxmech.config.errors import InputError, StoppedError
 
 if TYPE_CHECKING:
@@ -28,6 +32,16 @@ if TYPE_CHECKING:
 DONE, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 2, 130, 143
 UNSATISFACTORY = 1  # too many failures, not converged, or serious findings
 _RESUMED = ("ensemble", "failure")  # commands that continue where they were interrupted
+
+# Releases of jax that must not be used, with the end of the sentence "jax x.y.z ...". The same list
+# is in `pyproject.toml`, for the installer; this one is for environments that were changed later.
+KNOWN_BAD = {
+    "<0.9.2": "is older than the oldest release that jaxmech is tested with",
+    "==0.10.*": "gives wrong numbers on the CPU for batches of more than 16384 matrix-vector "
+    "products, and can hang when one program holds two batched LAPACK calls",
+    "==0.11.0": "can hang on the CPU when one program holds two batched LAPACK calls",
+}
+ALLOWED_JAX = "jax>=0.9.2,!=0.10.*,!=0.11.0"
 
 app = App(
     "jaxmech",
@@ -117,6 +131,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         tell(f"there is not enough memory: {error}")
         return BAD_INPUT
+
+
+def tell(message: str) -> None:
+    """Write a message to the standard error."""
+    sys.stderr.write(f"jaxmech: {message}\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def graceful() -> Iterator[Callable[[], bool]]:
+    """Yield a function that reports whether SIGTERM was received; a second one ends the process."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # only it receives signals
+        yield lambda: False
+        return
+
+    def on_sigterm(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        tell("SIGTERM: stopping after the current block")
+        signal.signal(signal.SIGTERM, previous)
+
+    previous = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL
+    signal.signal(signal.SIGTERM, on_sigterm)
+    try:
+        yield lambda: bool(received)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _silence() -> None:
@@ -316,12 +357,12 @@ def report(
     out = out or run / "report.html"
     if command_of(run) == "fit":
         from jaxmech.cli.fit import stored
-        from jaxmech.cli.report.fit_page import write_fit_report
+        from jaxmech.cli.report import write_fit_report
 
         fitted, title = stored(run)
         print(write_fit_report(fitted, out, title))
         return
-    from jaxmech.cli.report.page import write_report
+    from jaxmech.cli.report import write_report
 
     print(write_report(run, out, animate, *_named_study(config), tell))
 
@@ -487,6 +528,15 @@ def _use_float64() -> None:
 
     _require_good_jax()
     jax.config.update("jax_enable_x64", True)
+
+
+def check_jax(version: str) -> str | None:
+    """The reason why a release of jax must not be used, with the remedy, or None."""
+    release = Version(version)
+    for versions, reason in KNOWN_BAD.items():
+        if SpecifierSet(versions).contains(release, prereleases=True):
+            return f"jax {version} {reason}; install a release in {ALLOWED_JAX}."
+    return None
 
 
 def _require_good_jax() -> None:

@@ -1,20 +1,11 @@
 """Configuration files and run folders.
 
-Read `errors` first, then `validate` (plain data into dataclasses, by pydantic, and back, with the
-names of policies), `toml` (files, with lines of errors and help), `load` (model files, with the
-recorded inputs and the controllers of a study), `run_folder` and the Python files that it names,
-`frames` (columns of tables); `environment`, with digests of functions, records the origin of a
-result.
+Read `errors` first, then `toml` (files, and plain data into dataclasses and back, with the names of
+policies, lines of errors and help), `load` (model files, with the recorded inputs and the
+controllers of a study), `run_folder`, with the origin of its results, and `frames` (columns of
+tables).
 """
 
-from jaxmech.config.environment import DECISIVE as DECISIVE
-from jaxmech.config.environment import INPUT as INPUT
-from jaxmech.config.environment import VERSIONS as VERSIONS
-from jaxmech.config.environment import changes as changes
-from jaxmech.config.environment import digest as digest
-from jaxmech.config.environment import environment as environment
-from jaxmech.config.environment import environment_json as environment_json
-from jaxmech.config.environment import system_digest as system_digest
 from jaxmech.config.frames import Rows as Rows
 from jaxmech.config.frames import TableError as TableError
 from jaxmech.config.load import ENDED as ENDED
@@ -28,26 +19,34 @@ from jaxmech.config.load import find as find
 from jaxmech.config.load import load as load
 from jaxmech.config.load import named_copy as named_copy
 from jaxmech.config.load import subject_of as subject_of
+from jaxmech.config.run_folder import DECISIVE as DECISIVE
+from jaxmech.config.run_folder import INPUT as INPUT
+from jaxmech.config.run_folder import VERSIONS as VERSIONS
 from jaxmech.config.run_folder import FolderError as FolderError
 from jaxmech.config.run_folder import RunWarning as RunWarning
+from jaxmech.config.run_folder import changes as changes
 from jaxmech.config.run_folder import command_of as command_of
+from jaxmech.config.run_folder import digest as digest
+from jaxmech.config.run_folder import environment as environment
+from jaxmech.config.run_folder import environment_json as environment_json
 from jaxmech.config.run_folder import flush as flush
 from jaxmech.config.run_folder import model_name as model_name
 from jaxmech.config.run_folder import npz as npz
 from jaxmech.config.run_folder import opened as opened
-from jaxmech.config.run_folder import python_files as python_files
 from jaxmech.config.run_folder import require_no_run_code as require_no_run_code
 from jaxmech.config.run_folder import require_same_config as require_same_config
 from jaxmech.config.run_folder import require_same_environment as require_same_environment
 from jaxmech.config.run_folder import stored_environment as stored_environment
+from jaxmech.config.run_folder import system_digest as system_digest
 from jaxmech.config.run_folder import write_whole as write_whole
 from jaxmech.config.toml import ConfigError as ConfigError
+from jaxmech.config.toml import InFile as InFile
+from jaxmech.config.toml import OneOf as OneOf
+from jaxmech.config.toml import TextOrTable as TextOrTable
 from jaxmech.config.toml import key_descriptions as key_descriptions
 from jaxmech.config.toml import located as located
 from jaxmech.config.toml import named_files as named_files
+from jaxmech.config.toml import plain as plain
+from jaxmech.config.toml import python_files as python_files
 from jaxmech.config.toml import read as read
-from jaxmech.config.validate import InFile as InFile
-from jaxmech.config.validate import OneOf as OneOf
-from jaxmech.config.validate import TextOrTable as TextOrTable
-from jaxmech.config.validate import plain as plain
-from jaxmech.config.validate import structure as structure
+from jaxmech.config.toml import structure as structure

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.config.errors import StudyError, refuse, refuse_all, unknown
-from jaxmech.config.validate import python_name
+from jaxmech.config.toml import python_name
 from jaxmech.control import Controller, controlled
 from jaxmech.interop import as_model, model_of
 from jaxmech.interop.mujoco import KINDS, Robot, from_mjcf

@@ -1,32 +1,318 @@
 """Configuration files: TOML read into a frozen dataclass such as `Study`, with lines of errors.
 
 The keys, their types, defaults and descriptions are those of the dataclasses, and are listed
-nowhere else.
+nowhere else. The policies of `simulate` are their own schema; `POLICIES` maps them to their names
+in files. Reading, by pydantic, is strict: an integer is accepted as a number, but nothing else is
+converted, unknown keys are rejected, and all problems are reported at once.
 """
 
 import json
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache, reduce
+from operator import or_
 from pathlib import Path
 from textwrap import fill
-from typing import Any, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from jaxmech.config.errors import InputError, Key, StudyError
-from jaxmech.config.run_folder import python_files
-from jaxmech.config.validate import (
-    Config,
-    OneOf,
-    choice_of,
-    hints_of,
-    plain,
-    short_field,
-    structure,
-    words,
+import pydantic
+from pydantic_core import core_schema
+
+from jaxmech import integrate
+from jaxmech.config.errors import InputError, Key, Problem, StudyError, limit_problem, refuse
+from jaxmech.linalg import LDL, QR, SVD, AbstractSolver
+from jaxmech.state import AbstractStabilization, Baumgarte, Free, Projection
+from jaxmech.utils.text import not_one_of
+
+NAME = str | int  # of a column
+NUMBER_OR_NAME = float | str  # of a parameter
+
+
+TEXT, TABLE = "<text>", "<table>"  # the alternatives of `TextOrTable`, as pydantic names them
+
+
+class TextOrTable:
+    """A dataclass whose field with `short` may stand in a file in place of its whole table."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        short = short_field(source)
+        assert short
+        text = core_schema.no_info_after_validator_function(
+            lambda text: source(**{short: text}), core_schema.str_schema()
+        )
+        return core_schema.tagged_union_schema(
+            {TEXT: text, TABLE: handler(source)},
+            lambda value: TEXT if isinstance(value, str) else TABLE,
+        )
+
+
+class InFile:
+    """The type of a key whose values are others in Python: `Annotated[str | X, InFile(str)]`."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return handler.generate_schema(self.kind)
+
+
+@dataclass(frozen=True, eq=False)
+class OneOf:
+    """The classes whose instances a key accepts; its type is `Annotated[A | B, OneOf(...)]`."""
+
+    kinds: Mapping[str, type]  # the classes by their names in a file
+    tag: str | None = "name"  # the key of a table that holds the name; None if that stands alone
+    default: str | None = None  # the name of a table without a tag
+    bare: type | None = None  # the class represented by a number or a list, its only field
+    # the class of all other names, which checks the name; its fields are `name` and `parameters`,
+    # a mapping of all other keys
+    other: type[Any] | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def read(self, value: Any) -> Any:
+        """The instance that a value describes: by its name, or by a number or a list of them."""
+        if self.tag is None:
+            if not isinstance(value, str) or value not in self.kinds:
+                raise _mismatch(f"must be {alternatives(self.kinds)}", value)
+            return self.kinds[value]()
+        if self.bare and isinstance(value, int | float | list) and not isinstance(value, bool):
+            try:  # an integer is the same as its number; one beyond all numbers becomes infinite
+                return self.bare(value if isinstance(value, list) else float(str(value)))
+            except StudyError as error:  # the name of the field is not a key of the file
+                raise StudyError(Problem((), p.message) for p in error.problems) from None
+        name = value.get(self.tag, self.default) if isinstance(value, dict) else None
+        if not isinstance(name, str):
+            names = ", ".join(f'"{name}"' for name in self.kinds)
+            raise _mismatch(f"must be a table with `{self.tag}`, one of {names}", value)
+        entries = {key: entry for key, entry in value.items() if key != self.tag}
+        if name in self.kinds:
+            return structure(entries, self.kinds[name])
+        if self.other:
+            return self.other(name, entries)
+        raise refuse(self.tag, not_one_of(name, self.kinds, f"a known {self.tag}"))
+
+    def written(self, value: Any, key: Key) -> Any:
+        """The plain data that describe an instance, or a StudyError if none do."""
+        if self.other and isinstance(value, self.other):
+            return {str(self.tag): value.name, **value.parameters}
+        for name, kind in self.kinds.items():
+            if type(value) is kind and self.tag:
+                return {self.tag: name} | plain(value, None, key)
+            if type(value) is kind and value == kind():  # a lone name has no settings
+                return name
+        kinds = ", ".join(f"{kind.__name__}(...)" for kind in self.kinds.values())
+        raise refuse(key, f"must be one of {kinds} without other settings, but is {value!r}")
+
+
+_METHODS = (
+    integrate.RK4,
+    integrate.DormandPrince5,
+    integrate.DormandPrince8,
+    integrate.Rodas5P,
+    integrate.RATTLE,
 )
+POLICIES: Mapping[Any, OneOf] = {
+    AbstractSolver: OneOf({"ldl": LDL, "qr": QR, "svd": SVD}, tag=None),
+    integrate.AbstractMethod: OneOf({kind.__name__: kind for kind in _METHODS}),
+    integrate.AbstractSteps: OneOf(
+        {"FixedSteps": integrate.FixedSteps, "Adaptive": integrate.Adaptive}, default="FixedSteps"
+    ),
+    AbstractStabilization: OneOf({"projection": Projection, "baumgarte": Baumgarte, "none": Free}),
+}
+
+
+def words(kind: Any) -> str:
+    """Describe a type of the schema, for messages and for `--help`."""
+    kind, choice = required(kind), choice_of(kind)
+    if get_origin(kind) is Literal or (choice and choice.tag is None):
+        return alternatives(choice.kinds if choice else get_args(kind))
+    if get_origin(kind) is tuple:
+        item = get_args(kind)[0]
+        plurals = {NAME: "strings or integers", str: "strings", float: "numbers", int: "integers"}
+        return f"a list of {plurals.get(item, 'tables' if is_dataclass(item) else words(item))}"
+    if is_dataclass(kind) or get_origin(kind) is Mapping or choice:
+        return "a table"
+    names = {
+        int: "an integer", float: "a number", str: "a string", bool: "true or false",
+        NAME: "a string or an integer", NUMBER_OR_NAME: "a number or a string",
+    }  # fmt: skip
+    others = "a string" if str in get_args(kind) else "a number or a list of numbers"
+    return names.get(kind, others)
+
+
+def alternatives(names: Iterable[str]) -> str:
+    """Join names as a list of choices, such as '"ldl" or "qr"'."""
+    *first, last = [f'"{name}"' for name in names]
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def choice_of(kind: Any) -> OneOf | None:
+    """The classes accepted for this type of key, if it is a choice."""
+    choices = [part for part in get_args(required(kind)) if isinstance(part, OneOf)]
+    return choices[0] if choices else POLICIES.get(required(kind))
+
+
+def required(kind: Any) -> Any:
+    """The type in files: `int` for `int | None`, and for `int | Any`, which is for Python alone."""
+    for annotation in getattr(kind, "__metadata__", ()):
+        if isinstance(annotation, InFile):
+            return annotation.kind
+    if get_origin(kind) not in (UnionType, Union):
+        return kind
+    return reduce(or_, (part for part in get_args(kind) if part not in (NoneType, Any)))
+
+
+def hints_of(kind: type) -> dict[str, Any]:
+    """The types of the fields of a dataclass."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {f.name: hints[f.name] for f in fields(kind)}
+
+
+def short_field(kind: type) -> str | None:
+    """The field that a text in place of the table of the dataclass sets, if there is one."""
+    return next((f.name for f in fields(kind) if f.metadata.get("short")), None)
+
+
+def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
+    """Convert a dataclass to plain data as in its TOML file, or raise a StudyError."""
+    kind = required(type(value) if kind is None else kind)
+    if (choice := choice_of(kind)) and value is not None:
+        return choice.written(value, key)
+    if kind is str and not isinstance(value, str | None):  # an object in place of its name
+        return python_name(value)
+    if is_dataclass(value):
+        table: dict[str, Any] = {}
+        for name, hint in hints_of(type(value)).items():
+            entry = plain(getattr(value, name), hint, (*key, name))
+            if entry is not None:  # TOML has no null
+                table[name] = entry
+        return table
+    function = value[0] if isinstance(value, tuple) and value else value
+    if callable(function) and not isinstance(function, type):
+        return python_name(function)
+    if isinstance(value, Mapping):
+        item = get_args(kind)[1] if get_origin(kind) is Mapping else Any
+        item = None if item is Any else item
+        return {name: plain(entry, item, (*key, name)) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def python_name(value: Any) -> str:
+    """The name of a function or another object that is given in place of that of its file."""
+    own = getattr(value, "__qualname__", getattr(value, "name", None))
+    return f"python:{own if isinstance(own, str) else type(value).__name__}"
+
+
+Config = TypeVar("Config")
+_LONGEST = 60  # characters of a value in a message
+_STRICT = pydantic.ConfigDict(
+    extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True
+)
+
+
+def structure(data: Any, kind: type[Config]) -> Config:
+    """Convert the plain data of a TOML file to a dataclass, or raise a StudyError.
+
+    Example:
+        >>> from jaxmech.state import AbstractStabilization
+        >>> structure({"name": "baumgarte", "alpha": 5, "beta": 5}, AbstractStabilization)
+        Baumgarte(alpha=5.0, beta=5.0)
+    """
+    hint: Any = kind
+    value: Config
+    try:
+        # As JSON, of which pydantic accepts lists as tuples, and tables as dataclasses, strictly.
+        # Dates, which JSON has not and no key accepts, are texts there.
+        (value,) = _adapter(hint).validate_json(json.dumps([data], default=str))
+    except pydantic.ValidationError as error:
+        raise StudyError(dict.fromkeys(_problems(error, kind))) from None
+    return value
+
+
+@cache
+def _adapter(kind: Any) -> Any:
+    # Of a tuple: pydantic takes the settings of a dataclass alone from the dataclass.
+    return pydantic.TypeAdapter(tuple[kind], config=_STRICT)
+
+
+def _policy(kind: type, source: Any, handler: Any) -> core_schema.CoreSchema:
+    choice: Any = POLICIES.get(source)
+    return choice.__get_pydantic_core_schema__(source, handler) if choice else handler(source)
+
+
+for _kind in POLICIES:  # pydantic asks a class how it is read
+    _kind.__get_pydantic_core_schema__ = classmethod(_policy)
+
+
+def _located(kind: Any, location: tuple[int | str, ...]) -> tuple[list[str], Any, Any]:
+    """The key of a location that pydantic states, the type there, and the table around it."""
+    key, hint, table = list[str](), kind, kind
+    for part in location:
+        inner = required(hint)
+        kinds = (inner, *get_args(inner))
+        found = next((x for x in kinds if isinstance(x, type) and is_dataclass(x)), None)
+        if isinstance(part, int):
+            key[-1] += f"[{part}]"
+            hint = next(get_args(x)[0] for x in kinds if get_origin(x) is tuple)
+        elif get_origin(inner) is Mapping:
+            key.append(part)
+            hint = get_args(inner)[1]
+        elif found and part not in (TEXT, TABLE):  # nor the name of an alternative
+            key.append(part)
+            table, hint = found, hints_of(found).get(part, Any)
+    return key, hint, table
+
+
+def _problems(error: pydantic.ValidationError, kind: type) -> Iterator[Problem]:
+    """The problems that pydantic has found."""
+    for details in error.errors(include_url=False):
+        names, hint, table = _located(kind, details["loc"][1:])  # the first is that in the tuple
+        key, value = tuple(names), details["input"]
+        match details["type"]:
+            case "value_error":
+                found = details["ctx"]["error"]  # of a class, by the keys that it names
+                if not isinstance(found, StudyError):
+                    named = re.fullmatch(r"Argument `(\w+)` (.*?)\.?", str(found), re.DOTALL)
+                    found = refuse(*named.groups() if named else ((), str(found)))
+                yield from found.within(*key).problems
+            case "missing":
+                yield Problem(key, "must be given, but is missing")
+            case "unexpected_keyword_argument":
+                yield Problem(key, not_one_of(key[-1], hints_of(table), "a known key"))
+            case "json_invalid":
+                raise RecursionError
+            case "less_than_equal" | "greater_than" | "greater_than_equal" | "less_than":
+                (field,) = (x for x in fields(table) if x.name == names[-1])
+                yield Problem(key, limit_problem(field.metadata, value))
+            case _:
+                yield from _mismatch(f"must be {words(hint)}", value).within(*key).problems
+
+
+def _mismatch(requirement: str, value: Any) -> StudyError:
+    return refuse((), f"{requirement}, but is {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            return f'"{value}"'
+        case dict():
+            return f"a table of {', '.join(value)}" if value else "an empty table"
+    printed = str(value)
+    return printed if len(printed) <= _LONGEST else f"{printed[:_LONGEST]} ..."
+
 
 _WIDTH = 98  # characters per line of help
 _PART = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
@@ -57,6 +343,20 @@ def read(path: Path, kind: type[Config]) -> Config:
     except (RecursionError, OverflowError, ValueError) as error:
         text = "is nested too deeply, or holds a number that is too long"
         raise ConfigError(f"{path}: {text}") from error
+
+
+def python_files(data: Any, folder: Path) -> list[Path]:
+    """The files that the plain data of a configuration name as "path/file.py:name"."""
+
+    def names(data: Any) -> Iterator[str]:
+        if isinstance(data, str):
+            if match := re.fullmatch(r"(.*\.py):\w+", data):
+                yield match[1]
+        elif isinstance(data, Mapping | Sequence):
+            for part in data.values() if isinstance(data, Mapping) else data:
+                yield from names(part)
+
+    return list(dict.fromkeys(folder / name for name in names(data)))
 
 
 def named_files(path: Path) -> list[Path]:

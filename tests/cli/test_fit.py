@@ -20,8 +20,7 @@ from jaxmech.cli.main import main
 from jaxmech.config import plain
 from jaxmech.config.errors import Problem, StudyError
 from jaxmech.config.load import load
-from jaxmech.config.toml import key_lines
-from jaxmech.config.validate import structure
+from jaxmech.config.toml import key_lines, structure
 from jaxmech.identify import Fit, MultiStart, Recording, Shooting
 from jaxmech.identify.result import Predicted
 from jaxmech.identify.uncertainty import uncertainty

@@ -9,7 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import Specifier, SpecifierSet
 
-from jaxmech.cli.jax_versions import ALLOWED_JAX, KNOWN_BAD, check_jax
+from jaxmech.cli.main import ALLOWED_JAX, KNOWN_BAD, check_jax
 
 ROOT = Path(__file__).resolve().parents[2]
 

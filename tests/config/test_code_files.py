@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmech.config.run_folder import FolderError, python_files, require_no_run_code
+from jaxmech.config.run_folder import FolderError, require_no_run_code
+from jaxmech.config.toml import python_files
 
 
 def test_only_named_python_files_are_meant() -> None:

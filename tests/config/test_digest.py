@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from jaxmech import Holonomic, System, Unilateral, models
-from jaxmech.config.environment import digest, system_digest
+from jaxmech.config.run_folder import digest, system_digest
 from tests.parts.mechanisms import parallel_four_bar
 from tests.small import CASES, MIXED
 

@@ -10,8 +10,7 @@ from jaxmech import FixedSteps
 from jaxmech.cli.fit import FitStudy, model
 from jaxmech.config import plain
 from jaxmech.config.load import load
-from jaxmech.config.toml import ConfigError, key_descriptions, key_lines, read
-from jaxmech.config.validate import POLICIES, structure
+from jaxmech.config.toml import POLICIES, ConfigError, key_descriptions, key_lines, read, structure
 from jaxmech.ensemble import (
     Fixed,
     Normal,

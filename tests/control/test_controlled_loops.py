@@ -11,7 +11,7 @@ import pytest
 import jaxmech.ensemble as je
 from jaxmech import Controller, FixedSteps, Recording, controlled, fit, observe, simulate
 from jaxmech.cli.main import main
-from jaxmech.config.environment import system_digest
+from jaxmech.config.run_folder import system_digest
 from jaxmech.config.toml import read
 from jaxmech.errors import StudyError
 from jaxmech.identify import Fit

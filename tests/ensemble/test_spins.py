@@ -10,7 +10,7 @@ import pytest
 import jaxmech as jm
 from jaxmech import parts as jp
 from jaxmech.cli.main import main
-from jaxmech.config.environment import system_digest
+from jaxmech.config.run_folder import system_digest
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, open_results, replay
 from jaxmech.ensemble.run import run_study

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from jaxmech.cli.main import main
-from jaxmech.cli.report.page import write_report
+from jaxmech.cli.report import write_report
 from jaxmech.config.run_folder import FolderError
 from tests.ensemble.studies import PENDULUM, STUDY, arrays, computed, killed
 

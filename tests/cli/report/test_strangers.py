@@ -11,7 +11,7 @@ import pytest
 import tomli_w
 
 from jaxmech.cli.main import main
-from jaxmech.cli.report.page import write_report
+from jaxmech.cli.report import write_report
 from jaxmech.config.errors import InputError
 from jaxmech.config.run_folder import FolderError
 from jaxmech.ensemble import replay

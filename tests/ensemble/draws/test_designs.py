@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from jaxmech.config.load import load
-from jaxmech.config.validate import plain, structure
+from jaxmech.config.toml import plain, structure
 from jaxmech.ensemble import (
     Correlation,
     Discrete,

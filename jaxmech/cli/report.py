@@ -1,0 +1,520 @@
+"""One page about a study or a fit that opens anywhere, without a network.
+
+It begins with the answers, then shows the motions, and ends with what they can be trusted for.
+Pictures and animations are inside the page as data; its text comes from the templates in `page`.
+"""
+
+import base64
+import io
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from shlex import quote
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.figure import Figure
+
+from jaxmech.cli.fit import Outcome
+from jaxmech.config import FolderError, python_files, write_whole
+from jaxmech.config.errors import InputError, StudyError
+from jaxmech.ensemble import (
+    Results,
+    Study,
+    array_of,
+    as_table,
+    failed,
+    open_results,
+    replays,
+    summarize,
+)
+from jaxmech.identify import Fit
+from jaxmech.plot import (
+    HIGH,
+    LOW,
+    Animation,
+    add_axes,
+    animate,
+    distribution,
+    fit_over_data,
+    is_series,
+    legend_below,
+    loss,
+    new_figure,
+    parameter_intervals,
+    residuals,
+    statistic_drawings,
+    styled,
+    trajectory_figures,
+)
+from jaxmech.status import Status, succeeded
+from jaxmech.utils.text import counted
+from jaxmech.utils.units import with_unit
+
+_MOST_DECIMALS = 6  # smaller numbers have an exponent
+_TYPES = {"svg": "image/svg+xml", "gif": "image/gif"}
+_WIDTH, _HEIGHT = 6.0, 3.3  # inches
+_CLIP_WIDTH, _CLIP_DPI = 3.0, 80.0  # inches, and pixels per inch
+
+
+class EstimateCell(NamedTuple):
+    """A number with the limits of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """Value and limits, with as many decimals as show two digits of the interval's length."""
+        length = self.high - self.low
+        decimals = 1 - int(np.floor(np.log10(length))) if 0 < length < np.inf else -1
+        if 0 <= decimals <= _MOST_DECIMALS:
+            value, low, high = (f"{x:z,.{decimals}f}" for x in self)
+        else:
+            value, low, high = map(number_text, self)
+        return value, low, high
+
+
+class CommandCell(NamedTuple):
+    """A command of the shell."""
+
+    command: str
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table of the page; cells are texts, numbers, `EstimateCell`s or `CommandCell`s."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture inside the page."""
+
+    address: str  # its data as a URL
+    caption: str
+    is_wide: bool = False  # whether it takes the whole width
+
+
+@dataclass(frozen=True, kw_only=True)
+class PagePart:
+    """A part of the page."""
+
+    title: str = field(kw_only=False)
+    sentences: Sequence[str] = ()
+    text: str = ""
+    tables: Sequence[PageTable] = ()
+    pictures: Sequence[Picture] = ()
+    clips: Sequence[Picture] = ()  # small ones, side by side
+    note: str = ""
+    parts: "Sequence[PagePart]" = ()
+    is_closed: bool = False  # to be opened by the reader
+
+
+def page(
+    name: str, lead: str, parts: Sequence[PagePart], *, title: str, source: str = "",
+    warnings: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """The text of a page, with a sentence below its name."""
+    environment = Environment(
+        loader=PackageLoader("jaxmech.cli", "page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = number_text
+    return environment.get_template("page.html").render(
+        name=name,
+        lead=lead,
+        parts=parts,
+        title=title,
+        source=source,
+        warnings=warnings,
+        time=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        version=version("jaxmech"),
+    )
+
+
+def number_text(value: object) -> str:
+    """Format a number; a dash if it is unknown."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, bool) or not isinstance(value, int | float | None):
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "–" if value is None or not np.isfinite(value) else f"{value:.6g}"
+
+
+def drawn(draw: Callable[..., object], caption: str, *, below: bool = False) -> Picture:
+    """A picture of one pair of axes, optionally with its legend below them."""
+    figure = new_figure(_WIDTH, _HEIGHT)
+    with styled():
+        draw(ax=add_axes(figure))
+    if len(figure.axes) > 1 and below:  # of sensors of unlike units
+        figure.set_size_inches(_WIDTH, 2.0 + 1.6 * len(figure.axes))
+    if below and sum(len(ax.get_legend_handles_labels()[0]) for ax in figure.axes) > 1:
+        legend_below(figure, figure.axes, columns=2)
+    return of_figure(figure, caption)
+
+
+def of_figure(figure: Figure, caption: str, **settings: Any) -> Picture:
+    """A figure as a picture in lines, which is sharp at any size and on paper."""
+    data = io.BytesIO()
+    with mpl.rc_context({"svg.hashsalt": "jaxmech"}):
+        figure.savefig(data, format="svg", dpi=110, metadata={"Date": None})
+    return Picture(_address(data, "svg"), caption, **settings)
+
+
+def _address(data: io.BytesIO, kind: str) -> str:
+    return f"data:{_TYPES[kind]};base64,{base64.b64encode(data.getvalue()).decode()}"
+
+
+def clips(motions: Mapping[int, Animation], captions: Mapping[int, str]) -> dict[int, Picture]:
+    """Small pictures that move, all on the same scale."""
+    space: list[Any] = [x.ax for x in motions.values()]
+    for letter in "xyz" if space and space[0].name == "3d" else "xy":
+        ends = np.array([getattr(ax, f"get_{letter}lim")() for ax in space])
+        for ax in space:
+            ax.set(**{f"{letter}lim": (ends.min(), ends.max())})
+    pictures = {}
+    for (k, one), ax in zip(motions.items(), space, strict=True):
+        ax.tick_params(labelsize="x-small")
+        ax.set(xlabel="", ylabel="")
+        if ax.name == "3d":
+            sides = [np.ptp(x) for x in (ax.get_xlim(), ax.get_ylim(), ax.get_zlim())]
+            ax.set_box_aspect(sides, zoom=0.85)
+            ax.set(zlabel="")
+            shape = 0.85
+        else:
+            shape = float(np.clip(np.ptp(ax.get_ylim()) / np.ptp(ax.get_xlim()), 0.5, 1.2))
+        one.figure.set_size_inches(_CLIP_WIDTH, _CLIP_WIDTH * shape + 0.3)
+        with tempfile.TemporaryDirectory() as folder:
+            file = one.save(Path(folder) / "clip.gif", dpi=_CLIP_DPI, progress=False)
+            gif = io.BytesIO(file.read_bytes())
+        pictures[k] = Picture(_address(gif, "gif"), captions[k])
+    return pictures
+
+
+_MOST_QUANTITIES = 6
+_NORMAL = 1.959963984540054  # of a two-sided interval of 95 %
+_LEAST, _MOST_BINS = 8, 60  # members from which a distribution is drawn, and its bins
+
+
+def _names(of: Any) -> list[str]:
+    return [of] if isinstance(of, str) else [*(of or ())]
+
+
+@dataclass(frozen=True, eq=False)
+class MemberQuantity:
+    """A number of each good member.
+
+    Attributes:
+        name: its name, with the time.
+        unit: its unit, empty if it has none.
+        values: of the members, finite, shape (N,).
+        numbers: of the members in the study, shape (N,).
+        limits: values whose probability was asked for.
+        is_worst_small: whether the smallest value is the worst one.
+    """
+
+    name: str
+    unit: str
+    values: np.ndarray
+    numbers: np.ndarray
+    limits: tuple[float, ...] = ()
+    is_worst_small: bool = False
+
+    @property
+    def members(self) -> dict[int, tuple[str, str]]:
+        """The members at 5, 50 and 95 %, and the worst one: what each stands for, and its value."""
+        order, last = np.argsort(self.values, kind="stable"), self.values.size - 1
+        ranks = {f"at {100 * p:g} %": round(p * last) for p in (LOW, 0.5, HIGH)}
+        ranks |= {"smallest": 0} if self.is_worst_small else {"largest": last}
+        return {
+            int(self.numbers[order[rank]]): (name, self._shown(self.values[order[rank]]))
+            for name, rank in ranks.items()
+        }
+
+    def sentences(self) -> Iterator[str]:
+        """Its mean with the interval, its quantiles, and the worst member."""
+        x, mean = self.values, float(self.values.mean())
+        half = float(_NORMAL * x.std(ddof=1) / np.sqrt(x.size))
+        value, low, high = EstimateCell(mean, mean - half, mean + half).texts
+        value = f"{value} {self.unit}".rstrip()
+        yield f"The mean of {self.name} is {value} (95 % interval {low} to {high})."
+        low, middle, high = (self._shown(y) for y in np.quantile(x, (LOW, 0.5, HIGH)))
+        yield f"Half of the members are below {middle}, and 90 % are between {low} and {high}."
+        for index, (name, value) in self.members.items():
+            if not name.startswith("at"):  # no other member goes further
+                yield f"The {name} value is {value}, of member {index:,}."
+
+    def picture(self) -> Picture:
+        """Its distribution over the members."""
+        x = self.values
+        count = len(np.histogram_bin_edges(x, "auto")) - 1 if np.ptp(x) > 0 else 1
+        draw = partial(
+            distribution, *np.histogram(x, min(count, _MOST_BINS)),
+            name=with_unit(self.name, self.unit),
+            quantiles=np.quantile(x, (LOW, 0.5, HIGH)).tolist(), limits=self.limits,
+        )  # fmt: skip
+        return drawn(draw, f"The distribution of {self.name} over the members.")
+
+    def _shown(self, value: Any) -> str:
+        number = float(value)
+        text = f"{number:.0f}" if 1e3 <= abs(number) < 1e6 else f"{number:.4g}"
+        return f"{text} {self.unit}".rstrip()
+
+
+def quantities(results: Results) -> list[MemberQuantity]:
+    """The quantities of statistics, then the observed ones; without any, the coordinates."""
+    table = results.config.get("statistics", {})
+    names = [x for one in table.values() for x in _names(one.get("of"))]
+    names = [*dict.fromkeys([*names, *results.config.get("observe", {})])]
+    known = [*filter(None, (_quantity(results, name) for name in names))]
+    if not known and results.has("q"):
+        known = [*filter(None, (_quantity(results, name) for name in results.coordinates))]
+    return known[:_MOST_QUANTITIES]
+
+
+def _quantity(results: Results, name: str) -> MemberQuantity | None:
+    """The stored numbers of a quantity, of a series those at the last time."""
+    if name in results.coordinates and results.has("q"):
+        x = results.good("q", times=[-1])[:, 0, results.coordinates.index(name)]
+    elif not results.has(name):
+        return None
+    elif not is_series(results, name):
+        x = results.good(name).astype(float)
+        x = x.reshape(len(x), -1)[:, 0]
+    elif len(array_of(results.group, name).shape) == 2:
+        x = results.good(name, times=[-1])[:, 0].astype(float)
+    else:
+        return None
+    known = np.isfinite(x)
+    if known.sum() < _LEAST:
+        return None
+    statistics = results.config.get("statistics", {}).values()
+    asked = [one for one in statistics if name in _names(one.get("of"))]
+    sides = [one.get(side) for one in asked for side in ("above", "below")]
+    limits = tuple(dict.fromkeys(float(x) for x in sides if x is not None))
+    down = any(one.get("below") is not None or one.get("smallest") for one in asked)
+    at = f" at t = {results.ts[-1]:g} s" if is_series(results, name) else ""
+    numbers = results.members[results.is_good][known]
+    return MemberQuantity(f"{name}{at}", results.unit_of(name), x[known], numbers, limits, down)
+
+
+_MOST_CLIPS = 8  # members that are animated by default
+_SECONDS, _FPS = 5.0, 10.0  # of an animation
+_MOST_FAILURES = 100
+_DRAWN = ("start_", "coordinate_", "velocity_", "parameter_")  # beginnings of drawn variables
+_CAPTIONS = {
+    "quantile_bands": "Quantiles of the coordinates over time: half of the members are in the "
+    "dark band, and 90 % in both.",
+    "observed_bands": "Quantiles of the observed quantities over time: half of the members are in "
+    "the dark band, and 90 % in both.",
+    "drift": "The largest constraint residuals over time, which projection keeps at round-off.",
+    "energy": "The energy over time, whose change measures the error of the integration where no "
+    "force does work.",
+}
+_OF_TRUST = ("drift", "energy")
+_COLUMN = 7.0  # inches of a picture that fits into half the page
+
+
+def write_report(
+    path: Path,
+    out: Path | None = None,
+    animated: Sequence[int] | None = None,
+    study: Study | None = None,
+    folder: Path = Path(),
+    tell: Callable[[str], None] = lambda message: None,
+) -> Path:
+    """Write the page about a run, finished or not, by default into its folder.
+
+    Trajectories are animated where they can be replayed: if the configuration names Python files,
+    with the `study` of the run, whose paths refer to `folder`.
+    """
+    results = open_results(path)
+    if not results.blocks:
+        raise FolderError(f"{path} has no finished block yet; there is nothing to report")
+    summary = results.summary or summarize(results)
+    asked, lost = quantities(results), failed(summary)
+    lead = f"{summary['done']:,} of {summary['size']:,} trajectories, "
+    lead += f"{lost:,} failed" if lost else "none failed"
+    if len(results.blocks) < results.count and not results.summary:
+        lead += "; the run is not finished"
+    left_out = (
+        f"{lost:,} of {summary['done']:,} members failed, and are left out of all answers; they "
+        "are listed below, under Trust."
+    )
+    bad = results.members[~results.is_good]
+    moving = _clips(results, asked, bad, animated, study, folder, tell)
+    text = page(
+        results.name,
+        f"{lead}.",
+        [*_parts(results, summary, asked, moving, bad)],
+        title=f"{results.name}: {summary['done']:,} trajectories",
+        source=str(path),
+        warnings=[left_out] if lost else [],
+    )
+    out = path / "report.html" if out is None else out
+    write_whole(out, text)
+    return out
+
+
+def _clips(
+    results: Results, asked: Sequence[MemberQuantity], bad: np.ndarray,
+    animated: Sequence[int] | None, study: Study | None, folder: Path,
+    tell: Callable[[str], None],
+) -> list[Picture]:  # fmt: skip
+    """Members in motion; by default those of the first quantities, and one that failed.
+
+    There are none if they cannot be computed again or have no shape.
+    """
+    leads = dict.fromkeys(animated or (), "")  # what each stands for
+    if animated is None:
+        for one in asked:
+            ranks = one.members.items()
+            more = {k: f"{one.name} {rank}: {value}" for k, (rank, value) in ranks}
+            more = leads | {k: text for k, text in more.items() if k not in leads}
+            leads = more if len(more) <= _MOST_CLIPS else leads
+        leads = leads or dict.fromkeys(results.members[:1].tolist(), "")
+        leads = leads | {k: "" for k in bad[:1].tolist() if k not in leads}
+    if not leads:
+        return []
+    try:
+        trajectories = replays(results.path, [*leads], study, folder)
+    except (InputError, StudyError) as error:
+        if animated is not None:
+            raise
+        tell(f"the page has no animation: {error}")
+        return []
+    model = trajectories[0].subject.model
+    if animated is not None and (model is None or model.geometry is None):
+        raise InputError(f"{results.name} has no geometry, without which nothing is animated")
+    motions, captions = {}, {}
+    for trajectory in trajectories:
+        k = trajectory.index
+        if trajectory.last_good < 1 or model is None or model.geometry is None:
+            continue
+        path = trajectory.ts, trajectory.values["q"][:, : model.system.n]
+        speed = max(float(np.ptp(trajectory.ts)) / _SECONDS, 1.0)
+        motions[k] = animate(model, path, trajectory.params, speed=speed, fps=_FPS)
+        captions[k] = f"{leads[k]}, member {k:,}." if leads[k] else f"Member {k:,}."
+        if not succeeded(trajectory.status):
+            at = float(trajectory.values["t_failed"])
+            captions[k] += f" It failed at t = {at:.4g} s: {trajectory.status.name}."
+    return [*clips(motions, captions).values()]
+
+
+def _parts(
+    results: Results, summary: dict[str, Any], asked: Sequence[MemberQuantity],
+    moving: Sequence[Picture], bad: np.ndarray,
+) -> Iterator[PagePart]:  # fmt: skip
+    for quantity in asked:
+        sentences, pictures = [*quantity.sentences()], [quantity.picture()]
+        label = with_unit(quantity.name, quantity.unit)
+        yield PagePart(label, sentences=sentences, pictures=pictures)
+    if moving:
+        yield PagePart("Members", clips=moving)
+    pictures_of: dict[str, Picture] = {}  # of stored trajectories, and of statistics
+    for name, figure in trajectory_figures(results) if results.is_good.any() else ():
+        is_wide = float(figure.get_size_inches()[0]) > _COLUMN  # a grid of panels
+        pictures_of[name] = of_figure(figure, _CAPTIONS[name], is_wide=is_wide)
+    for name, draw in statistic_drawings(results):
+        settings = results.config["statistics"][name]
+        of, kind = settings["of"], settings["statistic"].replace("-", " ").capitalize()
+        shown = of if isinstance(of, str) else of[0]
+        pictures_of[f"statistic {name}"] = drawn(draw, f"{kind} of {shown}.")
+    if motions := [picture for name, picture in pictures_of.items() if name not in _OF_TRUST]:
+        yield PagePart("Motions", pictures=motions)
+    yield PagePart("Numbers", text=as_table(summary), is_closed=True)
+    trusted = [pictures_of[x] for x in _OF_TRUST if x in pictures_of]
+    parts = []
+    if count := failed(summary):  # what was drawn for them, and the commands that replay them
+        names = [x for x in results.group if x.startswith(_DRAWN)]
+        names = [x for x in names if array_of(results.group, x).shape == (results.size,)]
+        config = " --config CONFIG" if python_files(results.config, results.path) else ""
+        command = f"jaxmech replay {quote(str(results.path))}"
+        rows = [
+            (str(k), Status(int(results.rows("status", k))).name,
+             *(float(results.rows(name, k)) for name in ("t_failed", *names)),
+             CommandCell(f"{command} {k}{config}"))
+            for k in bad[:_MOST_FAILURES].tolist()
+        ]  # fmt: skip
+        head = ("trajectory", "status", "t [s]", *names, "to see it alone")
+        note = f"{len(rows):,} of {count:,} are listed." if count > len(rows) else ""
+        parts.append(PagePart("Failures", tables=[PageTable(head, rows)], note=note))
+    if trusted or parts:
+        yield PagePart("Trust", pictures=trusted, parts=parts, is_closed=True)
+    for title, name in (("Configuration", "config.toml"), ("Environment", "environment.json")):
+        text = (results.path / name).read_text(encoding="utf-8")
+        yield PagePart(title, text=text, is_closed=True)
+
+
+_RECORDINGS = 3  # of which the motion and the residuals are drawn
+_LEGEND = "The light bar is the prior, and the orange side is beyond a bound."
+
+
+def write_fit_report(fit: Fit, out: Path, name: str) -> Path:
+    """Write the page about a fit.
+
+    Args:
+        fit: the fit, of this process or from a file.
+        out: the file.
+        name: title of the page.
+    """
+    recordings = counted(len(fit.train.recordings), "recording")
+    state = "Converged" if fit.converged else "Not converged"
+    lead = (
+        f"{counted(len(fit.names), 'parameter')} from {fit.count:,} measurements in {recordings}. "
+        f"{state} after {fit.optimization.evaluations} evaluations: {fit.optimization.reason}."
+    )
+    intervals = "Intervals of 95 % are below their values; the first column is the one to rely on."
+    caption = f"The parameters with their intervals of 95 %, each on its own scale. {_LEGEND}"
+    after = drawn(partial(loss, fit), "The loss after each step of the optimizer.")
+    uncertainty, rows = fit.uncertainty, list[tuple[object, ...]]()
+    for k, parameter in enumerate(fit.names):
+        ends = [one.interval()[k] for one in uncertainty.covariances]
+        cells = [EstimateCell(float(fit.values[k]), float(a), float(b)) for a, b in ends]
+        is_known = uncertainty.determined[k]
+        rows.append((parameter, *(cells if is_known else ["not determined"] * len(ends))))
+    parts = [
+        PagePart("Measured and fitted", pictures=[*_over_time(fit)]),
+        PagePart(
+            "Parameters",
+            pictures=[of_figure(parameter_intervals(fit), caption)],
+            tables=[PageTable(("", *(one.kind for one in uncertainty.covariances)), rows)],
+            note=intervals,
+        ),
+        PagePart("Residuals", pictures=[*_over_time(fit, is_misfit=True)]),
+        PagePart("Trust", pictures=[after], text=str(Outcome(name, fit)), is_closed=True),
+    ]
+    write_whole(out, page(name, lead, parts, title=name, warnings=fit.warnings))
+    return out
+
+
+def _over_time(fit: Fit, *, is_misfit: bool = False) -> Iterator[Picture]:
+    """The motion of the first recordings and of a validation, or the residuals of the first."""
+    for validation in (False,) if is_misfit else (False, True):
+        part = fit.validation if validation else fit.train
+        for k, one in enumerate(part.recordings[: 1 if validation else _RECORDINGS]):
+            caption = f"{one.name[:1].upper()}{one.name[1:]}"
+            if is_misfit:
+                caption += ": residuals over time, which should look like noise."
+            else:
+                caption += ", which was not fitted" if validation else ""
+                caption += ": samples as dots, the simulated motion as lines."
+            draw = residuals if is_misfit else fit_over_data
+            sensors = fit.train.recordings[0].sensors
+            draw_one = partial(draw, fit, k, validation=validation, sensors=sensors)
+            yield drawn(draw_one, caption, below=True)

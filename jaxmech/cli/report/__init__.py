@@ -1,1 +1,0 @@
-"""`jaxmech report`: one page about a study or a fit."""
