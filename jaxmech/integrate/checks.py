@@ -4,65 +4,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Int
 
-from jaxmech.integrate.events.contacts import touching_at_start
-from jaxmech.integrate.events.event_set import EventSet
-from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.laws import Law
 from jaxmech.linalg import LDL, matvec, max_abs
 from jaxmech.status import Status
-from jaxmech.system import EquationsOfMotion, Params, finite_extents, levels_are_met, levels_of
-
-
-def begin_run(
-    scheme: Scheme, event_set: EventSet, q: Array, v: Array, t: Array, ahead: Array,
-    params: Params, times: Array,
-) -> tuple[Params, EventState, Int[Array, ""], Float[Array, " n"]]:  # fmt: skip
-    """Parameters with switches, events, whether a run can begin, and the extents of coordinates.
-
-    Time goes on in the direction of `ahead`; `times` is whether the save times are in order. The
-    extents are those with all constraints switched on.
-    """
-    if event_set.gaps:
-
-        def start(carry: None, _: None) -> tuple[None, tuple[EventState, Array]]:
-            events, status = event_set.start(scheme, q, v, t, params)
-            # Native code folds products with zero where NaN would show.
-            is_finite = jnp.isfinite(q.sum() + v.sum())
-            status = jnp.where(is_finite, status, jnp.asarray(Status.NONFINITE, jnp.int32))
-            return carry, (events, status)
-
-        # As a loop that runs once it is native code as a whole, and not loop by loop, with XLA
-        # between them.
-        _, once = jax.lax.scan(start, None, None, length=1)
-        events, of_contact = jax.tree.map(lambda x: x[0], once)
-    else:
-        events, of_contact = event_set.start(scheme, q, v, t, params)
-    all_params = event_set.params(params, jnp.ones_like(events.active))
-    extents, is_finite = finite_extents(scheme.system, q, v, t, all_params)
-    user_params, params = params, event_set.params(params, events.active)
-    if event_set.has_transitions:
-        events = touching_at_start(event_set, scheme, events, q, v, t, ahead, params)
-    levels = levels_of(scheme.system, q, v, t, params)
-    consistent = levels_are_met(scheme.system, levels, (q, v, t, params), extents)
-    # An infinite Jacobian would make `near` true, since every level is below infinity.
-    slopes = jnp.stack([jnp.abs(A).sum() for A in (levels.A_position, levels.A_velocity)])
-    numbers = jnp.concatenate([q, v, levels.position, levels.velocity, slopes])
-    status = jnp.where(consistent, Status.OK, Status.INCONSISTENT)
-    is_finite &= times & jnp.isfinite(numbers).all()
-    status = jnp.where(is_finite, status, Status.NONFINITE).astype(jnp.int32)
-    if not event_set:
-        return params, events, status, extents
-    is_apart = event_set.contact.are_met(scheme.system, q, t, user_params, events.active, extents)
-    status = jnp.where(is_apart, status, jnp.asarray(Status.INCONSISTENT, jnp.int32))
-    status = jnp.where(status == Status.OK, of_contact, status)
-    lawful = event_set.gaps.are_lawful(event_set.plain(params), q.dtype)
-    status = jnp.where(lawful, status, jnp.asarray(Status.CONTACT_VALUE, jnp.int32))
-    bad = (status == Status.OK) & jnp.isnan(events.values).any()
-    status = jnp.where(bad, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), status)
-    return params, events, status, extents
+from jaxmech.system import EquationsOfMotion, Params
 
 
 def residuals(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:

@@ -13,7 +13,8 @@ from jaxtyping import Array, Float
 from jaxmech.compiler import batched_closure
 from jaxmech.integrate.derivatives.policy import AbstractDerivative
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs
-from jaxmech.integrate.events import Events, EventSet, events_of
+from jaxmech.integrate.events.event_set import EventSet
+from jaxmech.integrate.events.log import Events, EventState
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import (
     ALL_TIME,
@@ -24,8 +25,8 @@ from jaxmech.integrate.spans import (
     with_spans,
     within,
 )
+from jaxmech.integrate.step_size import chosen_steps, refined
 from jaxmech.integrate.steps import Adaptive, FixedSteps, Tolerance
-from jaxmech.integrate.steps.default_steps import chosen_steps, refined
 from jaxmech.integrate.switches import after_samples, with_outputs
 from jaxmech.integrate.trajectory import StepCounts, Trajectory
 from jaxmech.system import Params, System, conserves_energy
@@ -112,7 +113,7 @@ def _motion(
     saves = trajectory.saves.selected(grid.rows) if grid.rows.size else trajectory.saves
     found = None
     if event_set:
-        found = events_of(
+        found = _events_of(
             event_set, system, trajectory.events, trajectory.occurrences, saves.active,
             ts[-1], trajectory.t_failed,
         )  # fmt: skip
@@ -148,6 +149,35 @@ def _motion(
         "t_stiff": counts.t_stiff,
         "events": found,
     }
+
+
+def _events_of(
+    event_set: EventSet, system: System, state: EventState, rows: Array, active: Array,
+    t_last: Array, t_failed: Array,
+) -> Events:  # fmt: skip
+    """The events by name, from the last state of a run to the time `t_last`.
+
+    `rows` are their occurrences (R, w). `active` flags the constraints with a switch that are on at
+    the save times, shape (T, C).
+    """
+    t_end = t_last
+    for k, event in enumerate(event_set.events):
+        if event.terminal:
+            t_end = jnp.where(state.stopped_by == k, rows[event_set.rows[k], 0], t_end)
+    return Events(
+        log=rows,
+        counts=state.counts,
+        missed=state.missed,
+        stopped_by=state.stopped_by,
+        t_end=jnp.where(jnp.isnan(t_failed), t_end, t_failed),
+        switches=active,
+        names=tuple(event.name for event in event_set.events),
+        rows=event_set.rows,
+        has_transition=tuple(event.transition is not None for event in event_set.events),
+        switched=event_set.names,
+        sizes=(system.n, system.n_velocities, event_set.words),
+        has_copies=bool(event_set.gaps),
+    )
 
 
 def trajectory_of(

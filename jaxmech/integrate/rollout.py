@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.integrate.checks import begin_run, residuals
+from jaxmech.integrate.checks import residuals
 from jaxmech.integrate.error_estimate import (
     STATES,
     Corrections,
@@ -20,6 +20,7 @@ from jaxmech.integrate.error_estimate import (
     step_errors,
     steps_apart,
 )
+from jaxmech.integrate.events.crossing import Contacts
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.turns import Looks, with_events
@@ -30,7 +31,7 @@ from jaxmech.integrate.switches import with_outputs
 from jaxmech.integrate.trajectory import SavedStates, Trajectory, at_saves
 from jaxmech.state import Projection
 from jaxmech.status import Status
-from jaxmech.system import Drive, Params
+from jaxmech.system import Drive, Params, finite_extents, levels_are_met, levels_of
 from jaxmech.utils.arrays import AnyArray
 
 
@@ -264,6 +265,62 @@ def _start(
         Recent.none(q, speeds, same_steps), corrections, events,
     )  # fmt: skip
     return state, extents
+
+
+def begin_run(
+    scheme: Scheme, event_set: EventSet, q: Array, v: Array, t: Array, ahead: Array,
+    params: Params, times: Array,
+) -> tuple[Params, EventState, Int[Array, ""], Float[Array, " n"]]:  # fmt: skip
+    """Parameters with switches, events, whether a run can begin, and the extents of coordinates.
+
+    Time goes on in the direction of `ahead`; `times` is whether the save times are in order. The
+    extents are those with all constraints switched on.
+    """
+    if event_set.gaps:
+
+        def start(carry: None, _: None) -> tuple[None, tuple[EventState, Array]]:
+            events, status = event_set.start(scheme, q, v, t, params)
+            # Native code folds products with zero where NaN would show.
+            is_finite = jnp.isfinite(q.sum() + v.sum())
+            status = jnp.where(is_finite, status, jnp.asarray(Status.NONFINITE, jnp.int32))
+            return carry, (events, status)
+
+        # As a loop that runs once it is native code as a whole, and not loop by loop, with XLA
+        # between them.
+        _, once = jax.lax.scan(start, None, None, length=1)
+        events, of_contact = jax.tree.map(lambda x: x[0], once)
+    else:
+        events, of_contact = event_set.start(scheme, q, v, t, params)
+    all_params = event_set.params(params, jnp.ones_like(events.active))
+    extents, is_finite = finite_extents(scheme.system, q, v, t, all_params)
+    user_params, params = params, event_set.params(params, events.active)
+    if event_set.has_transitions:
+        # Bodies may begin in contact.
+        zero, speeds = jnp.zeros_like(t), events.speeds
+        contacts = Contacts.of(event_set, scheme, q, v, t, ahead, params, speeds, zero)
+        signs = contacts.signs(event_set, events.signs, at_start=True)
+        signs = jnp.where(event_set.enabled(events.active), signs, events.signs)
+        presses = event_set.flags([event.is_contact for event in event_set.events])
+        due = contacts.closing(signs) & presses & event_set.allowed(signs, events.active)
+        events = replace(events, signs=signs, due=due.any())
+    levels = levels_of(scheme.system, q, v, t, params)
+    consistent = levels_are_met(scheme.system, levels, (q, v, t, params), extents)
+    # An infinite Jacobian would make `near` true, since every level is below infinity.
+    slopes = jnp.stack([jnp.abs(A).sum() for A in (levels.A_position, levels.A_velocity)])
+    numbers = jnp.concatenate([q, v, levels.position, levels.velocity, slopes])
+    status = jnp.where(consistent, Status.OK, Status.INCONSISTENT)
+    is_finite &= times & jnp.isfinite(numbers).all()
+    status = jnp.where(is_finite, status, Status.NONFINITE).astype(jnp.int32)
+    if not event_set:
+        return params, events, status, extents
+    is_apart = event_set.contact.are_met(scheme.system, q, t, user_params, events.active, extents)
+    status = jnp.where(is_apart, status, jnp.asarray(Status.INCONSISTENT, jnp.int32))
+    status = jnp.where(status == Status.OK, of_contact, status)
+    lawful = event_set.gaps.are_lawful(event_set.plain(params), q.dtype)
+    status = jnp.where(lawful, status, jnp.asarray(Status.CONTACT_VALUE, jnp.int32))
+    bad = (status == Status.OK) & jnp.isnan(events.values).any()
+    status = jnp.where(bad, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), status)
+    return params, events, status, extents
 
 
 def _advance(

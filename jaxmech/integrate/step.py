@@ -10,9 +10,8 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.integrate.checks import first_that_holds
 from jaxmech.integrate.methods.explicit_stages import sum_stages
 from jaxmech.integrate.methods.implicit import Rodas5P
-from jaxmech.integrate.methods.moved import Moved, StepStart
 from jaxmech.integrate.methods.rattle import RATTLE
-from jaxmech.integrate.methods.runge_kutta import AbstractRungeKutta
+from jaxmech.integrate.methods.runge_kutta import AbstractRungeKutta, Moved, StepStart
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.switches import gap_count
 from jaxmech.laws import Partition

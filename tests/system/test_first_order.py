@@ -11,7 +11,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech.integrate import Scheme
-from jaxmech.integrate.steps.step_size import steps_needed
+from jaxmech.integrate.step_size import steps_needed
 
 P = {"J": 0.02, "k": 0.5, "c": 0.01, "u": 6.0, "R": 1.2, "L": 0.05}
 TS = np.linspace(0.0, 0.3, 7)

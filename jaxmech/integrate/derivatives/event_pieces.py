@@ -68,9 +68,6 @@ class EventPiece(eqx.Module):
         return StepState(q, v, t), memory, params
 
 
-Kind = Callable[..., Any]  # from a state, a piece, its size h and the shared inputs of all steps
-
-
 def _part(
     scheme: Scheme, start: StepState, size: Array, h: Array, params: Params
 ) -> tuple[Array, Array]:

@@ -5,9 +5,8 @@ import math
 from dataclasses import dataclass
 
 from jaxmech.integrate.derivatives.adaptive_rule import adaptive_trajectory
-from jaxmech.integrate.derivatives.event_segments import event_trajectory
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs
-from jaxmech.integrate.derivatives.segment_rule import plain_trajectory
+from jaxmech.integrate.derivatives.segment_rule import event_trajectory, plain_trajectory
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.rollout import rollout
 from jaxmech.integrate.scheme import Scheme

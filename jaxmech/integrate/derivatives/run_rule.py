@@ -8,7 +8,7 @@ import abc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -48,69 +48,35 @@ class SmoothResults(eqx.Module):
     states: Any  # states that the derivatives need, for derivatives of derivatives
 
 
-@dataclass(frozen=True)
-class AbstractRun(abc.ABC):
-    """A run and its derivatives."""
-
-    # From the inputs to the trajectory and the data for its derivatives: `known`, whether the state
-    # was good at each save time (T,), `smooth`, states with derivatives, and more.
-    run: Callable[[RolloutInputs], tuple[Trajectory, Any]]
-
-    @abc.abstractmethod
-    def tangents(self, x: RolloutInputs, residuals: Any, changes: RolloutInputs) -> SmoothResults:
-        """Tangents of the results; those of unknown states do not matter."""
-
-    @abc.abstractmethod
-    def cotangents(
-        self, x: RolloutInputs, residuals: Any, needed: RolloutInputs, cotangents: SmoothResults
-    ) -> RolloutInputs:
-        """Cotangents of the wanted inputs; those of unknown states are zero, as is None."""
-
-    def trajectory(self, x: RolloutInputs) -> Trajectory:
-        """The run as one operation with its derivatives."""
-        leaves, structure = jax.tree.flatten(x)
-
-        def run(*leaves: Array) -> tuple[Trajectory, Any]:
-            return self.run(jax.tree.unflatten(structure, leaves))
-
-        differ = tuple(any(leaf is y for y in (x.q0, x.v0, x.memory)) for leaf in leaves)
-        operation, outs = operation_of(run, leaves, partial(self.rule, structure), differ)
-        return jax.tree.unflatten(outs, bind(operation, *leaves))[0]
-
-    def rule(self, structure: Any, outs: Any) -> AbstractRule:
-        """The derivatives, for these structures of the inputs and of the results."""
-        return RunRule(self, structure, outs)
-
-
 class RunRule(AbstractRule):
     """The rule of a run, whose inputs have this structure; `outs` are the shapes of its results."""
 
     takes_finite = True
 
-    def __init__(self, program: Any, structure: Any, outs: Any) -> None:
+    def __init__(self, run: Any, structure: Any, outs: Any) -> None:
         trajectory, residuals = jax.tree.unflatten(outs, range(outs.num_leaves))
         saves = trajectory.saves
         smooth = SmoothResults(
             saves.q, saves.v, saves.memory, trajectory.occurrences, residuals.smooth
         )
-        self.program = program
+        self._run = run
         self.residuals = tuple(jax.tree.leaves(residuals))
         self.smooth = tuple(jax.tree.leaves(smooth))
         self._inputs = structure
         self._kept, self._smooth = map(jax.tree.structure, (residuals, smooth))
 
     def jvp(self, args: Arrays, residuals: Arrays, needed: Flags, tangents: Arrays) -> list[Array]:
-        """Push the tangents of the run, NaN where a state is NaN."""
-        return self.pushed(self.program.tangents, args, residuals, needed, tangents)
+        """Push the tangents of the run."""
+        return self.pushed(args, residuals, needed, tangents, is_smooth=False)
 
     def pushed(
-        self, push: Callable[..., SmoothResults], args: Arrays, residuals: Arrays, needed: Flags,
-        tangents: Arrays,
-    ) -> list[Array]:  # fmt: skip
-        """Tangents of the smooth results by one of two functions."""
+        self, args: Arrays, residuals: Arrays, needed: Flags, tangents: Arrays, *, is_smooth: bool
+    ) -> list[Array]:
+        """Tangents of the smooth results, NaN where a state is NaN."""
         (x, kept_data), next_tangents = self._trees(args, residuals), iter(tangents)
         padded = [next(next_tangents) if flag else None for flag in needed]
-        results = push(x, kept_data, jax.tree.unflatten(self._inputs, padded))
+        changes = jax.tree.unflatten(self._inputs, padded)
+        results = self._run.tangents(x, kept_data, changes, is_smooth)
         saves = results.q, results.v, results.memory
         q, v, memory = (jnp.where(kept_data.known[:, None], d, jnp.nan) for d in saves)
         return jax.tree.leaves(replace(results, q=q, v=v, memory=memory))
@@ -135,7 +101,7 @@ class RunRule(AbstractRule):
         # After a failure the derivative is NaN if it depends on a saved NaN. If it does not, and
         # all cotangents are zero, it is 0 and not 0 times NaN.
         answer, is_found = jnp.where(depends_on_nan, jnp.nan, 0.0), nonzero & ~depends_on_nan
-        input_cotangents = self.program.cotangents(
+        input_cotangents = self._run.cotangents(
             x, kept_data, flags, replace(result_cotangents, q=q, v=v, memory=memory)
         )
         input_cotangents = jax.tree.map(
@@ -148,6 +114,43 @@ class RunRule(AbstractRule):
 
     def _trees(self, args: Arrays, residuals: Arrays) -> tuple[RolloutInputs, Any]:
         return jax.tree.unflatten(self._inputs, args), jax.tree.unflatten(self._kept, residuals)
+
+
+@dataclass(frozen=True)
+class AbstractRun(abc.ABC):
+    """A run and its derivatives."""
+
+    rule: ClassVar[type[RunRule]] = RunRule  # of its derivatives
+    # From the inputs to the trajectory and the data for its derivatives: `known`, whether the state
+    # was good at each save time (T,), `smooth`, states with derivatives, and more.
+    run: Callable[[RolloutInputs], tuple[Trajectory, Any]]
+
+    @abc.abstractmethod
+    def tangents(
+        self, x: RolloutInputs, residuals: Any, changes: RolloutInputs, is_smooth: bool
+    ) -> SmoothResults:
+        """Tangents of the results; those of unknown states do not matter.
+
+        Those that are smooth come from loops of fixed length, which JAX can differentiate in
+        reverse mode.
+        """
+
+    @abc.abstractmethod
+    def cotangents(
+        self, x: RolloutInputs, residuals: Any, needed: RolloutInputs, cotangents: SmoothResults
+    ) -> RolloutInputs:
+        """Cotangents of the wanted inputs; those of unknown states are zero, as is None."""
+
+    def trajectory(self, x: RolloutInputs) -> Trajectory:
+        """The run as one operation with its derivatives."""
+        leaves, structure = jax.tree.flatten(x)
+
+        def run(*leaves: Array) -> tuple[Trajectory, Any]:
+            return self.run(jax.tree.unflatten(structure, leaves))
+
+        differ = tuple(any(leaf is y for y in (x.q0, x.v0, x.memory)) for leaf in leaves)
+        operation, outs = operation_of(run, leaves, partial(self.rule, self, structure), differ)
+        return jax.tree.unflatten(outs, bind(operation, *leaves))[0]
 
 
 Part = Callable[..., Any]
@@ -218,13 +221,6 @@ def pulled_through(
 
     _, states = jax.lax.scan(advance, start, moves, length=count)
     return jax.lax.scan(backward, cotangents, (states, moves), length=count, reverse=True)[0]
-
-
-def completed(parts: Any, others: Any) -> Any:
-    """The parts, such as tangents, with others in place of None."""
-    return jax.tree.map(
-        lambda x, other: other if x is None else x, parts, others, is_leaf=lambda x: x is None
-    )
 
 
 def of_parts(parts: Any, values: Any) -> Any:

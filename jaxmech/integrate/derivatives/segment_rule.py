@@ -4,13 +4,17 @@ The forward run keeps the state at the end of every segment of steps, and no oth
 runs each segment again from there and differentiates it. With segments of about the square root of
 the number of steps, memory grows with that root, and a gradient costs one rollout more than with
 every state kept.
+
+With events the forward run also keeps those of each segment with their positions, so that they are
+not searched for again. Every step ends with a piece of the motion from its last event, or from its
+start; only steps with events have pieces before it.
 """
 
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -18,11 +22,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.checks import checked_states
+from jaxmech.integrate.derivatives.event_pieces import (
+    EventPiece,
+    PieceState,
+    to_event,
+    to_step_end,
+)
 from jaxmech.integrate.derivatives.run_rule import (
     AbstractRun,
     RolloutInputs,
     SmoothResults,
-    completed,
     of_parts,
     pulled_through,
     split_shared,
@@ -33,21 +42,23 @@ from jaxmech.integrate.rollout import KeptSegments, SegmentEvents, rollout
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import StepSegments, segments, within
 from jaxmech.integrate.step import StepState, step
+from jaxmech.integrate.switches import gap_count
 from jaxmech.integrate.trajectory import Trajectory, at_saves
 from jaxmech.state import Projection
 from jaxmech.system import Params
 
-Times = tuple[Array, Array]  # the save time before a segment, and its step size
+_Times = tuple[Array, Array]  # the save time before a segment, and its step size
+_Result = TypeVar("_Result")
 
 
-class SegmentData(eqx.Module):
+class _SegmentData(eqx.Module):
     """The fixed data of a segment."""
 
     own: StepSegments  # its time and step may have tangents elsewhere
     t_failed: Float[Array, ""]  # as in `Trajectory`
     events: SegmentEvents
 
-    def segment(self, timed: Times) -> StepSegments:
+    def segment(self, timed: _Times) -> StepSegments:
         """The segment with a start time and a step size."""
         return replace(self.own, t=timed[0], h=timed[1])
 
@@ -61,7 +72,7 @@ class SegmentData(eqx.Module):
 
 
 @dataclass(frozen=True)
-class AbstractSegments(AbstractRun):
+class _AbstractSegments(AbstractRun):
     """A run with fixed steps."""
 
     per_save: int  # steps per save interval
@@ -70,37 +81,37 @@ class AbstractSegments(AbstractRun):
 
     @abc.abstractmethod
     def advance(
-        self, data: SegmentData, state: list[Array], timed: Times, shared: Any
+        self, data: _SegmentData, state: list[Array], timed: _Times, shared: Any
     ) -> tuple[list[Array], Any]:
         """q, v and memory after a segment, and the rows of its events in their order, (K, w)."""
 
     @abc.abstractmethod
     def pull_back(
-        self, data: SegmentData, state: list[Array], timed: Times, shared: Any, fixed: Any,
+        self, data: _SegmentData, state: list[Array], timed: _Times, shared: Any, fixed: Any,
         cotangents: list[Array], rows: Any,
-    ) -> tuple[list[Array], Times, Any]:  # fmt: skip
+    ) -> tuple[list[Array], _Times, Any]:  # fmt: skip
         """Cotangents of the state, the times and `shared`, from those of the end and the rows."""
 
     def tangents(
-        self, x: RolloutInputs, residuals: KeptSegments, changes: RolloutInputs
+        self, x: RolloutInputs, residuals: KeptSegments, changes: RolloutInputs, is_smooth: bool
     ) -> SmoothResults:
-        """Push tangents from the first segment to the last."""
+        """Push tangents from the first segment to the last, by a loop of fixed length."""
         traced, fixed = split_shared(x, changes)
         all_segments = self._segments(x)
         timed, d_timed = (all_segments.t, all_segments.h), (None, None)
         if changes.ts is not None:
             timed, d_timed = jax.jvp(self._times, (x.ts,), (changes.ts,))
         zeros = jax.tree.map(jnp.zeros_like, [x.q0, x.v0, x.memory])
-        d_start = completed([changes.q0, changes.v0, changes.memory], zeros)
+        d_start = eqx.combine([changes.q0, changes.v0, changes.memory], zeros)
 
         # Only tangents are carried: the states at the starts of segments are known from the
         # forward run.
         def push_segment(d_state: list[Array], inputs: Any) -> tuple[list[Array], Any]:
             state, timed, segment, events, d_timed = inputs
-            data = SegmentData(segment, residuals.t_failed, events)
+            data = _SegmentData(segment, residuals.t_failed, events)
 
             def run(state: list[Array], traced_times: Any, traced: Any) -> Any:
-                times = completed(traced_times, timed)
+                times = eqx.combine(traced_times, timed)
                 return self.advance(data, state, times, eqx.combine(traced, fixed))
 
             primal_times = of_parts(d_timed, timed)
@@ -130,11 +141,11 @@ class AbstractSegments(AbstractRun):
         saves, pull_saves = jax.vjp(self._saves, first, ends)
         zeros = jax.tree.map(jnp.zeros_like, (saves, ends))
         at_start, at_ends = pull_saves(
-            completed([cotangents.q, cotangents.v, cotangents.memory], zeros[0])
+            eqx.combine([cotangents.q, cotangents.v, cotangents.memory], zeros[0])
         )
-        added = jax.tree.map(jnp.add, at_ends, completed(list(cotangents.states), zeros[1]))
+        added = jax.tree.map(jnp.add, at_ends, eqx.combine(list(cotangents.states), zeros[1]))
 
-        def pull_segment(carry: Any, inputs: Any) -> tuple[Any, Times]:
+        def pull_segment(carry: Any, inputs: Any) -> tuple[Any, _Times]:
             (wrt_state, wrt_shared), (replayed, added, rows) = carry, inputs
             # A save at the end of this segment depends on the same state as the segment after it.
             wrt_state = jax.tree.map(jnp.add, wrt_state, added)
@@ -143,7 +154,7 @@ class AbstractSegments(AbstractRun):
             is_needed = _has_nonzero((wrt_state, rows))
             replayed = jax.tree.map(lambda x, y: jnp.where(is_needed, x, y), replayed, at_first)
             state, timed, segment, events = replayed
-            data = SegmentData(segment, residuals.t_failed, events)
+            data = _SegmentData(segment, residuals.t_failed, events)
             wrt_state, wrt_timed, wrt_more = self.pull_back(
                 data, state, timed, shared, fixed, wrt_state, rows
             )
@@ -167,6 +178,10 @@ class AbstractSegments(AbstractRun):
             memory=wrt_memory if needed.memory else None,
             traced=wrt_traced,
         )
+
+    @property
+    def _numbers(self) -> Int[Array, " steps"]:
+        return jnp.arange(self.steps, dtype=jnp.int32)
 
     def _segments(self, x: RolloutInputs) -> StepSegments:
         return segments(x.ts, self.per_save, self.steps, x.times)
@@ -192,7 +207,7 @@ class AbstractSegments(AbstractRun):
         saves: list[Array] = at_saves(start, ends, self.per_save // self.steps)
         return saves
 
-    def _times(self, ts: Array) -> Times:
+    def _times(self, ts: Array) -> _Times:
         all_segments = segments(ts, self.per_save, self.steps)
         return all_segments.t, all_segments.h
 
@@ -214,13 +229,13 @@ def _log_rows(events: SegmentEvents) -> Int[Array, " S K"]:
 
 
 @dataclass(frozen=True)
-class PlainSegments(AbstractSegments):
+class _PlainSegments(_AbstractSegments):
     """A run without events; `step` has closed-over values as arguments."""
 
     step: Callable[..., tuple[Array, Array, Array]]
 
     def advance(
-        self, data: SegmentData, state: list[Array], timed: Times, shared: Any
+        self, data: _SegmentData, state: list[Array], timed: _Times, shared: Any
     ) -> tuple[list[Array], Array]:
         """Make the steps of a segment."""
 
@@ -230,13 +245,13 @@ class PlainSegments(AbstractSegments):
         def make_step(state: list[Array], number: Array) -> tuple[list[Array], None]:
             return self._step(data, state, number, timed, shared), None
 
-        end, _ = jax.lax.scan(make_step, state, self._numbers(data))
+        end, _ = jax.lax.scan(make_step, state, self._numbers)
         return end, self.event_set.log(*state[:2])
 
     def pull_back(
-        self, data: SegmentData, state: list[Array], timed: Times, shared: Any, fixed: Any,
+        self, data: _SegmentData, state: list[Array], timed: _Times, shared: Any, fixed: Any,
         cotangents: list[Array], rows: Array,
-    ) -> tuple[list[Array], Times, Any]:  # fmt: skip
+    ) -> tuple[list[Array], _Times, Any]:  # fmt: skip
         """Pull back step by step."""
         all_shared = eqx.combine(shared, fixed)
 
@@ -246,23 +261,20 @@ class PlainSegments(AbstractSegments):
         def pull_step(wrt: Any, state: list[Array], number: Array) -> Any:
             wrt_end, *wrt_inputs = wrt
 
-            def run(state: list[Array], timed: Times, shared: Any) -> list[Array]:
+            def run(state: list[Array], timed: _Times, shared: Any) -> list[Array]:
                 return self._step(data, state, number, timed, eqx.combine(shared, fixed))
 
             wrt_state, *wrt_more = jax.vjp(run, state, timed, shared)[1](wrt_end)
             return wrt_state, *jax.tree.map(jnp.add, wrt_inputs, wrt_more)
 
         end = cotangents, *jax.tree.map(jnp.zeros_like, (timed, shared))
-        wrt: tuple[list[Array], Times, Any] = pulled_through(
-            make_step, pull_step, state, self._numbers(data), end
+        wrt: tuple[list[Array], _Times, Any] = pulled_through(
+            make_step, pull_step, state, self._numbers, end
         )
         return wrt
 
-    def _numbers(self, data: SegmentData) -> Array:
-        return jnp.arange(self.steps, dtype=data.own.done.dtype)
-
     def _step(
-        self, data: SegmentData, state: list[Array], number: Array, timed: Times, shared: Any
+        self, data: _SegmentData, state: list[Array], number: Array, timed: _Times, shared: Any
     ) -> list[Array]:
         return list(self.step(*state, number, data.segment(timed), data.t_failed, shared))
 
@@ -299,7 +311,246 @@ def plain_trajectory(scheme: Scheme, steps: int, x: RolloutInputs) -> Trajectory
 
     first_segment = segments(x.ts, steps, steps, x.times)
     first_segment = jax.tree.map(lambda rows: rows[0], first_segment)
-    number = jnp.zeros_like(first_segment.done)
+    number = jnp.zeros((), jnp.int32)
     example = x.q0, x.v0, x.memory, number, first_segment, x.ts[0]
     x, run, (step,) = with_traced(forward, x, [partial(_bare_step, scheme)], [example])
-    return PlainSegments(run, scheme.per_save, steps, NO_EVENTS, step).trajectory(x)
+    return _PlainSegments(run, scheme.per_save, steps, NO_EVENTS, step).trajectory(x)
+
+
+class _Along(eqx.Module):
+    """The position of the replay in a segment."""
+
+    entry: Int[Array, ""]  # number of replayed events
+    active: Bool[Array, " C"]  # constraints that are on
+    is_moving: Bool[Array, ""]  # whether the trajectory still moves
+
+
+_Position = tuple[PieceState, _Along]
+# A function of a piece, from a `PieceState`, an `EventPiece`, the size of the step and the shared
+# inputs, with a closed gap, and without; or one for both.
+_Pieces = tuple[Callable[..., Any], ...]
+
+
+@dataclass(frozen=True)
+class _EventSegments(_AbstractSegments):
+    """A run with fixed steps and events."""
+
+    event: _Pieces  # to an event: the state after it, and its row in the log
+    plain: _Pieces  # to the end of a step: the state there
+
+    def advance(
+        self, data: _SegmentData, state: list[Array], timed: _Times, shared: Any
+    ) -> tuple[list[Array], Array]:
+        """Make the steps; also the rows of the events, in their order, shape (K, w)."""
+        _, through_events, end_step = self._moves(data, timed, shared)
+        width = self.event_set.width(*state[:2])
+
+        def make_step(carry: Any, number: Array) -> tuple[Any, None]:
+            position, rows = through_events(number, *carry)
+            return (end_step(number, position), rows), None
+
+        start = _begin(data, state), jnp.zeros((_capacity(data), width), state[0].dtype)
+        ((end, _), rows), _ = jax.lax.scan(make_step, start, self._numbers)
+        return [end.q, end.v, end.memory], rows
+
+    def pull_back(
+        self, data: _SegmentData, state: list[Array], timed: _Times, shared: Any, fixed: Any,
+        cotangents: list[Array], rows: Array,
+    ) -> tuple[list[Array], _Times, Any]:  # fmt: skip
+        """Forward through the steps, which keeps the states between them, and back."""
+        event_piece, through_events, end_step = self._moves(data, timed, eqx.combine(shared, fixed))
+        no_rows = jnp.zeros_like(rows)
+
+        def make_step(start: _Position, number: Array) -> tuple[_Position, Any]:
+            last, _ = through_events(number, start, no_rows)
+            return end_step(number, last), (start, last)
+
+        def pull_step(cotangents: Any, positions: Any, number: Array) -> Any:
+            (wrt_end, *wrt), (start, (state, along)) = cotangents, positions
+
+            def pull_end(plain: Callable[..., Any]) -> Any:
+                def run(state: PieceState, timed: _Times, shared: Any) -> PieceState:
+                    all_shared = eqx.combine(shared, fixed)
+                    return self._ended(plain, data, number, timed, all_shared, (state, along))
+
+                return jax.vjp(run, state, timed, shared)[1](wrt_end)
+
+            wrt_state, *more = self._by_contact(self.plain, along, pull_end)
+            wrt_all = wrt_state, *jax.tree.map(jnp.add, wrt, more)
+
+            def make_piece(position: _Position, _: None) -> tuple[_Position, _Position]:
+                (following, _rows), _ = event_piece(number, (position, no_rows), None)
+                return following, position
+
+            def through() -> Any:
+                pull = partial(pull_piece, number)
+                return pulled_through(make_piece, pull, start, None, wrt_all, _capacity(data))
+
+            return jax.lax.cond(_has_event(data, number), through, lambda: wrt_all)
+
+        def pull_piece(number: Array, cotangents: Any, position: _Position, _: None) -> Any:
+            (wrt_state, *wrt), (state, along) = cotangents, position
+            is_event = self._next_event(data, along, number, timed)[1]
+            # A comparison and a sum instead of a computed index.
+            row = jnp.where(_is_entry(data, along)[:, None], rows, 0.0).sum(0)
+
+            def pull_event(event: Callable[..., Any]) -> Any:
+                def run(state: PieceState, timed: _Times, shared: Any) -> Any:
+                    piece, *_ = self._next_event(data, along, number, timed)
+                    return event(state, piece, timed[1], eqx.combine(shared, fixed))
+
+                return jax.vjp(run, state, timed, shared)[1]((wrt_state, row))
+
+            wrt_state, *more = jax.lax.cond(
+                is_event,
+                lambda: self._by_contact(self.event, along, pull_event),
+                lambda: (wrt_state, *jax.tree.map(jnp.zeros_like, (timed, shared))),
+            )
+            return wrt_state, *jax.tree.map(jnp.add, wrt, more)
+
+        q, v, memory = cotangents
+        last = PieceState(q, v, memory, jnp.zeros_like(timed[0])[None])
+        end = last, *jax.tree.map(jnp.zeros_like, (timed, shared))
+        wrt, wrt_timed, wrt_shared = pulled_through(
+            make_step, pull_step, _begin(data, state), self._numbers, end
+        )
+        return [wrt.q, wrt.v, wrt.memory], wrt_timed, wrt_shared
+
+    def _moves(self, data: _SegmentData, timed: _Times, shared: Any) -> tuple[Any, Any, Any]:
+        """Functions of the number of a step: to its next event, through all, and from there on."""
+
+        def event_piece(number: Array, carry: Any, _: None) -> tuple[Any, None]:
+            """The position after the next event of a step, if there is one, and rows with its."""
+            (state, along), rows = carry
+            piece, is_event, next_along = self._next_event(data, along, number, timed)
+
+            def through() -> tuple[PieceState, Array]:
+                return self._by_contact(
+                    self.event, along, lambda event: event(state, piece, timed[1], shared)
+                )
+
+            state, row = jax.lax.cond(is_event, through, lambda: (state, jnp.zeros_like(rows[0])))
+            is_row = is_event & _is_entry(data, along)
+            rows = jnp.where(is_row[:, None], row[None], rows)
+            return ((state, next_along), rows), None
+
+        def through_events(number: Array, position: _Position, rows: Array) -> Any:
+            carry, piece = (position, rows), partial(event_piece, number)
+            return jax.lax.cond(
+                _has_event(data, number),
+                lambda: jax.lax.scan(piece, carry, None, length=_capacity(data))[0],
+                lambda: carry,
+            )
+
+        def end_step(number: Array, position: _Position) -> _Position:
+            def ended(plain: Callable[..., Any]) -> PieceState:
+                return self._ended(plain, data, number, timed, shared, position)
+
+            return self._by_contact(self.plain, position[1], ended), position[1]
+
+        return event_piece, through_events, end_step
+
+    def _ended(
+        self, plain: Callable[..., Any], data: _SegmentData, number: Array, timed: _Times,
+        shared: Any, position: _Position,
+    ) -> PieceState:  # fmt: skip
+        """The state at the end of a step by one of the pieces."""
+        (state, along), none = position, jnp.full((), -1, jnp.int32)
+        zero, outcome = jnp.zeros_like(timed[0]), jnp.zeros(self.event_set.words, timed[0].dtype)
+        piece, goes_on = _piece(data, along, number, timed, zero, none, none, outcome)
+        ended = plain(state, piece, timed[1], ~goes_on, shared)
+        return jax.tree.map(partial(jnp.where, goes_on), ended, state)
+
+    def _by_contact(
+        self, pieces: _Pieces, along: _Along, run: Callable[[Callable[..., Any]], _Result]
+    ) -> _Result:
+        """What `run` returns for the piece where a gap is closed or none is.
+
+        Derivatives are taken within it: those of such a choice would pass on all the intermediate
+        values of both.
+        """
+        if len(pieces) == 1:
+            return run(pieces[0])
+        closed, apart = pieces
+        is_closed = along.active[-self.event_set.gaps.count :].any()
+        result: _Result = jax.lax.cond(is_closed, lambda: run(closed), lambda: run(apart))
+        return result
+
+    def _next_event(
+        self, data: _SegmentData, along: _Along, number: Array, timed: _Times
+    ) -> tuple[EventPiece, Array, _Along]:
+        """The piece to the next event of a step, whether there is one, and the position after."""
+        replay = data.events.replay
+        event_step, *event = replay.at(along.entry)
+        piece, goes_on = _piece(data, along, number, timed, *event)
+        is_event = goes_on & (along.entry < replay.count) & (event_step == number)
+        switched = self.event_set.switched(piece.which, along.active, piece.outcome)
+        next_along = _Along(
+            along.entry + is_event,
+            jnp.where(is_event, switched, along.active),
+            along.is_moving & ~(is_event & self.event_set.stops(piece.which)),
+        )
+        return piece, is_event, next_along
+
+
+def _begin(data: _SegmentData, state: list[Array]) -> _Position:
+    q, v, memory = state
+    first = PieceState(q, v, memory, jnp.zeros_like(q[:1]))
+    return first, _Along(jnp.zeros((), jnp.int32), data.events.active, data.events.is_moving)
+
+
+def _piece(
+    data: _SegmentData, along: _Along, number: Array, timed: _Times, size: Array, which: Array,
+    row: Array, outcome: Array,
+) -> tuple[EventPiece, Array]:  # fmt: skip
+    """The next piece of a step, and whether the trajectory moves in it."""
+    t, h = timed
+    t = t + (data.own.done + number) * h
+    # As in `_bare_step`.
+    failed = (data.t_failed - t) / h < 0.5  # false for NaN
+    interval = data.own.interval.turning((number == 0) & (along.entry == 0))
+    late = jnp.zeros_like(t)[None]
+    piece = EventPiece(t, size, which, row, along.active, outcome, late, interval)
+    return piece, along.is_moving & ~failed
+
+
+def _capacity(data: _SegmentData) -> int:
+    return int(data.events.replay.step.shape[-1])
+
+
+def _is_entry(data: _SegmentData, along: _Along) -> Bool[Array, " K"]:
+    return jnp.arange(_capacity(data)) == along.entry
+
+
+def _has_event(data: _SegmentData, number: Array) -> Bool[Array, ""]:
+    """Whether a step has events."""
+    replay = data.events.replay
+    entries = jnp.arange(_capacity(data))
+    return ((entries < replay.count) & (replay.step == number)).any()
+
+
+def event_trajectory(
+    scheme: Scheme, event_set: EventSet, steps: int, x: RolloutInputs
+) -> Trajectory:
+    """The rollout in segments of some steps, with events, as an operation with its derivatives."""
+
+    def forward(x: RolloutInputs) -> tuple[Trajectory, KeptSegments]:
+        inputs = x.q0, x.v0, x.ts, x.params, x.memory
+        return rollout(scheme, *inputs, segment=steps, event_set=event_set, times=x.times)
+
+    zero, zero_count = jnp.zeros_like(x.ts[0]), jnp.zeros((), jnp.int32)
+    first_segment = jax.tree.map(lambda rows: rows[0], segments(x.ts, steps, steps, x.times))
+    outcome = jnp.zeros(event_set.words, zero.dtype)
+    piece = EventPiece(
+        zero, zero, zero_count, zero_count, event_set.active(), outcome, zero[None],
+        first_segment.interval,
+    )  # fmt: skip
+    example = PieceState(x.q0, x.v0, x.memory, zero[None]), piece, zero
+    schemes = [replace(scheme, contact=contact) for contact in (True, False)]
+    schemes = schemes if gap_count(scheme.system) else [scheme]
+    kinds = [partial(kind, each, event_set) for kind in (to_event, to_step_end) for each in schemes]
+    count = len(schemes)
+    examples = [example] * count + [(*example, jnp.asarray(False))] * count
+    x, run, parts = with_traced(forward, x, kinds, examples)
+    event, plain = tuple(parts[:count]), tuple(parts[count:])
+    return _EventSegments(run, scheme.per_save, steps, event_set, event, plain).trajectory(x)

@@ -1,4 +1,7 @@
-"""`EventSet`: all events of a run, with their functions and their effects on a state."""
+"""`EventSet`: all events of a run, with their functions and their effects on a state.
+
+It is made from the arguments of `simulate` and the gaps of its system.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,25 +15,39 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import empty_rows
-from jaxmech.integrate.events.contact_events import ContactEvents
-from jaxmech.integrate.events.event import Event
+from jaxmech.integrate.events.contact_events import After, ContactEvents
+from jaxmech.integrate.events.event import Event, names_of
 from jaxmech.integrate.events.gaps import NO_GAPS, Gaps
 from jaxmech.integrate.events.impacts import MotionState
 from jaxmech.integrate.events.log import EventState, Replay
-from jaxmech.integrate.events.transitions import After, after_transition
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.switches import Switched, plain, with_switches
 from jaxmech.laws import observed_at
+from jaxmech.linalg import LDL, metric
+from jaxmech.state import metric_mass
 from jaxmech.status import Status
-from jaxmech.system import Params, System
+from jaxmech.system import (
+    Params,
+    System,
+    constraint_jacobians,
+    motion_share,
+    near,
+    rate,
+    sizes_of_levels,
+)
+from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import naming_missing
+from jaxmech.utils.precision import USE_FLOAT64, PrecisionWarning
 from jaxmech.utils.probing import depends_on
+from jaxmech.utils.tracers import actual
 
 MOST = 8  # events in a step that change the motion; each of the others occurs once between them
 MOST_OF_GAPS = 1000  # the same of a run with gaps, which chatter until they come to rest
 IN_SEGMENT = 8  # events of a segment that a derivative can replay, or more if there are more
 IN_SEGMENT_OF_GAPS = 32  # the same of a run with gaps
 MANY = 2**31 - 1  # states without events
+ROUNDINGS = 4.0  # units of round-off of the time, to which an event is located
+_ITERATIONS = 2  # for velocities on constraints that are not linear in them
 _NEAR = 1e-6  # relative to its change in a step: a smaller function counts as zero
 
 
@@ -384,7 +401,7 @@ class EventSet:
             def apply_transition(event: Event = event) -> tuple[Array, Array, Array]:
                 role = f"the transition of event {event.name!r}"
                 with naming_missing(role, plain(params)):
-                    return after_transition(
+                    return _after_transition(
                         scheme, event, q, v, t, plain(params), old, new, extents
                     )
 
@@ -410,3 +427,161 @@ class EventSet:
 
 
 NO_EVENTS = EventSet()
+
+
+def _after_transition(
+    scheme: Scheme, event: Event, q: Array, v: Array, t: Array, plain: Params, old: Params,
+    new: Params, extents: Float[Array, " n"] | None,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """q and v after the transition of an event, and a status.
+
+    `plain` are the parameters of the user, `old` and `new` those with the switches before and after
+    it. Given extents, the status tells whether the state satisfies the constraints.
+    """
+    transition, system = event.transition, scheme.system
+    assert transition is not None
+    if transition.fn is not None:
+        q, v = _new_state(event, transition.fn(q, v, t, plain), q, v)
+    if transition.restitution is not None:
+        restitution = transition.restitution
+        e = jnp.asarray(restitution(plain) if callable(restitution) else restitution, q.dtype)
+        v = _rebound(scheme, event, e, q, v, t, plain, old)
+    A_position, A_velocity = constraint_jacobians(system, q, v, t, new)
+    if system.velocities:
+        A_position = system.dynamics.position_jacobian(q, t, new)
+    status = jnp.asarray(int(Status.OK), jnp.int32)
+    if extents is not None:
+        level, share = system.dynamics.position_level(q, t, new), motion_share(q.dtype)
+        sizes = sizes_of_levels(system, q, v, t, new)[0]
+        met = near(level, A_position, q, extents, share, sizes)
+        status = jnp.where(met, status, int(Status.NOT_ON_CONSTRAINT)).astype(jnp.int32)
+    if len(A_velocity):
+        mass = metric(metric_mass(system, q, v, t, new), A_velocity, LDL())
+        for _ in range(_ITERATIONS):
+            v = v - mass.min_norm_solve(system.dynamics.velocity_level(q, v, t, new))[0]
+    return q, v, status
+
+
+def _rebound(
+    scheme: Scheme, event: Event, e: Array, q: Array, v: Array, t: Array, plain: Params,
+    params: Params,
+) -> Array:  # fmt: skip
+    # The velocities after an impact, by an impulse along dg/dq within the constraints.
+    system = scheme.system
+
+    def gap(q: Array, t: Array) -> Array:
+        return event.value(q, v, t, plain)[None]
+
+    if depends_on(lambda v: event.value(q, v, t, plain), (v,)):
+        raise ValueError(
+            f"Event {event.name!r} must be a gap that depends on q, t and params only, because "
+            "its transition has a restitution, but it depends on v; give the jump of v by "
+            "`Transition(fn)`."
+        )
+    A = constraint_jacobians(system, q, v, t, params)[1]
+    # The impulse and those of the joints at once, so that the joints hold after the impact.
+    slope, speeds = jax.jacfwd(gap)(q, t), system.dynamics.speeds(q, v, t, params)
+    slope = system.dynamics.kinematics.rows(slope, q, t, params)
+    rows = jnp.concatenate([A, slope])
+    wrong = jnp.concatenate([
+        system.dynamics.velocity_level(q, v, t, params), (1 + e) * rate(gap, q, speeds, t)
+    ])  # fmt: skip
+    mass = metric(metric_mass(system, q, v, t, params), rows, LDL())
+    return v - mass.min_norm_solve(wrong)[0]
+
+
+def _new_state(event: Event, result: Any, q: Array, v: Array) -> tuple[Array, Array]:
+    shapes = f"{q.shape}" if q.shape == v.shape else f"{q.shape} and {v.shape}"
+    requirement = f"The transition of event {event.name!r} must return q and v of shape {shapes}"
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        raise ValueError(f"{requirement}, but returned {result!r}.")
+    new_q, new_v = (jnp.asarray(x) for x in result)
+    for x, old in ((new_q, q), (new_v, v)):
+        if x.shape != old.shape:
+            raise ValueError(f"{requirement}, but returned shape {x.shape}.")
+    return new_q.astype(q.dtype), new_v.astype(q.dtype)
+
+
+def with_gaps(event_set: EventSet, system: System, q: Array, ts: Array, params: Params) -> EventSet:
+    """The events of a run with those of the gaps of its system.
+
+    Its functions tell at the initial state how many gaps there are.
+    """
+    if not (event_set or system.unilateral):
+        return event_set  # and no program for ts[0]
+    _warn_of_rounded_times(ts)
+    gaps = Gaps.of(system, q, ts[0], params)
+    events = (*event_set.events, *gaps.events)
+    _require_names(events)
+    return replace(event_set, events=events, gaps=gaps)
+
+
+def _warn_of_rounded_times(ts: Array) -> None:
+    """Warn if times so far from zero are rounded that events cannot be located in the motion."""
+    values = actual(ts, 1)
+    if values is None or not values.size:
+        return
+    eps = float(np.finfo(values.dtype).eps)
+    largest, duration = np.abs(values).max(), np.ptp(values)
+    rounding = ROUNDINGS * eps * largest
+    if 0 < max(1e-6, 1000 * eps) * duration < rounding:
+        warn_caller(
+            f"times near {largest:g} s are rounded in {values.dtype}, so events are located to "
+            f"{rounding:.1g} s only, and their states likewise; subtract the first time from all "
+            f"times, or {USE_FLOAT64}.",
+            PrecisionWarning,
+        )
+
+
+def event_set_of(system: System, events: Any, inactive: Any) -> EventSet:
+    """The checked and named events of a run."""
+    events_given = (
+        (events,) if isinstance(events, Event) or not isinstance(events, Iterable) else events
+    )
+    named_events = tuple(_named(event, k) for k, event in enumerate(events_given, start=1))
+    names_off = names_of("inactive", inactive)
+    if not (named_events or names_off):
+        return NO_EVENTS
+    _require_names(named_events)
+    _require_constraints(system, "Argument `inactive`", names_off)
+    if not (named_events or system.unilateral):
+        # Switches are those of events: one that never occurs.
+        named_events = (Event(lambda q, v, t, params: 1.0, name="never"),)
+    for event in named_events:
+        if event.transition is not None:
+            subject = f"The transition of event {event.name!r}"
+            _require_constraints(system, subject, event.transition.switches)
+    return EventSet(named_events, names_off)
+
+
+def _require_names(events: Sequence[Event]) -> None:
+    names = [event.name for event in events]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(
+                f"Argument `events` must have distinct names, but {name!r} is given twice."
+            )
+
+
+def _named(event: Any, number: int) -> Event:
+    if not isinstance(event, Event):
+        raise TypeError(
+            f"Argument `events` must hold Event objects, but holds {event!r}; wrap the function, "
+            "for example Event(fn, name=...)."
+        )
+    if event.name:
+        return event
+    name = getattr(event.fn, "__name__", "<lambda>")
+    return replace(event, name=f"event{number}" if name == "<lambda>" else name)
+
+
+def _require_constraints(system: System, subject: str, names: tuple[str, ...]) -> None:
+    parts = [*system.constraints, *system.unilateral]
+    names_of_system = [part.name for part in parts]
+    for name in names:
+        if name not in names_of_system:
+            known_names = ", ".join(names_of_system) or "none"
+            raise ValueError(
+                f"{subject} must name constraints of the system, but names {name!r}. "
+                f"Its constraints: {known_names}."
+            )

@@ -11,6 +11,7 @@ closed, and which frictions stick. Both are the law of `coulomb`; without fricti
 of slips.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.compiler import jacobian
 from jaxmech.integrate.events.coulomb import (
     Coulomb,
     both,
@@ -41,7 +43,6 @@ from jaxmech.integrate.events.friction import (
     pressing,
 )
 from jaxmech.integrate.events.gaps import GapDecisions, Gaps
-from jaxmech.integrate.events.rounding import rounded
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.switches import Switched, plain
 from jaxmech.linalg import LDL, QR, diagonal, matvec, metric
@@ -55,7 +56,33 @@ ROUNDING = 64.0  # units of round-off of an acceleration that counts as zero
 _AT_REST = 1e-6  # of the change of a slip by friction in a step: the speed that is none
 _SWEEPS = 60  # over the impulses of slips in space
 _AHEAD = 1e-3  # of a step: where accelerations that begin at zero are asked
+_ROUNDING = 64.0  # round-off of a function and of its rate, relative to the largest of their terms
+_APART = 4.0  # the same of the time of an event, in its accuracy
 _FAR = 1e6  # round-off of a gap: no closed one is so far from zero, but by a jump
+
+
+class Rounded(NamedTuple):
+    """E functions of q and t at a state."""
+
+    value: Float[Array, " E"]
+    zero: Float[Array, " E"]  # size of a value that counts as zero
+    still: Float[Array, " E"]  # size of a rate that counts as zero
+    fastest: Float[Array, " E"]  # rate at the largest speeds of the motion
+
+
+def rounded(
+    value: Callable[[Array, Array], Array], q: Array, t: Array, speeds: Array, accuracy: Array
+) -> Rounded:
+    """The functions value(q, t) at a state of a run whose largest speeds so far are given.
+
+    `accuracy` is that of the time.
+    """
+    g, drift = jax.linearize(lambda t: value(q, t), t)
+    slope = jnp.abs(jacobian(lambda q: value(q, t), q))
+    size = matvec(slope, jnp.abs(q)) + jnp.abs(drift(t))
+    fastest = matvec(slope, speeds) + jnp.abs(drift(jnp.ones_like(t)))
+    eps = _ROUNDING * float(jnp.finfo(q.dtype).eps)
+    return Rounded(g, eps * size + _APART * accuracy * fastest, eps * fastest, fastest)
 
 
 class GapStates(NamedTuple):

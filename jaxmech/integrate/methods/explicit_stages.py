@@ -15,8 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.checks import check_dependent_rows, finite_states, first_that_holds, unless
-from jaxmech.integrate.methods.moved import Moved
-from jaxmech.integrate.methods.tableaus import Tableau, following
+from jaxmech.integrate.methods.runge_kutta import Moved, Tableau, following
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.laws import Law, Partition
 from jaxmech.status import Status

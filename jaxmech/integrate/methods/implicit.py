@@ -14,7 +14,7 @@ of the size of the equations of motion, whose matrices tend to M and A for short
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,14 +23,83 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
-from jaxmech.integrate.methods.moved import Moved, StepStart
-from jaxmech.integrate.methods.runge_kutta import AbstractPair, Policies, require_udwadia_kalaba
-from jaxmech.integrate.methods.tableaus import RODAS_5P, StepControl, following
+from jaxmech.integrate.methods.runge_kutta import (
+    AbstractPair,
+    Moved,
+    Policies,
+    StepControl,
+    StepStart,
+    following,
+    require_udwadia_kalaba,
+    table,
+)
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.laws import Law
 from jaxmech.linalg import matvec, saddle_point, singular_weights
 from jaxmech.status import Status
 from jaxmech.system import EquationsOfMotion, System
+
+
+class RosenbrockTableau(NamedTuple):
+    """Coefficients of a Rosenbrock method whose solves need no products with the Jacobian.
+
+    Stage i solves (I / (h gamma) - J) U_i = f(y + sum_j a_ij U_j, t + c_i h)
+    + sum_j C_ij U_j / h + h d_i f_t; the step is y + sum_j b_j U_j, and the last U its error
+    (Hairer and Wanner, Solving Ordinary Differential Equations II, IV.7).
+    """
+
+    gamma: float  # the diagonal coefficient
+    nodes: tuple[float, ...]  # c
+    stages: tuple[tuple[float, ...], ...]  # a, rows of increasing length
+    couplings: tuple[tuple[float, ...], ...]  # C, rows of increasing length
+    time: tuple[float, ...]  # d
+    weights: tuple[float, ...]  # b
+    order: int  # of accuracy; that of the estimate is one less
+
+
+# Steinebach, Construction of Rosenbrock-Wanner method Rodas5P and numerical benchmarks within the
+# Julia Differential Equations package, BIT Numerical Mathematics 63, 27 (2023).
+_NODES, *_STAGES, _TIME, _WEIGHTS = table(
+    """
+    0 0.6358126895828704 0.4095798393397535 0.9769306725060716 0.4288403609558664 1 1 1;
+    3.0;
+    2.849394379747939 0.45842242204463923;
+    -6.954028509809101 2.489845061869568 -10.358996098473584;
+    2.8029986275628964 0.5072464736228206 -0.3988312541770524 -0.04721187230404641;
+    -7.502846399306121 2.561846144803919 -11.627539656261098 -0.18268767659942256
+    0.030198172008377946;
+    -7.502846399306121 2.561846144803919 -11.627539656261098 -0.18268767659942256
+    0.030198172008377946 1;
+    -7.502846399306121 2.561846144803919 -11.627539656261098 -0.18268767659942256
+    0.030198172008377946 1 1;
+    0.21193756319429014 -0.42387512638858027 -0.3384627126235924 1.8046452872882734
+    2.325825639765069 0 0 0;
+    -7.502846399306121 2.561846144803919 -11.627539656261098 -0.18268767659942256
+    0.030198172008377946 1 1 1
+    """
+)
+_COUPLINGS = table(
+    """
+    -14.155112264123755;
+    -17.97296035885952 -2.859693295451294;
+    147.12150275711716 -1.41221402718213 71.68940251302358;
+    165.43517024871676 -0.4592823456491126 42.90938336958603 -5.961986721573306;
+    24.854864614690072 -3.0009227002832186 47.4931110020768 5.5814197821558125 -0.6610691825249471;
+    30.91273214028599 -3.1208243349937974 77.79954646070892 34.28646028294783 -19.097331116725623
+    -28.087943162872662;
+    37.80277123390563 -3.2571969029072276 112.26918849496327 66.9347231244047 -40.06618937091002
+    -54.66780262877968 -9.48861652309627
+    """
+)
+RODAS_5P = RosenbrockTableau(
+    gamma=0.21193756319429014,
+    nodes=_NODES,
+    stages=((), *_STAGES),
+    couplings=((), *_COUPLINGS),
+    time=_TIME,
+    weights=_WEIGHTS,
+    order=5,
+)
 
 
 class _Sums(eqx.Module):

@@ -1,6 +1,6 @@
 """`RATTLE`: a symplectic method with a fixed step, for long times, and what it requires."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,8 +12,13 @@ from jaxtyping import Array, Float
 
 from jaxmech.compiler import hoisted
 from jaxmech.integrate.checks import first_that_holds
-from jaxmech.integrate.methods.moved import Moved, StepStart
-from jaxmech.integrate.methods.runge_kutta import AbstractMethod, Policies, require_udwadia_kalaba
+from jaxmech.integrate.methods.runge_kutta import (
+    AbstractMethod,
+    Moved,
+    Policies,
+    StepStart,
+    require_udwadia_kalaba,
+)
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.laws import UdwadiaKalaba
 from jaxmech.linalg import SaddlePoint, matvec, metric, saddle_point
@@ -250,7 +255,9 @@ def _depends(fn: Callable[..., Array], state: tuple[Any, ...], k: int) -> bool:
     def call(traced: Any, *state: Any) -> Array:
         return with_traced(traced, *state) if traced else fn(*state)
 
-    points = list(_points((traced, *state), 1 + k))
+    base = tuple(generic(x, seed) for seed, x in enumerate((traced, *state)))
+    others = [(*base[: 1 + k], generic(state[k], seed), *base[2 + k :]) for seed in (21, 22)]
+    points = [base, *others]
     results = list(concrete_at(call, points))
     values = [x for x in results if x is not None and np.isfinite(x).all()]
     if len(values) == len(points):
@@ -262,12 +269,4 @@ def _depends(fn: Callable[..., Array], state: tuple[Any, ...], k: int) -> bool:
     def moved(x: Any, *arguments: Any) -> Array:
         return call(*arguments[: 1 + k], x, *arguments[1 + k :])
 
-    point = points[0]
-    return depends_on(moved, (point[1 + k], *point[: 1 + k], *point[2 + k :]))
-
-
-def _points(state: tuple[Any, ...], k: int) -> Iterator[tuple[Any, ...]]:
-    base = [generic(x, seed) for seed, x in enumerate(state)]
-    yield tuple(base)
-    for seed in (21, 22):
-        yield (*base[:k], generic(state[k], seed), *base[k + 1 :])
+    return depends_on(moved, (base[1 + k], *base[: 1 + k], *base[2 + k :]))

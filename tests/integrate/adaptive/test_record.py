@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.integrate.derivatives.record import StepRecord
+from jaxmech.integrate.trajectory import StepRecord
 
 NAN = np.nan
 # Two steps and a save between them, the second step up to event 1; rows beyond them as in memory.

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.integrate.spans import NO_TIMES
-from jaxmech.integrate.steps.policies import AbstractSteps
+from jaxmech.integrate.steps import AbstractSteps
 from jaxmech.system import Params, Signal, System, function_values, is_signal
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.caller import warn_caller

@@ -14,8 +14,12 @@ from jaxmech.integrate.methods.explicit_stages import (
     pair_stages,
 )
 from jaxmech.integrate.methods.implicit import Rodas5P
-from jaxmech.integrate.methods.moved import Moved, StepStart
-from jaxmech.integrate.methods.runge_kutta import AbstractPair, AbstractRungeKuttaPair
+from jaxmech.integrate.methods.runge_kutta import (
+    AbstractPair,
+    AbstractRungeKuttaPair,
+    Moved,
+    StepStart,
+)
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.linalg import matvec
