@@ -12,9 +12,6 @@ step, and `derivatives` has the rules of a run.
 """
 
 from jaxmech.integrate.dense_output import states_at as states_at
-from jaxmech.integrate.derivatives.policy import AbstractDerivative as AbstractDerivative
-from jaxmech.integrate.derivatives.policy import ForwardMode as ForwardMode
-from jaxmech.integrate.derivatives.policy import ReverseMode as ReverseMode
 from jaxmech.integrate.events.event import Event as Event
 from jaxmech.integrate.events.event import Transition as Transition
 from jaxmech.integrate.events.event_set import EventSet as EventSet
@@ -34,6 +31,9 @@ from jaxmech.integrate.methods.runge_kutta import DormandPrince8 as DormandPrinc
 from jaxmech.integrate.methods.runge_kutta import StepControl as StepControl
 from jaxmech.integrate.methods.runge_kutta import Tableau as Tableau
 from jaxmech.integrate.motion import MOST_NUMBERS as MOST_NUMBERS
+from jaxmech.integrate.motion import AbstractDerivative as AbstractDerivative
+from jaxmech.integrate.motion import ForwardMode as ForwardMode
+from jaxmech.integrate.motion import ReverseMode as ReverseMode
 from jaxmech.integrate.motion import Run as Run
 from jaxmech.integrate.motion import solve_motion as solve_motion
 from jaxmech.integrate.scheme import Scheme as Scheme

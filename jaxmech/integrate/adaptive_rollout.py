@@ -55,8 +55,6 @@ _STUCK = 1e-9  # fraction of the run: a shorter step from one event to the next 
 
 
 class _RunState(eqx.Module):
-    """The carry of the loop over attempts."""
-
     elapsed: Float[Array, ""]  # time since the start, not negative
     start: EvaluatedState
     memory: Array  # of controllers
@@ -77,8 +75,6 @@ class _RunState(eqx.Module):
 
 
 class _RunRows(eqx.Module):
-    """The rows that a run writes."""
-
     saves: Array  # `SavedStates` at each save time, packed
     moves: StepRecord
     log: Array  # occurrences of events
@@ -95,8 +91,6 @@ class _StepSpan(eqx.Module):
 
 
 class _StepEvents(eqx.Module):
-    """The events in an accepted step."""
-
     events: EventState  # after the step; `replay` has those of this step
     happened: Bool[Array, ""]  # whether there were any events
     interrupted: Bool[Array, ""]  # whether the step ends at one
@@ -140,7 +134,6 @@ class _Run:
         return 4 * jnp.finfo(largest.dtype).eps * jax.lax.stop_gradient(largest)
 
     def time(self, elapsed: Array) -> Array:
-        """The time at a given elapsed time."""
         return self.t0 + self.sign * elapsed
 
     def stop(self, elapsed: Array) -> Array:
@@ -279,7 +272,6 @@ def _start(
 
 
 def _advanced(run: _Run, carry: tuple[_RunState, _RunRows]) -> tuple[_RunState, _RunRows]:
-    """The run after one attempted step."""
     state, rows = carry
     first, t, before = run.packed(state), run.time(state.elapsed), state.start
     interval = interval_at(run.time(run.times), t, run.t0, run.time(run.span), run.ends)

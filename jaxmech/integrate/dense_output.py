@@ -17,11 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.integrate.derivatives.policy import AbstractDerivative
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.log import Events
-from jaxmech.integrate.motion import Run, trajectory_of, with_samples
+from jaxmech.integrate.motion import AbstractDerivative, Run, trajectory_of, with_samples
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.system import Params

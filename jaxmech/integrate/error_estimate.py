@@ -59,7 +59,6 @@ class Recent(eqx.Module):
 
     @staticmethod
     def none(q: Array, v: Array, same_steps: bool) -> "Recent":
-        """Initialize before the first step."""
         q, v = (jax.lax.stop_gradient(jnp.stack([x] * (STATES - 1))) for x in (q, v))
         return Recent(q, v, jnp.ones(0 if same_steps else STATES - 1, q.dtype))
 
@@ -126,7 +125,6 @@ class StepErrors(eqx.Module):
 
     @staticmethod
     def none(q: Array, speeds: Array) -> "StepErrors":
-        """Initialize before the first step, from a state with the rates of its coordinates."""
         zero = jnp.zeros_like(q)
         return StepErrors(zero, zero, q, q, jnp.abs(speeds), zero.sum())
 

@@ -1,6 +1,11 @@
-"""The motion of a run as a whole, from which a `Solution` is made, and what it is computed from."""
+"""The motion of a run as a whole, from which a `Solution` is made, and what it is computed from.
 
-from dataclasses import replace
+`ReverseMode` and `ForwardMode` are the modes in which it can be differentiated.
+"""
+
+import abc
+import math
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -11,10 +16,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.compiler import batched_closure
-from jaxmech.integrate.derivatives.policy import AbstractDerivative
+from jaxmech.integrate.derivatives.adaptive_rule import adaptive_trajectory
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs
+from jaxmech.integrate.derivatives.segment_rule import segment_trajectory
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import Events, EventState
+from jaxmech.integrate.rollout import rollout
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import (
     ALL_TIME,
@@ -28,14 +35,79 @@ from jaxmech.integrate.spans import (
 from jaxmech.integrate.step_size import chosen_steps, refined
 from jaxmech.integrate.steps import Adaptive, FixedSteps, Tolerance
 from jaxmech.integrate.switches import after_samples, with_outputs
-from jaxmech.integrate.trajectory import StepCounts, Trajectory
+from jaxmech.integrate.trajectory import SEGMENT, StepCounts, Trajectory
 from jaxmech.system import Params, System, conserves_energy
 from jaxmech.utils.arrays import AnyArray
-from jaxmech.utils.checks import is_known
+from jaxmech.utils.checks import is_known, require_positive_integer
 from jaxmech.utils.jit_cache import jit_of
 
 MOST_NUMBERS = 1000  # of parameters that a solution keeps where `vmap` copies them
 _NEAR = 4.0  # units of round-off of the largest time
+
+
+@dataclass(frozen=True)
+class AbstractDerivative(abc.ABC):
+    """The modes of automatic differentiation in which a trajectory can be differentiated."""
+
+    @abc.abstractmethod
+    def trajectory(self, scheme: Scheme, x: RolloutInputs, event_set: EventSet) -> Trajectory:
+        """The rollout with its derivative rule."""
+
+
+@dataclass(frozen=True)
+class ReverseMode(AbstractDerivative):
+    """Both modes, efficient for `jax.grad` with respect to many parameters; the default.
+
+    Args:
+        segment: steps from one kept state to the next, a divisor of those per save interval; by
+            default about the square root of the number of steps. Shorter segments need more memory,
+            and in batches more time too: computing a step again is faster than loading it.
+
+    Raises:
+        ValueError: if `segment` is not a positive integer.
+    """
+
+    segment: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.segment is not None:
+            remedy = "leave it out for about the square root of all steps"
+            require_positive_integer("segment", self.segment, remedy)
+
+    def trajectory(self, scheme: Scheme, x: RolloutInputs, event_set: EventSet) -> Trajectory:
+        """The rollout, whose derivatives recompute its steps."""
+        if isinstance(scheme.steps, Adaptive):
+            return adaptive_trajectory(scheme, event_set, self.segment or SEGMENT, x)
+        steps = self._steps(scheme.per_save, len(x.ts) - 1)
+        return segment_trajectory(scheme, event_set, steps, x)
+
+    def _steps(self, per_save: int, saves: int) -> int:
+        # The divisor of the steps per save nearest to the root of all steps.
+        # All segments have one shape, so that they are compiled once; hence a divisor.
+        divisors = [k for k in range(1, per_save + 1) if per_save % k == 0]
+        if self.segment is None:
+            root = math.sqrt(per_save * saves)
+            return min(divisors, key=lambda steps: abs(math.log(steps / root)))
+        if self.segment not in divisors:
+            raise ValueError(
+                f"Argument `segment` must divide the {per_save} steps per save interval, but is "
+                f"{self.segment}; take one of {', '.join(map(str, divisors))}."
+            )
+        return self.segment
+
+
+@dataclass(frozen=True)
+class ForwardMode(AbstractDerivative):
+    """Forward mode only, for `jax.jvp` and `jax.jacfwd`, which then cost one run less.
+
+    Reverse mode works too, but keeps every intermediate value of every step.
+    """
+
+    def trajectory(self, scheme: Scheme, x: RolloutInputs, event_set: EventSet) -> Trajectory:
+        """The rollout as plain JAX operations; with a tolerance or events, in both modes."""
+        if event_set or isinstance(scheme.steps, Adaptive):
+            return ReverseMode().trajectory(scheme, x, event_set)
+        return rollout(scheme, x.q0, x.v0, x.ts, x.params, x.memory, times=x.times)[0]
 
 
 class Run(eqx.Module):

@@ -115,7 +115,6 @@ def rollout(
     checks_every_step = bool(event_set) or not isinstance(scheme.stabilization, Projection)
 
     def speeds_at(state: _RolloutState, t: Array, params: Params) -> Float[Array, " n"]:
-        """The rates of q at a state."""
         active_params = event_set.params(params, state.events.active)
         return system.dynamics.speeds(state.q, state.v, t, active_params)
 

@@ -93,7 +93,6 @@ class Scheme:
 
     @property
     def policies(self) -> dict[str, Any]:
-        """The policies as arguments of `simulate`."""
         return {
             "method": self.method,
             "steps": self.steps,
@@ -109,13 +108,11 @@ class Scheme:
 
     @property
     def adaptive(self) -> Adaptive:
-        """The policy of adaptive steps."""
         assert isinstance(self.steps, Adaptive)
         return self.steps
 
     @property
     def pair(self) -> AbstractPair:
-        """The method with its error estimate, of adaptive steps."""
         assert isinstance(self.method, AbstractPair)
         return self.method
 

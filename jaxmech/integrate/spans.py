@@ -64,7 +64,6 @@ class AllTime(eqx.Module):
         return False
 
     def turning(self, condition: Array | HostArray) -> "AllTime":
-        """The same."""
         return self
 
 

@@ -110,7 +110,6 @@ def _step(
 
 
 def _info(moved: Moved, q: Array, v: Array, reached: Array) -> StepInfo:
-    """The checks of a step that ends at q and v."""
     # NaN and infinity survive the sum, so one test serves for all numbers.
     finite = jnp.isfinite(q.sum() + v.sum())
     good = moved.good & (finite & reached)

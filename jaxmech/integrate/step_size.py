@@ -418,8 +418,6 @@ def _tried_steps(
 
 
 class _TrialState(eqx.Module):
-    """The carry of the loop over the steps of a trial."""
-
     q: Array
     v: Array
     memory: Array  # of controllers

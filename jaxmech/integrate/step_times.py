@@ -146,7 +146,6 @@ def step_ends(
 
 @cached_by_shapes
 def _constraints_move(system: System, q: Any, v: Any, t: Any, params: Params) -> bool:
-    """Whether a constraint depends on time."""
     return depends_on(lambda t: _residuals(system, q, v, t, params), (t,))
 
 

@@ -96,8 +96,6 @@ def with_switches(
 
 @dataclass(frozen=True)
 class _Switch:
-    """The function of a constraint with a switch."""
-
     fn: Callable[..., Any]
     number: int
     slot: int | None  # of a gap

@@ -48,12 +48,10 @@ class SavedStates(eqx.Module):
 
     @property
     def residuals(self) -> tuple[Array, Array]:
-        """Both largest residuals."""
         return self.position_residual, self.velocity_residual
 
     @property
     def packed(self) -> Float[Array, " w"]:
-        """Those of one time as one row."""
         residuals = jnp.stack(self.residuals)
         active = self.active.astype(self.q.dtype)
         return jnp.concatenate([self.q, self.v, self.memory, residuals, active])
@@ -199,7 +197,6 @@ class StepRecord(eqx.Module):
 
     @property
     def segment(self) -> int:
-        """The number of moves in a segment."""
         return len(self.moves) // len(self.starts)
 
     def start(self, segment: Array) -> tuple[Float[Array, " n2"], Float[Array, ""]]:

@@ -42,7 +42,7 @@ from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import AnyInterval, interval_at, sorted_ends, within
 from jaxmech.integrate.step import step
 from jaxmech.integrate.switches import with_outputs
-from jaxmech.integrate.trajectory import SEGMENT, Move, StepRecord, Trajectory
+from jaxmech.integrate.trajectory import Move, StepRecord, Trajectory
 from jaxmech.system import Params
 
 # The first time, and times at which a step ends; None if not differentiated.
@@ -50,8 +50,6 @@ _Given = tuple[Any, Any]
 
 
 class _KeptRun(eqx.Module):
-    """The data of the forward run that its derivatives need."""
-
     record: StepRecord
     states: Float[Array, " T n2"]  # q, v and memory at the save times
     known: Bool[Array, " T"]  # which saves were reached, or follow a terminal event
@@ -68,7 +66,6 @@ class _MoveRule(RunRule):
     def smooth_jvp(
         self, args: Arrays, residuals: Arrays, needed: Flags, tangents: Arrays
     ) -> list[Array]:
-        """Push tangents by loops of fixed length."""
         return self.pushed(args, residuals, needed, tangents, is_smooth=True)
 
 
@@ -88,7 +85,6 @@ class _MovesRun(AbstractRun):
     def tangents(
         self, x: RolloutInputs, residuals: _KeptRun, changes: RolloutInputs, is_smooth: bool
     ) -> SmoothResults:
-        """Push tangents along the moves that were made."""
         along = _along_all_moves if is_smooth else _along_moves
         record, event_set = residuals.record, self.event_set
         moves, (traced, fixed) = _Replay.of(self, x), split_shared(x, changes)
@@ -278,8 +274,6 @@ def _parts(x: RolloutInputs, states: Array) -> list[Array]:
 
 
 class _Pushed(eqx.Module):
-    """A state between moves with its tangent."""
-
     state: PieceState
     d_state: PieceState
     active: Array  # constraints that are on
@@ -345,8 +339,6 @@ def _along_all_moves(
 
 @dataclass(frozen=True)
 class _Replay:
-    """The moves of a run."""
-
     run: _MovesRun
     ts: Array  # save times (T,); derivatives with respect to them are no part of a move
     times: Array  # at which a step ends (K,)
@@ -357,7 +349,6 @@ class _Replay:
 
     @staticmethod
     def of(run: _MovesRun, x: RolloutInputs) -> "_Replay":
-        """Make the moves of a run with these inputs."""
         event_set = run.event_set
         empty_row = jnp.zeros(event_set.width(x.q0, x.v0), x.q0.dtype)
         held = jax.lax.stop_gradient(x.times)
@@ -414,7 +405,6 @@ class _Replay:
         return is_step & (apart.min() <= near) & is_before, is_nearest
 
     def elapsed(self, move: Move) -> Array:
-        """The time since the start after a move."""
         end = move.elapsed(self.goes_on(move))
         if not self.times.size:
             return end
@@ -425,7 +415,6 @@ class _Replay:
     def advance(
         self, state: PieceState, primal_times: _Given, active: Array, move: Move, shared: Any
     ) -> tuple[PieceState, Array]:
-        """The state after a move, and the row of an event."""
         piece, h = self.at(state, primal_times, active, move)
 
         def make() -> tuple[PieceState, Array]:
@@ -477,7 +466,6 @@ class _Replay:
         return steps & ((move.which < 0) | event_set.interrupts(move.which))
 
     def switched(self, active: Array, move: Move) -> Array:
-        """The switches after a move."""
         if not self.run.event_set:
             return active
         switched = self.run.event_set.switched(move.which, active, move.outcome)
@@ -526,16 +514,16 @@ def _event(
 
 
 def adaptive_trajectory(
-    scheme: Scheme, x: RolloutInputs, event_set: EventSet, segment: int | None = None
+    scheme: Scheme, event_set: EventSet, segment: int, x: RolloutInputs
 ) -> Trajectory:
-    """The run as one operation with its derivatives."""
+    """The run in segments of some moves, as an operation with its derivatives."""
     by_pair, system = scheme.with_one_step(), scheme.system
     ends = np.cumsum([x.q0.size, x.v0.size]).tolist()
 
     def forward(x: RolloutInputs) -> tuple[Trajectory, _KeptRun]:
         inputs = x.q0, x.v0, x.ts, x.params, x.memory, x.tolerance
         trajectory, record = adaptive_rollout(
-            scheme, *inputs, segment=segment or SEGMENT, event_set=event_set, times=x.times
+            scheme, *inputs, segment=segment, event_set=event_set, times=x.times
         )
         saves = trajectory.saves
         states = jnp.concatenate([saves.q, saves.v, saves.memory], axis=1)

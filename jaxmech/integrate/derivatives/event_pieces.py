@@ -41,7 +41,6 @@ class PieceState(eqx.Module):
         return self.offset.sum()
 
     def packed(self) -> Array:
-        """All in one array."""
         return jnp.concatenate([self.q, self.v, self.memory, self.offset])
 
 

@@ -66,7 +66,6 @@ class RunRule(AbstractRule):
         self._kept, self._smooth = map(jax.tree.structure, (residuals, smooth))
 
     def jvp(self, args: Arrays, residuals: Arrays, needed: Flags, tangents: Arrays) -> list[Array]:
-        """Push the tangents of the run."""
         return self.pushed(args, residuals, needed, tangents, is_smooth=False)
 
     def pushed(
@@ -84,7 +83,6 @@ class RunRule(AbstractRule):
     def vjp(
         self, args: Arrays, residuals: Arrays, needed: Flags, cotangents: Sequence[Array | None]
     ) -> list[Array]:
-        """Pull back the cotangents of the run."""
         x, kept_data = self._trees(args, residuals)
         flags: RolloutInputs = jax.tree.unflatten(self._inputs, needed)
         result_cotangents: SmoothResults = jax.tree.unflatten(self._smooth, cotangents)

@@ -37,7 +37,7 @@ from jaxmech.integrate.derivatives.run_rule import (
     split_shared,
     with_traced,
 )
-from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
+from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.rollout import KeptSegments, SegmentEvents, rollout
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import StepSegments, segments, within
@@ -52,14 +52,11 @@ _Result = TypeVar("_Result")
 
 
 class _SegmentData(eqx.Module):
-    """The fixed data of a segment."""
-
     own: StepSegments  # its time and step may have tangents elsewhere
     t_failed: Float[Array, ""]  # as in `Trajectory`
     events: SegmentEvents
 
     def segment(self, timed: _Times) -> StepSegments:
-        """The segment with a start time and a step size."""
         return replace(self.own, t=timed[0], h=timed[1])
 
     def complete(self, derivatives: Any) -> Any:
@@ -73,8 +70,6 @@ class _SegmentData(eqx.Module):
 
 @dataclass(frozen=True)
 class _AbstractSegments(AbstractRun):
-    """A run with fixed steps."""
-
     per_save: int  # steps per save interval
     steps: int  # steps of a segment
     event_set: EventSet
@@ -133,7 +128,6 @@ class _AbstractSegments(AbstractRun):
         needed: RolloutInputs,
         cotangents: SmoothResults,
     ) -> RolloutInputs:
-        """Pull cotangents back from the last segment to the first."""
         shared, fixed = split_shared(x, needed)
         timed, pull_times = jax.vjp(self._times, x.ts)
         all_segments, rows = self._segments(x), self._rows(residuals, x, cotangents.occurrences)
@@ -237,8 +231,6 @@ class _PlainSegments(_AbstractSegments):
     def advance(
         self, data: _SegmentData, state: list[Array], timed: _Times, shared: Any
     ) -> tuple[list[Array], Array]:
-        """Make the steps of a segment."""
-
         # Reverse mode over this then keeps states, not the intermediate values of steps. The loop
         # separates forward and backward pass already, so CSE cannot merge them.
         @partial(jax.checkpoint, prevent_cse=False)
@@ -252,7 +244,6 @@ class _PlainSegments(_AbstractSegments):
         self, data: _SegmentData, state: list[Array], timed: _Times, shared: Any, fixed: Any,
         cotangents: list[Array], rows: Array,
     ) -> tuple[list[Array], _Times, Any]:  # fmt: skip
-        """Pull back step by step."""
         all_shared = eqx.combine(shared, fixed)
 
         def make_step(state: list[Array], number: Array) -> tuple[list[Array], list[Array]]:
@@ -299,24 +290,6 @@ def _bare_step(
     return jnp.where(failed, q, moved[0]), jnp.where(failed, v, moved[1]), memory
 
 
-def plain_trajectory(scheme: Scheme, steps: int, x: RolloutInputs) -> Trajectory:
-    """The rollout in segments of some steps, as an operation with its derivatives."""
-    undifferentiated = scheme
-    if type(scheme.stabilization) is Projection:
-        undifferentiated = replace(scheme, stabilization=scheme.stabilization.lazy())
-
-    def forward(x: RolloutInputs) -> tuple[Trajectory, KeptSegments]:
-        inputs = x.q0, x.v0, x.ts, x.params, x.memory
-        return rollout(undifferentiated, *inputs, segment=steps, times=x.times)
-
-    first_segment = segments(x.ts, steps, steps, x.times)
-    first_segment = jax.tree.map(lambda rows: rows[0], first_segment)
-    number = jnp.zeros((), jnp.int32)
-    example = x.q0, x.v0, x.memory, number, first_segment, x.ts[0]
-    x, run, (step,) = with_traced(forward, x, [partial(_bare_step, scheme)], [example])
-    return _PlainSegments(run, scheme.per_save, steps, NO_EVENTS, step).trajectory(x)
-
-
 class _Along(eqx.Module):
     """The position of the replay in a segment."""
 
@@ -333,8 +306,6 @@ _Pieces = tuple[Callable[..., Any], ...]
 
 @dataclass(frozen=True)
 class _EventSegments(_AbstractSegments):
-    """A run with fixed steps and events."""
-
     event: _Pieces  # to an event: the state after it, and its row in the log
     plain: _Pieces  # to the end of a step: the state there
 
@@ -523,34 +494,39 @@ def _is_entry(data: _SegmentData, along: _Along) -> Bool[Array, " K"]:
 
 
 def _has_event(data: _SegmentData, number: Array) -> Bool[Array, ""]:
-    """Whether a step has events."""
     replay = data.events.replay
     entries = jnp.arange(_capacity(data))
     return ((entries < replay.count) & (replay.step == number)).any()
 
 
-def event_trajectory(
+def segment_trajectory(
     scheme: Scheme, event_set: EventSet, steps: int, x: RolloutInputs
 ) -> Trajectory:
-    """The rollout in segments of some steps, with events, as an operation with its derivatives."""
+    """The rollout in segments of some steps, as an operation with its derivatives."""
+    undifferentiated = scheme
+    if not event_set and type(scheme.stabilization) is Projection:
+        undifferentiated = replace(scheme, stabilization=scheme.stabilization.lazy())
 
     def forward(x: RolloutInputs) -> tuple[Trajectory, KeptSegments]:
         inputs = x.q0, x.v0, x.ts, x.params, x.memory
-        return rollout(scheme, *inputs, segment=steps, event_set=event_set, times=x.times)
+        return rollout(undifferentiated, *inputs, segment=steps, event_set=event_set, times=x.times)
 
-    zero, zero_count = jnp.zeros_like(x.ts[0]), jnp.zeros((), jnp.int32)
     first_segment = jax.tree.map(lambda rows: rows[0], segments(x.ts, steps, steps, x.times))
+    state, zero, number = (x.q0, x.v0, x.memory), jnp.zeros_like(x.ts[0]), jnp.zeros((), jnp.int32)
+    if not event_set:
+        example = *state, number, first_segment, x.ts[0]
+        x, run, (step,) = with_traced(forward, x, [partial(_bare_step, scheme)], [example])
+        return _PlainSegments(run, scheme.per_save, steps, event_set, step).trajectory(x)
     outcome = jnp.zeros(event_set.words, zero.dtype)
     piece = EventPiece(
-        zero, zero, zero_count, zero_count, event_set.active(), outcome, zero[None],
-        first_segment.interval,
-    )  # fmt: skip
-    example = PieceState(x.q0, x.v0, x.memory, zero[None]), piece, zero
+        zero, zero, number, number, event_set.active(), outcome, zero[None], first_segment.interval
+    )
+    to_end = PieceState(*state, zero[None]), piece, zero
     schemes = [replace(scheme, contact=contact) for contact in (True, False)]
     schemes = schemes if gap_count(scheme.system) else [scheme]
     kinds = [partial(kind, each, event_set) for kind in (to_event, to_step_end) for each in schemes]
     count = len(schemes)
-    examples = [example] * count + [(*example, jnp.asarray(False))] * count
+    examples = [to_end] * count + [(*to_end, jnp.asarray(False))] * count
     x, run, parts = with_traced(forward, x, kinds, examples)
     event, plain = tuple(parts[:count]), tuple(parts[count:])
     return _EventSegments(run, scheme.per_save, steps, event_set, event, plain).trajectory(x)

@@ -94,7 +94,6 @@ class ContactEvents:
         return Switched(params, active | jnp.asarray(mine))
 
     def enabled(self, active: Bool[Array, " C"]) -> Bool[Array, " E"]:
-        """Flags of the events of gaps and frictions that can occur."""
         closed, slides = jnp.split(active[len(self.names) :], [self.gaps.count])
         names, on = self.gaps.switches[: self.gaps.count], jnp.asarray(True)
         in_place = [active[self.removable[x]] if x in self.removable else on for x in names]

@@ -192,7 +192,6 @@ class _Step:
 
     @property
     def accuracy(self) -> Float[Array, ""]:
-        """The accuracy of the time of an event [s]."""
         # Times closer than round-off are the same number.
         eps = float(jnp.finfo(self.t.dtype).eps)
         rounding = ROUNDINGS * eps * jnp.maximum(jnp.abs(self.t), jnp.abs(self.t + self.h))

@@ -81,7 +81,6 @@ class Transition:
 
     @property
     def switches(self) -> tuple[str, ...]:
-        """The constraints that are switched."""
         return (*self.on, *self.off)
 
 
@@ -159,7 +158,6 @@ class Event:
 
     @property
     def needs_reactions(self) -> bool:
-        """Whether the function has an argument for reactions."""
         return argument_count(self.fn) == 5
 
     @property

@@ -87,12 +87,10 @@ class EventSet:
 
     @cached_property
     def has_transitions(self) -> bool:
-        """Whether any event changes the state."""
         return any(e.transition for e in self.events)
 
     @cached_property
     def of_motions(self) -> tuple[bool, ...]:
-        """Which functions are of motions, and not of reactions."""
         return tuple(not event.needs_reactions for event in self.events)
 
     @cached_property
@@ -148,7 +146,6 @@ class EventSet:
         return with_switches(system, self.names) if self.names else system
 
     def params(self, params: Params, active: Bool[Array, " C"]) -> Params:
-        """The parameters of the system with switches."""
         return Switched(params, active) if self.names else params
 
     def plain(self, params: Params) -> Params:
@@ -161,7 +158,6 @@ class EventSet:
         return jnp.asarray(self._of(self.contact.names) & ~self._of(off))
 
     def _of(self, names: Iterable[str]) -> Bool[np.ndarray, " C"]:
-        """Flags of some switches."""
         flagged = set(names)
         return np.array([name in flagged for name in self.names], bool)
 
@@ -337,25 +333,20 @@ class EventSet:
     # Properties by number.
 
     def flags(self, values: Sequence[bool]) -> Bool[Array, " E"]:
-        """Make an array of a property of each event."""
         return jnp.asarray(np.array(values, bool))
 
     @property
     def changes(self) -> Bool[Array, " E"]:
-        """Flags of the events with a transition."""
         return self.flags([event.transition is not None for event in self.events])
 
     def chosen(self, index: Array, values: Array) -> Array:
-        """Select the entry of one event."""
         is_chosen = jnp.arange(len(self.events)) == index
         return jnp.where(is_chosen, values, jnp.zeros_like(values)).sum().astype(values.dtype)
 
     def interrupts(self, index: Array) -> Array:
-        """Whether the motion is another one after an event."""
         return self.chosen(index, self.flags([event.interrupts for event in self.events]))
 
     def stops(self, index: Array) -> Array:
-        """Whether an event is terminal."""
         return self.chosen(index, self.flags([event.terminal for event in self.events]))
 
     # Effects.

@@ -76,7 +76,6 @@ class Friction:
 
     @property
     def is_second(self) -> bool:
-        """Whether it is the second component of a slip."""
         return self.number % self.each == 1
 
     @property
@@ -86,7 +85,6 @@ class Friction:
 
     @property
     def name(self) -> str:
-        """Its name."""
         return self.constraint.name
 
     def constraint_of(self, frictions: Sequence[DryFriction]) -> Nonholonomic:
@@ -373,7 +371,6 @@ class SlidingForce:
 
     @property
     def discs(self) -> tuple[int, ...]:
-        """The first rows of slips in space."""
         return discs_of(self.frictions)
 
     def slip_at(self, v: Array, q: Array, t: Array, params: Switched) -> Float[Array, " F"]:

@@ -111,7 +111,6 @@ class Gaps:
 
     @cached_property
     def constraints(self) -> tuple[Holonomic, ...]:
-        """A constraint for each of the C gaps."""
         pairs = zip(self.unilateral, self.sizes, strict=True)
         return tuple(u.component(k, size) for u, size in pairs for k in range(size))
 
@@ -128,7 +127,6 @@ class Gaps:
 
     @property
     def count(self) -> int:
-        """The number C of gaps."""
         return sum(self.sizes)
 
     @property
@@ -149,7 +147,6 @@ class Gaps:
 
     @property
     def words(self) -> int:
-        """The numbers that hold decisions."""
         return -(-sum(self.flags) // _BITS) + 1 if self else 0
 
     @cached_property
@@ -178,7 +175,6 @@ class Gaps:
         return _with_constraints(system, self) if self else system
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
         return self.equations > 0
 
     def switched(self, system: System, names: tuple[str, ...]) -> System:

@@ -190,7 +190,6 @@ class _Slots(NamedTuple):
 
     @staticmethod
     def of(gaps: Gaps, takes_part: Bool[Array, " C"]) -> "_Slots":
-        """Slots for the flagged gaps."""
         size = min(gaps.rows, MOST)
         if size == gaps.count:
             return _Slots(None, takes_part.sum(), size)
@@ -200,7 +199,6 @@ class _Slots(NamedTuple):
 
     @property
     def used(self) -> Bool[Array, " S"] | bool:
-        """Flags of the slots with a gap."""
         return True if self.gaps is None else self.gaps.any(1)
 
     def of_slots(self, x: Array) -> Array:

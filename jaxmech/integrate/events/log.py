@@ -24,7 +24,6 @@ class Occurrences(eqx.Module):
     outcome: Float[Array, " *R D"]  # decisions about gaps
 
     def packed(self) -> Float[Array, " *R w"]:
-        """All numbers of an occurrence as one row."""
         states = [self.q, self.v, self.q_after, self.v_after]
         known_states = [x for x in states if x is not None]
         return jnp.concatenate([self.t[..., None], *known_states, self.outcome], axis=-1)
@@ -52,13 +51,11 @@ class Replay(eqx.Module):
 
     @staticmethod
     def none(capacity: int, words: int, dtype: Any) -> "Replay":
-        """No events so far in a segment."""
         zeros, size = jnp.zeros(capacity, jnp.int32), jnp.zeros(capacity, dtype)
         outcome = jnp.zeros((capacity, words), dtype)
         return Replay(zeros, size, zeros, zeros, outcome, jnp.zeros((), jnp.int32))
 
     def added(self, step: Array, size: Array, event: Array, row: Array, outcome: Array) -> "Replay":
-        """Append an event."""
         # Beyond the last row events are counted, but not written: a derivative then knows that
         # some are missing.
         is_entry = jnp.arange(len(self.step)) == self.count

@@ -52,7 +52,6 @@ class _Passes(NamedTuple):
 
     @staticmethod
     def begin(g: Float[Array, " E"], sign: Int[Array, " E"]) -> "_Passes":
-        """None at the start of a step."""
         return _Passes(jnp.abs(g), sign, jnp.zeros_like(sign), jnp.zeros_like(sign))
 
     def after(
@@ -83,7 +82,6 @@ class _Swings(NamedTuple):
 
     @staticmethod
     def begin(g: Float[Array, " E"], slope: Int[Array, " E"]) -> "_Swings":
-        """None at the start of a step."""
         u, none = jnp.zeros((), g.dtype), jnp.zeros_like(slope)
         return _Swings(u, g, (u, g), g, slope, none, none > 0)
 

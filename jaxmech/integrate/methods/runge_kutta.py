@@ -139,7 +139,6 @@ class AbstractRungeKutta(AbstractMethod):
 
     @property
     def order(self) -> int:
-        """The order of accuracy."""
         return self.tableau.order
 
     @property
