@@ -11,7 +11,7 @@ from jaxmech.integrate.checks import first_that_holds
 from jaxmech.integrate.methods.explicit_stages import sum_stages
 from jaxmech.integrate.methods.implicit import Rodas5P
 from jaxmech.integrate.methods.rattle import RATTLE
-from jaxmech.integrate.methods.runge_kutta import AbstractRungeKutta, Moved, StepStart
+from jaxmech.integrate.methods.runge_kutta import AbstractRungeKutta, StepStart
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.switches import gap_count
 from jaxmech.laws import Partition
@@ -101,30 +101,26 @@ def _step(
             new_q, new_v, reached = scheme.after_step(chart, new_q, new_v, end_t, params, rows)
         correction = scheme.correction((moved.q, moved.v), (new_q, new_v), end_t, h, params)
     with jax.named_scope("checks"):
-        info = replace(_info(moved, new_q, new_v, reached), correction=correction)
+        # NaN and infinity survive the sum, so one test serves for all numbers.
+        finite = jnp.isfinite(new_q.sum() + new_v.sum())
+        good = moved.good & (finite & reached)
+        true, ok = jnp.asarray(True), jnp.asarray(Status.OK, jnp.int32)
+
+        def bad() -> tuple[Array, Array]:
+            definite = moved.status != Status.SINGULAR_MASS
+            cases = (~finite, Status.NONFINITE), (~reached, Status.PROJECTION_FAILED)
+            # A singular mass comes first, because it makes numbers that are not finite; those come
+            # next, because all other checks are meaningless for them.
+            first = definite & (~finite | (moved.status == Status.OK))
+            return jnp.where(first, first_that_holds(*cases), moved.status), definite & finite
+
+        # Behind `cond`, so that native code skips the parts that are only needed after a failure.
+        status, computed = jax.lax.cond(~good, bad, lambda: (ok, true))
+        most = jnp.asarray(moved.rows, jnp.int32)
+        rank = jax.lax.cond(~moved.independent, lambda: moved.rank, lambda: most)
+        info = StepInfo(good, status, rank, computed, correction)
     if isinstance(method, Rodas5P):
         new_q, new_v = jnp.where(has_length, new_q, q), jnp.where(has_length, new_v, v)
-        good, ok = info.good | ~has_length, jnp.asarray(Status.OK, jnp.int32)
+        good = info.good | ~has_length
         info = replace(info, good=good, status=jnp.where(good, ok, info.status))
     return StepState(new_q, new_v, end_t), info
-
-
-def _info(moved: Moved, q: Array, v: Array, reached: Array) -> StepInfo:
-    # NaN and infinity survive the sum, so one test serves for all numbers.
-    finite = jnp.isfinite(q.sum() + v.sum())
-    good = moved.good & (finite & reached)
-    true, ok = jnp.asarray(True), jnp.asarray(Status.OK, jnp.int32)
-
-    def bad() -> tuple[Array, Array]:
-        definite = moved.status != Status.SINGULAR_MASS
-        ended = first_that_holds((~finite, Status.NONFINITE), (~reached, Status.PROJECTION_FAILED))
-        # A singular mass comes first, because it makes numbers that are not finite; those come
-        # next, because all other checks are meaningless for them.
-        first = definite & (~finite | (moved.status == Status.OK))
-        return jnp.where(first, ended, moved.status), definite & finite
-
-    # Behind `cond`, so that native code skips the parts that are only needed after a failure.
-    status, computed = jax.lax.cond(~good, bad, lambda: (ok, true))
-    rows = jnp.asarray(moved.rows, jnp.int32)
-    rank = jax.lax.cond(~moved.independent, lambda: moved.rank, lambda: rows)
-    return StepInfo(good, status, rank, computed)

@@ -167,7 +167,8 @@ def with_traced(
     # They should be parameters, but a system may be made inside a differentiated function.
     if not hoisted(parts[0], *examples[0], x.params)[1]:
         # `jit` so that it is traced once, for a single trajectory and for a batch.
-        return x, jax.jit(run), [_of_params(part) for part in parts]
+        own = [lambda *args, part=part: part(*args[:-1], args[-1][0]) for part in parts]
+        return x, jax.jit(run), own
     hoisted_run, traced = hoisted(run, x)
 
     @jax.jit
@@ -183,10 +184,6 @@ def with_traced(
         )
 
     return replace(x, traced=traced), run_inputs, list(map(with_values, parts, examples))
-
-
-def _of_params(part: Part) -> Part:
-    return lambda *args: part(*args[:-1], args[-1][0])
 
 
 def split_shared(x: RolloutInputs, changes: RolloutInputs) -> tuple[Any, Any]:

@@ -145,7 +145,7 @@ class _AbstractSegments(AbstractRun):
             wrt_state = jax.tree.map(jnp.add, wrt_state, added)
             # Segments after a failure pull zeros back. Another one, which is finite, does the same;
             # results that are selected instead would hide NaN, and no product could be folded.
-            is_needed = _has_nonzero((wrt_state, rows))
+            is_needed = jnp.stack([(x != 0).any() for x in (*wrt_state, rows)]).any()
             replayed = jax.tree.map(lambda x, y: jnp.where(is_needed, x, y), replayed, at_first)
             state, timed, segment, events = replayed
             data = _SegmentData(segment, residuals.t_failed, events)
@@ -204,10 +204,6 @@ class _AbstractSegments(AbstractRun):
     def _times(self, ts: Array) -> _Times:
         all_segments = segments(ts, self.per_save, self.steps)
         return all_segments.t, all_segments.h
-
-
-def _has_nonzero(tree: Any) -> Bool[Array, ""]:
-    return jnp.stack([(x != 0).any() for x in jax.tree.leaves(tree)]).any()
 
 
 def _starts(x: RolloutInputs, residuals: KeptSegments) -> list[Array]:

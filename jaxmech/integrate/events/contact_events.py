@@ -22,7 +22,6 @@ from jaxmech.integrate.events.friction import (
     TURNED,
     Rubbing,
     by_slip,
-    can_occur,
     directions_of,
     discs_of,
     least_norm,
@@ -98,9 +97,11 @@ class ContactEvents:
         names, on = self.gaps.switches[: self.gaps.count], jnp.asarray(True)
         in_place = [active[self.removable[x]] if x in self.removable else on for x in names]
         parts = [~closed & jnp.stack(in_place), closed] if names else []
-        return jnp.concatenate(
-            [*parts, can_occur(self.gaps.frictions, slides)] if self.gaps.frictions else parts
-        )
+        if self.gaps.frictions:
+            sticks, forward, backward = jnp.split(slides, len(KINDS))
+            runs = both(forward | backward, discs_of(self.gaps.frictions))
+            parts += [by_slip(self.gaps.frictions, x) for x in (sticks, runs)]
+        return jnp.concatenate(parts)
 
     def values(
         self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params, reactions: Any,

@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.compiler import with_row
 from jaxmech.integrate.checks import finite_states, first_that_holds
 from jaxmech.integrate.events.contact_events import After
-from jaxmech.integrate.events.event_set import ROUNDINGS, EventSet
+from jaxmech.integrate.events.event_set import MOST, MOST_OF_GAPS, ROUNDINGS, EventSet
 from jaxmech.integrate.events.extremum_search import ExtremumSearch, rates
 from jaxmech.integrate.events.impacts import MotionState, rounded
 from jaxmech.integrate.events.log import EventState, Occurrences
@@ -451,7 +451,8 @@ def _occurred(
     met = after.status == Status.OK
     good = search.info.good & met & crossed.any()
     good &= is_finite(search.q, search.v) & is_finite(after.q, after.v)
-    is_full = jnp.where(is_due, search.at_once >= AT_ONCE, search.count >= event_set.most_changes)
+    most = MOST_OF_GAPS if event_set.contact else MOST
+    is_full = jnp.where(is_due, search.at_once >= AT_ONCE, search.count >= most)
     full = interrupts & is_full
     code = first_that_holds(
         (~search.info.good, search.info.status), (~met, after.status),

@@ -103,11 +103,6 @@ class EventSet:
         """The numbers that hold the decisions about contacts at an event."""
         return self.gaps.words
 
-    @property
-    def most_changes(self) -> int:
-        """Events in a step that may change the motion."""
-        return MOST_OF_GAPS if self.contact else MOST
-
     @cached_property
     def one_sided(self) -> Bool[np.ndarray, " E"]:
         """Flags of the events whose functions are positive while they can occur."""
@@ -500,28 +495,22 @@ def with_gaps(event_set: EventSet, system: System, q: Array, ts: Array, params: 
     """
     if not (event_set or system.unilateral):
         return event_set  # and no program for ts[0]
-    _warn_of_rounded_times(ts)
+    values = actual(ts, 1)
+    if values is not None and values.size:
+        eps = float(np.finfo(values.dtype).eps)
+        largest, duration = np.abs(values).max(), np.ptp(values)
+        rounding = ROUNDINGS * eps * largest
+        if 0 < max(1e-6, 1000 * eps) * duration < rounding:
+            warn_caller(
+                f"times near {largest:g} s are rounded in {values.dtype}, so events are located to "
+                f"{rounding:.1g} s only, and their states likewise; subtract the first time from "
+                f"all times, or {USE_FLOAT64}.",
+                PrecisionWarning,
+            )
     gaps = Gaps.of(system, q, ts[0], params)
     events = (*event_set.events, *gaps.events)
     _require_names(events)
     return replace(event_set, events=events, gaps=gaps)
-
-
-def _warn_of_rounded_times(ts: Array) -> None:
-    """Warn if times so far from zero are rounded that events cannot be located in the motion."""
-    values = actual(ts, 1)
-    if values is None or not values.size:
-        return
-    eps = float(np.finfo(values.dtype).eps)
-    largest, duration = np.abs(values).max(), np.ptp(values)
-    rounding = ROUNDINGS * eps * largest
-    if 0 < max(1e-6, 1000 * eps) * duration < rounding:
-        warn_caller(
-            f"times near {largest:g} s are rounded in {values.dtype}, so events are located to "
-            f"{rounding:.1g} s only, and their states likewise; subtract the first time from all "
-            f"times, or {USE_FLOAT64}.",
-            PrecisionWarning,
-        )
 
 
 def event_set_of(system: System, events: Any, inactive: Any) -> EventSet:

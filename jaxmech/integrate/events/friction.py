@@ -33,7 +33,6 @@ from jaxmech.integrate.events.coulomb import (
     slip_forces,
     with_pairs,
 )
-from jaxmech.integrate.events.event import Event, Transition
 from jaxmech.integrate.switches import Switched, plain
 from jaxmech.laws import Law
 from jaxmech.linalg import LDL, QR, diagonal, matvec
@@ -186,37 +185,9 @@ def by_row(frictions: Sequence[Friction], x: Array) -> Array:
     return x[numbers] if discs_of(frictions) else x
 
 
-def switches_of(frictions: Sequence[Friction]) -> tuple[str, ...]:
-    """The names of their switches, by kind."""
-    return tuple(f"{friction.name}{kind}" for kind in KINDS for friction in frictions)
-
-
-def names_of_frictions(frictions: Sequence[Friction]) -> dict[str, list[str]]:
-    """The names of the frictions of each `DryFriction`."""
-    names: dict[str, list[str]] = {}
-    for friction in frictions:
-        names.setdefault(friction.of.name, []).append(friction.name)
-    return names
-
-
 def load(q: Array, v: Array, t: Array, params: Any, reactions: Any) -> Array:
     """Stand for the functions of loads and slips: `loads` gives those of all events by one law."""
     raise NotImplementedError
-
-
-def events_of_frictions(frictions: Sequence[Friction]) -> tuple[Event, ...]:
-    """The events at which frictions slip, and after them those at which they stop."""
-    names = [f.name for f in frictions if not f.is_second]
-    slips = [Event(load, -1, transition=Transition(off=x), name=f"{x} slips") for x in names]
-    stops = [Event(load, -1, transition=Transition(on=x), name=f"{x} stops") for x in names]
-    return (*slips, *stops)
-
-
-def can_occur(frictions: Sequence[Friction], slides: Bool[Array, " S"]) -> Bool[Array, " E"]:
-    """Flags of the events of frictions with these switches that can occur."""
-    sticks, forward, backward = jnp.split(slides, len(KINDS))
-    runs = both(forward | backward, discs_of(frictions))
-    return jnp.concatenate([by_slip(frictions, x) for x in (sticks, runs)])
 
 
 def eighths(direction: Float[Array, " F"], discs: tuple[int, ...]) -> Float[Array, " F"]:

@@ -18,11 +18,8 @@ from jaxmech.integrate.events.event import Event, Transition
 from jaxmech.integrate.events.friction import (
     KINDS,
     Friction,
-    events_of_frictions,
     frictions_of,
     load,
-    names_of_frictions,
-    switches_of,
     with_sliding,
 )
 from jaxmech.integrate.switches import with_switches
@@ -123,7 +120,10 @@ class Gaps:
     @cached_property
     def members(self) -> dict[str, list[str]]:
         """The names of the gaps or frictions of each unilateral constraint and dry friction."""
-        return self.names | names_of_frictions(self.frictions)
+        members = dict(self.names)
+        for friction in self.frictions:
+            members.setdefault(friction.of.name, []).append(friction.name)
+        return members
 
     @property
     def count(self) -> int:
@@ -152,20 +152,19 @@ class Gaps:
     @cached_property
     def switches(self) -> tuple[str, ...]:
         """The names of their switches, the last ones of a run: of gaps, then of frictions."""
-        return (*(c.name for c in self.constraints), *switches_of(self.frictions))
+        of_frictions = (f"{f.name}{kind}" for kind in KINDS for f in self.frictions)
+        return (*(c.name for c in self.constraints), *of_frictions)
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
-        """The events at which gaps close, those at which they open, and those of frictions."""
-        closes = [
-            Event(_gap, -1, transition=Transition(on=c.name), name=f"{c.name} closes")
-            for c in self.constraints
-        ]
-        opens = [
-            Event(load, -1, transition=Transition(off=c.name), name=f"{c.name} opens")
-            for c in self.constraints
-        ]
-        events = (*closes, *opens, *events_of_frictions(self.frictions))
+        """Those at which gaps close, then open, and those at which frictions slip, then stop."""
+        gaps = [c.name for c in self.constraints]
+        slips = [f.name for f in self.frictions if not f.is_second]
+        closes = [Event(_gap, -1, transition=Transition(on=x), name=f"{x} closes") for x in gaps]
+        off = [(x, f"{x} opens") for x in gaps] + [(x, f"{x} slips") for x in slips]
+        ends = [Event(load, -1, transition=Transition(off=x), name=name) for x, name in off]
+        stops = [Event(load, -1, transition=Transition(on=x), name=f"{x} stops") for x in slips]
+        events = [*closes, *ends, *stops]
         most = _KEEP if len(events) <= _FEW else _KEEP_OF_MANY
         keep = min(most, -(-_KEEP_IN_ALL // max(len(events), 1)))
         return tuple(replace(event, keep=keep) for event in events)
