@@ -30,40 +30,33 @@ def check_dependent_rows(
     The check applies only to such rows, at the first and the last stage of a step.
     """
     eom, law, v = jax.lax.stop_gradient((eom, law, v))
-    no = jnp.asarray(False)
+    no, eps = jnp.asarray(False), float(jnp.finfo(eom.b.dtype).eps)
+
+    def loses_rank() -> Array:
+        # Whether more rows are independent, by more than eps^(1/4) of their length, than were kept.
+        # Lengths are those of A itself: in the metric of M, a light body between heavy ones makes
+        # independent rows parallel to within the square root of the ratio of the masses.
+        return LDL(tolerance=eps**0.5).factor(eom.A).rank > law.rank
 
     def check() -> tuple[Array, Array]:
-        lost = jax.lax.cond(is_start, lambda: _lost_rank(eom.A, law.rank), lambda: no)
-        return lost | _contradicts(eom, law, v, independent), lost
+        lost = jax.lax.cond(is_start, loses_rank, lambda: no)
+        # Whether A qdd misses b by more than eps^(1/4) of the accelerations involved.
+        miss = jnp.abs(matvec(eom.A, law.qdd) - eom.b)
+        size = jnp.max(jnp.abs(law.qdd)) + jnp.max(jnp.abs(law.free))
+        rows = jnp.abs(eom.A).sum(1)
+        # The terms of b are squared velocities times entries of A, of which other rows of a joint
+        # may have larger ones: in a steady motion, or for a row of zeros, b is their round-off.
+        largest = jnp.max(rows, initial=0.0) * (size + jnp.max(v * v))
+        too_much = eps**0.25 * (rows * size + jnp.abs(eom.b)) + 16 * eps * largest
+        # Independent rows cannot contradict each other. The last stage lies only near the
+        # constraints, so it counts only if it has more dependent rows than the first.
+        contradicts = (miss > too_much).any() & (law.rank < independent.sum())
+        return lost | contradicts, lost
 
     are_dependent = law.rank < eom.b.size
     failed, lost = jax.lax.cond(is_end & are_dependent, check, lambda: (no, no))
     code = jnp.where(lost, int(Status.ILL_CONDITIONED), int(Status.CONTRADICTORY))
     return failed, code.astype(jnp.int32)
-
-
-def _lost_rank(A: Array, rank: Array) -> Bool[Array, ""]:
-    # Whether more rows are independent, by more than eps^(1/4) of their length, than were kept.
-    # Lengths are those of A itself: in the metric of M, a light body between heavy ones makes
-    # independent rows parallel to within the square root of the ratio of the masses.
-    squared = float(jnp.finfo(A.dtype).eps) ** 0.5
-    return LDL(tolerance=squared).factor(A).rank > rank
-
-
-def _contradicts(eom: EquationsOfMotion, law: Law, v: Array, independent: Array) -> Bool[Array, ""]:
-    # Whether A qdd misses b by more than eps^(1/4) of the accelerations involved.
-    tolerance = float(jnp.finfo(eom.b.dtype).eps) ** 0.25
-    miss = jnp.abs(matvec(eom.A, law.qdd) - eom.b)
-    size = jnp.max(jnp.abs(law.qdd)) + jnp.max(jnp.abs(law.free))
-    rows = jnp.abs(eom.A).sum(1)
-    # The terms of b are squared velocities times entries of A, of which other rows of a joint may
-    # have larger ones: in a steady motion, or for a row of zeros, b is their round-off.
-    largest = jnp.max(rows, initial=0.0) * (size + jnp.max(v * v))
-    rounding = 16 * float(jnp.finfo(eom.b.dtype).eps) * largest
-    too_much = tolerance * (rows * size + jnp.abs(eom.b)) + rounding
-    # Independent rows cannot contradict each other. The last stage lies only near the constraints,
-    # so it counts only if it has more dependent rows than the first.
-    return (miss > too_much).any() & (law.rank < independent.sum())
 
 
 def finite_states(

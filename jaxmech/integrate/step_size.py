@@ -150,7 +150,16 @@ def chosen_steps(
         try:
             if values is None:
                 raise UnknownValuesError
-            per_save = _members_per_save(of_trials, event_set, *values)
+            q, v, saved, switched, ended = values
+            per_save = 1
+            if len(saved):  # no empty batch
+                count = members_need(of_trials, q, v, saved, switched, ended, event_set)
+                longest = _intervals(saved, ended).max(1) / np.abs(saved[:, -1] - saved[:, 0])
+                share = float(longest.max(initial=0.0, where=np.isfinite(longest)))
+                # At a sample of a controller the motion has a kink, and its error is known from
+                # what is between two of them.
+                fewest = 1 if of_trials.system.sampling is None else STATES - 1
+                per_save = max(rounded_up(share * count), fewest)
         except UnknownValuesError:
             if throw:
                 raise
@@ -204,28 +213,6 @@ def as_times(ts: Any, dtype: Any) -> Array:
                 "sort it and drop repeated times."
             )
     return ts
-
-
-def _members_per_save(
-    scheme: Scheme, event_set: EventSet, q: Any, v: Any, ts: np.ndarray, params: Params,
-    times: np.ndarray,
-) -> int:  # fmt: skip
-    """Steps per save interval for the most demanding of up to `MEMBERS` members.
-
-    All arguments have a leading axis of members.
-
-    Raises:
-        UnknownValuesError: if the system closes over tracers.
-    """
-    if not len(ts):  # an empty batch
-        return 1
-    step_count = members_need(scheme, q, v, ts, params, times, event_set)
-    longest = _intervals(ts, times).max(1) / np.abs(ts[:, -1] - ts[:, 0])
-    share = float(longest.max(initial=0.0, where=np.isfinite(longest)))
-    # At a sample of a controller the motion has a kink, and its error is known from what is
-    # between two of them.
-    least = 1 if scheme.system.sampling is None else STATES - 1
-    return max(rounded_up(share * step_count), least)
 
 
 def refined(scheme: Scheme, event_set: EventSet, error: Any) -> FixedSteps | None:

@@ -189,14 +189,7 @@ class _Step:
     params: Params
     extents: Float[Array, " n"] | None
     number: Array  # of the step in its segment
-
-    @property
-    def accuracy(self) -> Float[Array, ""]:
-        # Times closer than round-off are the same number.
-        eps = float(jnp.finfo(self.t.dtype).eps)
-        rounding = ROUNDINGS * eps * jnp.maximum(jnp.abs(self.t), jnp.abs(self.t + self.h))
-        accuracy = jnp.minimum(ACCURACY, 1e-9 * jnp.abs(self.h))
-        return jnp.maximum(jnp.maximum(accuracy, rounding), 4 * eps * jnp.abs(self.h))
+    accuracy: Float[Array, ""]  # of the time of an event [s]
 
 
 def through_events(
@@ -215,8 +208,13 @@ def through_events(
     # Steps of trials are rare, and their code need not be fast.
     rare = replace(scheme, is_compact=bool(event_set.contact))
     make_step = advance or partial(step, rare, extents=extents)
+    # Times closer than round-off are the same number.
+    eps = float(jnp.finfo(h.dtype).eps)
+    rounding = ROUNDINGS * eps * jnp.maximum(jnp.abs(state.t), jnp.abs(state.t + h))
+    accuracy = jnp.minimum(ACCURACY, 1e-9 * jnp.abs(h))
+    accuracy = jnp.maximum(jnp.maximum(accuracy, rounding), 4 * eps * jnp.abs(h))
     whole = _Step(
-        scheme, event_set, make_step, advance is None, state.t, h, params, extents, number
+        scheme, event_set, make_step, advance is None, state.t, h, params, extents, number, accuracy
     )
     zero, count = jnp.zeros_like(h), jnp.zeros((), jnp.int32)
     true, false = jnp.asarray(True), jnp.asarray(False)
@@ -227,7 +225,7 @@ def through_events(
         bracket=Bracket.after(zero, values), dips=dips, opened=nowhere, events=events, count=count,
         at_once=count, event_q=q, event_v=v, interrupted=false, ends_step=false, is_done=~happens,
     )  # fmt: skip
-    advanced = partial(_after_trial, whole, whole.accuracy)
+    advanced = partial(_after_trial, whole)
     end, log = jax.lax.while_loop(lambda carry: ~carry[0].is_done, advanced, (begin, log))
     return _with_finite_states(end), log
 
@@ -246,14 +244,12 @@ def _with_finite_states(search: StepSearch) -> StepSearch:
     return eqx.tree_at(lambda x: (*states(x), x.info), search, (*finite, info))
 
 
-def _after_trial(
-    step: _Step, accuracy: Array, carry: tuple[StepSearch, Array]
-) -> tuple[StepSearch, Array]:
+def _after_trial(step: _Step, carry: tuple[StepSearch, Array]) -> tuple[StepSearch, Array]:
     """The search after one more trial, and after the event that it may have located."""
     (search, log), event_set = carry, step.event_set
     # An event after which the state is not finite has ended the search.
     search = _with_finite_states(search)
-    contacts = _contacts_at_base(step, search, accuracy) if event_set.has_transitions else None
+    contacts = _contacts_at_base(step, search) if event_set.has_transitions else None
     if contacts is not None:
         # Elsewhere a sign that is unknown becomes known by a motion of its function, not by a
         # change.
@@ -263,7 +259,7 @@ def _after_trial(
         at_base = replace(search.events, signs=signs, due=jnp.asarray(False))
         search = replace(search, events=at_base)
     at_start, is_due = search, jnp.asarray(False)
-    search, is_located = _tried(step, search, contacts, accuracy)
+    search, is_located = _tried(step, search, contacts)
     if contacts is not None:
         due = _due(event_set, at_start, contacts)
         # Without `resume` those that are due at the end of the step are left to the next one.
@@ -277,7 +273,7 @@ def _after_trial(
         is_located = is_due | (is_located & ~is_over)
 
     def occurs() -> tuple[StepSearch, Array, Array]:
-        return _occurred(step, search, contacts, is_due, accuracy)
+        return _occurred(step, search, contacts, is_due)
 
     no_rows = jnp.full(len(event_set.events) if event_set.contact else 1, -1, jnp.int32)
     nothing = search, no_rows, jnp.zeros(event_set.words, step.t.dtype)
@@ -300,12 +296,11 @@ def _after_trial(
     return after, log
 
 
-def _tried(
-    step: _Step, search: StepSearch, contacts: Contacts | None, accuracy: Array
-) -> tuple[StepSearch, Array]:
+def _tried(step: _Step, search: StepSearch, contacts: Contacts | None) -> tuple[StepSearch, Array]:
     """The search after one trial, and whether an event is located."""
     event_set, events, bracket, dips = step.event_set, search.events, search.bracket, search.dips
     # Between equal save times everything is at the same time.
+    accuracy = step.accuracy
     tolerance = jnp.where(step.h == 0, 1.0, accuracy / jnp.where(step.h == 0, 1.0, jnp.abs(step.h)))
     searching, active = bracket.tries > 0, events.active
     u = jnp.where(searching, bracket.trial(search.crossed, tolerance), dips.after(bracket.low))
@@ -373,7 +368,7 @@ def _where(condition: Array, yes: Any, no: Any) -> Any:
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), yes, no)
 
 
-def _contacts_at_base(step: _Step, search: StepSearch, accuracy: Array) -> Contacts:
+def _contacts_at_base(step: _Step, search: StepSearch) -> Contacts:
     """The functions that are zero at the base of a search, with their rates."""
     base_t, events, event_set = step.t + search.base_u * step.h, search.events, step.event_set
     # Several gaps may jump at once, and then open one after another.
@@ -384,7 +379,7 @@ def _contacts_at_base(step: _Step, search: StepSearch, accuracy: Array) -> Conta
     )  # fmt: skip
     return Contacts.of(
         event_set, step.scheme, search.base_q, search.base_v, base_t, step.h,
-        event_set.params(step.params, events.active), events.speeds, accuracy, opens,
+        event_set.params(step.params, events.active), events.speeds, step.accuracy, opens,
     )  # fmt: skip
 
 
@@ -401,16 +396,15 @@ def _due(event_set: EventSet, search: StepSearch, contacts: Contacts) -> Bool[Ar
 
 
 def _occurred(
-    step: _Step, search: StepSearch, contacts: Contacts | None, is_due: Array, accuracy: Array
+    step: _Step, search: StepSearch, contacts: Contacts | None, is_due: Array
 ) -> tuple[StepSearch, Array, Array]:
     """The search after the first of the events at the end of the bracket.
 
     Also the rows in which it is kept, or -1, and what is decided about gaps: each gap and friction
     that takes part has a row.
     """
-    event_set, before, crossed, u = (
-        step.event_set, search.events, search.crossed, search.bracket.high
-    )  # fmt: skip
+    event_set, before = step.event_set, search.events
+    crossed, u = search.crossed, search.bracket.high
     to_t = step.t + u * step.h
     # Of events at the same time, to within the accuracy, the first in the order of the user; but
     # those that leave the state as it is come before those that change it.
@@ -421,7 +415,7 @@ def _occurred(
     after = After.unchanged(search.q, search.v, before.active, event_set.words, before.speeds)
     values = search.values
     if event_set.has_transitions:
-        state = MotionState(search.q, search.v, to_t, before.speeds, step.h, accuracy)
+        state = MotionState(search.q, search.v, to_t, before.speeds, step.h, step.accuracy)
         after = event_set.after(
             step.scheme, index, state, step.params, before.active, extents=step.extents
         )
@@ -529,9 +523,8 @@ def _signs_after(
     the state anywhere. Others that are crossed at the same time come next, a zero keeps the sign
     before it, and what has become possible has none yet.
     """
-    event_set, before, mine = (
-        step.event_set, search.events, jnp.arange(len(search.crossed)) == index
-    )  # fmt: skip
+    event_set, before = step.event_set, search.events
+    mine = jnp.arange(len(search.crossed)) == index
     transitions = [event.transition for event in event_set.events]
     jumps = [x is not None and x.fn is not None for x in transitions]
     rebounds = event_set.flags([x is not None and x.restitution is not None for x in transitions])

@@ -361,7 +361,6 @@ class SlidingForce:
         if not self.discs:
             return params
         system, size = scheme.system, jnp.where(h == 0, 1.0, jnp.abs(h))
-        first = self.discs
 
         def loads(q: Array, v: Array, t: Array, params: Switched) -> tuple[Array, ...]:
             eom, law = scheme.law(q, v, t, params)
@@ -378,27 +377,24 @@ class SlidingForce:
             return W, matvec(A, law.qdd) - b - matvec(W, x), limit, slip, x, law.qdd
 
         speeds = system.dynamics.speeds(q, v, t, params)
-        if len(first) > 1:
+        if len(self.discs) > 1:
             axes, late, is_slow = self._joint_axes(loads, (q, v, t), speeds, h, params)
             turns = jnp.where(is_slow[:, None], late - axes, 0.0) / size * jnp.sign(h)
             return replace(params, axes=(axes, turns, t))
         W, r, limit, slip, x, qdd = loads(q, v, t, params)
         r_end = loads(q + h * speeds, v + h * qdd, t + h, params)[1]
-        slides = pairs_of(x, first).any(1)
+        pair, s = slice(self.discs[0], self.discs[0] + 2), limit[self.discs[0]]
+        M, own = W[pair, pair], x[pair]
 
-        def axis(k: int, r: Array) -> tuple[Array, Array, Array]:
-            M, w, s = W[k : k + 2, k : k + 2], slip[k : k + 2], limit[k]
-            own = x[k : k + 2]
-            free = (r + matvec(W, x))[k : k + 2] - matvec(M, own)
+        def axis(r: Array) -> tuple[Array, Array, Array]:
+            free = (r + matvec(W, x))[pair] - matvec(M, own)
             usual = -own / jnp.where(s > 0, s, 1.0)
-            return _slow_axis(M, free, w, s, usual, size)
+            return _slow_axis(M, free, slip[pair], s, usual, size)
 
-        now, end = ([axis(k, rest) for k in first] for rest in (r, r_end))
-        axes, is_slow, stops = (jnp.stack(y) for y in zip(*now, strict=True))
-        turns = (jnp.stack([y[0] for y in end]) - axes) / size * jnp.sign(h)
-        axes = jnp.where((is_slow & slides)[:, None], axes, 0.0)
-        turns = jnp.where((is_slow & slides & ~stops)[:, None], turns, 0.0)
-        return replace(params, axes=(axes, turns, t))
+        (now, is_slow, stops), (late, _, _) = axis(r), axis(r_end)
+        keeps = is_slow & own.any()
+        turns = jnp.where(keeps & ~stops, (late - now) / size * jnp.sign(h), 0.0)
+        return replace(params, axes=(jnp.where(keeps, now, 0.0)[None], turns[None], t))
 
     def _joint_axes(
         self, loads: Callable[..., tuple[Array, ...]], state: tuple[Array, Array, Array],
