@@ -20,7 +20,7 @@ from jaxmech.integrate.derivatives.adaptive_rule import adaptive_trajectory
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs
 from jaxmech.integrate.derivatives.segment_rule import segment_trajectory
 from jaxmech.integrate.events.event_set import EventSet
-from jaxmech.integrate.events.log import Events, EventState
+from jaxmech.integrate.events.log import Events
 from jaxmech.integrate.rollout import rollout
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import (
@@ -185,10 +185,24 @@ def _motion(
     saves = trajectory.saves.selected(grid.rows) if grid.rows.size else trajectory.saves
     found = None
     if event_set:
-        found = _events_of(
-            event_set, system, trajectory.events, trajectory.occurrences, saves.active,
-            ts[-1], trajectory.t_failed,
-        )  # fmt: skip
+        state, log, t_end = trajectory.events, trajectory.occurrences, ts[-1]
+        for k, event in enumerate(event_set.events):
+            if event.terminal:
+                t_end = jnp.where(state.stopped_by == k, log[event_set.rows[k], 0], t_end)
+        found = Events(
+            log=log,
+            counts=state.counts,
+            missed=state.missed,
+            stopped_by=state.stopped_by,
+            t_end=jnp.where(jnp.isnan(trajectory.t_failed), t_end, trajectory.t_failed),
+            switches=saves.active,
+            names=tuple(event.name for event in event_set.events),
+            rows=event_set.rows,
+            has_transition=tuple(event.transition is not None for event in event_set.events),
+            switched=event_set.names,
+            sizes=(system.n, system.n_velocities, event_set.words),
+            has_copies=bool(event_set.gaps),
+        )
     rows = saves.q, saves.v, saves.memory, ts
     after = with_samples(system, rows, (ts[0], ts[-1]), params, times, found, grid.at_saves)
     # XLA would compile its operations one by one.
@@ -221,35 +235,6 @@ def _motion(
         "t_stiff": counts.t_stiff,
         "events": found,
     }
-
-
-def _events_of(
-    event_set: EventSet, system: System, state: EventState, rows: Array, active: Array,
-    t_last: Array, t_failed: Array,
-) -> Events:  # fmt: skip
-    """The events by name, from the last state of a run to the time `t_last`.
-
-    `rows` are their occurrences (R, w). `active` flags the constraints with a switch that are on at
-    the save times, shape (T, C).
-    """
-    t_end = t_last
-    for k, event in enumerate(event_set.events):
-        if event.terminal:
-            t_end = jnp.where(state.stopped_by == k, rows[event_set.rows[k], 0], t_end)
-    return Events(
-        log=rows,
-        counts=state.counts,
-        missed=state.missed,
-        stopped_by=state.stopped_by,
-        t_end=jnp.where(jnp.isnan(t_failed), t_end, t_failed),
-        switches=active,
-        names=tuple(event.name for event in event_set.events),
-        rows=event_set.rows,
-        has_transition=tuple(event.transition is not None for event in event_set.events),
-        switched=event_set.names,
-        sizes=(system.n, system.n_velocities, event_set.words),
-        has_copies=bool(event_set.gaps),
-    )
 
 
 def trajectory_of(

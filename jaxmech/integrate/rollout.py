@@ -210,13 +210,9 @@ def rollout(
 
 
 def _after_kink(
-    scheme: Scheme,
-    event_set: EventSet,
-    state: _RolloutState,
-    segment: StepSegments,
-    params: Params,
-    extents: Float[Array, " n"],
-) -> _RolloutState:
+    scheme: Scheme, event_set: EventSet, state: _RolloutState, segment: StepSegments,
+    params: Params, extents: Float[Array, " n"],
+) -> _RolloutState:  # fmt: skip
     if not segment.interval:
         return state
     t, events = segment.t, state.events

@@ -63,12 +63,10 @@ class Scheme:
 
     @staticmethod
     def of(
-        system: System,
-        method: AbstractMethod | None = None,
-        steps: AbstractSteps | None = None,
+        system: System, method: AbstractMethod | None = None, steps: AbstractSteps | None = None,
         projection: AbstractStabilization | None = Projection(),
         formulation: AbstractFormulation = UdwadiaKalaba(),
-    ) -> "Scheme":
+    ) -> "Scheme":  # fmt: skip
         """The scheme of the arguments of `simulate`, or an error that names a wrong one."""
         require_kind("system", system, System, "System(...)")
         method, steps = method_and_steps(method, steps)

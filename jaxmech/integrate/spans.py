@@ -1,7 +1,7 @@
 """Spans of time between the times at which steps end, and functions of a system within one.
 
 A function such as `where(t < 1, 0, 1)` is smooth on either side of t = 1, but a step that ends
-there evaluates it at t = 1 as well. Within a `Span` it is evaluated at times on one side only: a
+there evaluates it at t = 1 as well. Within a span it is evaluated at times on one side only: a
 time at an end of the span is moved inside, by a few units of round-off.
 """
 
@@ -27,34 +27,34 @@ _APART = 8.0  # distance from the ends of a span, in units of round-off of the l
 NO_TIMES: Any = np.zeros(0)  # at which a step ends
 
 
-class Span(eqx.Module):
-    """An interval of time, or several of them."""
-
-    low: Float[Array, " *S"]  # earliest time
-    high: Float[Array, " *S"]  # latest time
-
-
 class Timed(eqx.Module):
     """The parameters of a system within a span of time."""
 
     params: Params  # those of the functions of the system
-    span: Span
+    low: Float[Array, ""]  # earliest time
+    high: Float[Array, ""]  # latest time
+
+    def inside(self, t: Array) -> Array:
+        """A time within the span, with the derivative of the given one."""
+        return t + jax.lax.stop_gradient(jnp.clip(t, self.low, self.high) - t)
 
 
 class StepInterval(eqx.Module):
     """The span of time in which a step lies, or those of several steps.
 
     Attributes:
-        span: the span.
+        low: its earliest time.
+        high: its latest time.
         turns: whether the step begins where another one had to end, so that the motion may turn.
     """
 
-    span: Span
+    low: Float[Array, " *S"]
+    high: Float[Array, " *S"]
     turns: Bool[Array, " *S"]
 
     def turning(self, condition: Array | HostArray) -> "StepInterval":
         """The same span; the motion may turn only under a condition."""
-        return StepInterval(self.span, self.turns & condition)
+        return StepInterval(self.low, self.high, self.turns & condition)
 
 
 class AllTime(eqx.Module):
@@ -73,7 +73,7 @@ ALL_TIME = AllTime()
 
 def within(interval: AnyInterval, params: Params) -> Params:
     """The parameters for steps within an interval."""
-    return Timed(params, interval.span) if interval else params
+    return Timed(params, interval.low, interval.high) if interval else params
 
 
 def with_spans(system: System, times: Float[AnyArray, " K"]) -> System:
@@ -89,16 +89,11 @@ def within_spans(system: System) -> System:
         def value(*args: Any) -> Any:
             *state, t, params = args
             with naming_missing(role, params.params):
-                return fn(*state, inside(t, params.span), params.params)
+                return fn(*state, params.inside(t), params.params)
 
         return value
 
     return system.with_functions(timed)
-
-
-def inside(t: Array, span: Span) -> Array:
-    """A time within a span, with the derivative of the given one."""
-    return t + jax.lax.stop_gradient(jnp.clip(t, span.low, span.high) - t)
 
 
 def interval_at(
@@ -130,8 +125,8 @@ def interval_at(
         begin = jnp.max(jnp.where(is_before, ends, -jnp.inf), axis=-1)
         finish = jnp.min(jnp.where(is_before, jnp.inf, ends), axis=-1)
     begins = instants if begins is None else jax.lax.stop_gradient(begins)
-    span = Span(*_within_ends(begin, finish, sign, (first, last), jnp))
-    return StepInterval(span, sign * begin == begins)
+    low, high = _within_ends(begin, finish, sign, (first, last), jnp)
+    return StepInterval(low, high, sign * begin == begins)
 
 
 def _within_ends(begin: Any, finish: Any, sign: Any, run: tuple[Any, Any], xp: Any) -> Any:
@@ -220,7 +215,7 @@ def _known_grid(saves: bytes, known: bytes, dtype: Any, inserted: int) -> StepGr
     low, high = _within_ends(begin, finish, sign, (ts[0], ts[-1]), np)
     with jax.ensure_compile_time_eval():  # no tracers, which would not outlive a trace
         low, high, turns = map(jnp.asarray, (low, high, sign * begin == grid[:-1]))
-        intervals = StepInterval(Span(low, high), turns)
+        intervals = StepInterval(low, high, turns)
         return StepGrid(jnp.asarray(grid), jnp.asarray(rows), intervals)
 
 

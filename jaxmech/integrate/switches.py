@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.integrate.spans import Timed, inside
+from jaxmech.integrate.spans import Timed
 from jaxmech.system import AbstractConstraint, Component, Holonomic, Params, System
 from jaxmech.utils.checks import naming_missing
 from jaxmech.utils.jit_cache import kept_by
@@ -43,7 +43,7 @@ def after_samples(
     """The memory after the controllers that are due, for parameters with spans or switches."""
     inner = t = jax.lax.stop_gradient(t)
     while isinstance(params, Switched | Timed):
-        inner = inside(t, params.span) if isinstance(params, Timed) else inner
+        inner = params.inside(t) if isinstance(params, Timed) else inner
         params = params.params
     new_memory: Array = system.sampling(memory, q, v, inner, params, inner - t)
     return new_memory

@@ -173,10 +173,6 @@ class Move(eqx.Module):
     row: Int[Array, ""]  # row in which that event is kept
     outcome: Float[Array, " D"]  # decisions about gaps at it
 
-    def elapsed(self, goes_on: Array) -> Array:
-        """The time since the start after the move; `goes_on` flags moves that advance."""
-        return jnp.where(goes_on, self.begin + self.size, self.begin)
-
 
 class StepRecord(eqx.Module):
     """The moves of a run, and the states before every segment of them.

@@ -139,8 +139,8 @@ def test_the_grid_of_saves_and_times() -> None:
         jnp.array([1.0, 2.0, 3.0]), jnp.array([0.5, 1.0, 3.0]), *jnp.array([0.0, 3.0])
     )
     assert interval
-    np.testing.assert_allclose(interval.span.low, [-np.inf, 1.0, 2.0], atol=1e-14)
-    np.testing.assert_allclose(interval.span.high, [1.0, 2.0, 3.0], atol=1e-14)
+    np.testing.assert_allclose(interval.low, [-np.inf, 1.0, 2.0], atol=1e-14)
+    np.testing.assert_allclose(interval.high, [1.0, 2.0, 3.0], atol=1e-14)
     np.testing.assert_array_equal(interval.turns, [False, True, False])
 
 
@@ -157,8 +157,8 @@ def test_the_grid_of_known_times_is_that_of_traced_ones(sign: float) -> None:
         np.testing.assert_array_equal(known.rows, traced.rows)
         assert known.intervals
         np.testing.assert_array_equal(known.intervals.turns, expected.turns)
-        np.testing.assert_array_equal(known.intervals.span.low, expected.span.low)
-        np.testing.assert_array_equal(known.intervals.span.high, expected.span.high)
+        np.testing.assert_array_equal(known.intervals.low, expected.low)
+        np.testing.assert_array_equal(known.intervals.high, expected.high)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -170,9 +170,8 @@ def test_spans_of_many_times_are_searched(sign: float) -> None:
     arguments = (jnp.asarray(sign * x) for x in (times, instants, 0.0, 3.0))
     interval = interval_at(*arguments)
     assert interval
-    span = interval.span
     before = [max([-np.inf, *times[times <= min(x, 3.0)]]) for x in instants]
     after = [min([np.inf, *times[times > x]]) for x in instants]
     np.testing.assert_array_equal(interval.turns, instants == np.array(before))
-    ends = (span.low, span.high) if sign > 0 else (-span.high, -span.low)
+    ends = (interval.low, interval.high) if sign > 0 else (-interval.high, -interval.low)
     np.testing.assert_allclose(ends, [before, after], atol=1e-13)

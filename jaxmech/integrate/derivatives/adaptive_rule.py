@@ -136,12 +136,9 @@ class _MovesRun(AbstractRun):
         return SmoothResults(q, v, memory, log, (starts, at_saves))
 
     def cotangents(
-        self,
-        x: RolloutInputs,
-        residuals: _KeptRun,
-        needed: RolloutInputs,
+        self, x: RolloutInputs, residuals: _KeptRun, needed: RolloutInputs,
         cotangents: SmoothResults,
-    ) -> RolloutInputs:
+    ) -> RolloutInputs:  # fmt: skip
         """Run the segments again, from the last to the first, and pull the cotangents back."""
         record, event_set = residuals.record, self.event_set
         moves, (shared, fixed) = _Replay.of(self, x), split_shared(x, needed)
@@ -405,7 +402,7 @@ class _Replay:
         return is_step & (apart.min() <= near) & is_before, is_nearest
 
     def elapsed(self, move: Move) -> Array:
-        end = move.elapsed(self.goes_on(move))
+        end = jnp.where(self.goes_on(move), move.begin + move.size, move.begin)
         if not self.times.size:
             return end
         is_end, is_time = self._ends(move)

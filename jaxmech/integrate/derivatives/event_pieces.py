@@ -88,14 +88,9 @@ def _part(
 
 
 def to_step_end(
-    scheme: Scheme,
-    event_set: EventSet,
-    state: PieceState,
-    piece: EventPiece,
-    h: Array,
-    is_over: Array,
-    params: Params,
-) -> PieceState:
+    scheme: Scheme, event_set: EventSet, state: PieceState, piece: EventPiece, h: Array,
+    is_over: Array, params: Params,
+) -> PieceState:  # fmt: skip
     """The state at the end of the step, NaN if it is not finite unless the motion is over."""
     start, memory, params = piece.start(scheme, event_set, state, params)
     active_params = event_set.params(params, piece.active)
@@ -166,14 +161,9 @@ Motion = Callable[[Array], tuple[Array, Array, Array]]  # q, v and t as function
 
 
 def at_event(
-    scheme: Scheme,
-    event_set: EventSet,
-    motion: Motion,
-    recorded_size: Array,
-    piece: EventPiece,
-    h: Array,
-    params: Params,
-) -> tuple[Array, tuple[Array, Array], Array]:
+    scheme: Scheme, event_set: EventSet, motion: Motion, recorded_size: Array, piece: EventPiece,
+    h: Array, params: Params,
+) -> tuple[Array, tuple[Array, Array], Array]:  # fmt: skip
     """The size of the motion up to an event, q and v after it, and its row in the log.
 
     The size is `recorded_size`, with the derivatives of the root.
@@ -201,13 +191,9 @@ def at_event(
 
 
 def to_event(
-    scheme: Scheme,
-    event_set: EventSet,
-    state: PieceState,
-    piece: EventPiece,
-    h: Array,
+    scheme: Scheme, event_set: EventSet, state: PieceState, piece: EventPiece, h: Array,
     params: Params,
-) -> tuple[PieceState, Array]:
+) -> tuple[PieceState, Array]:  # fmt: skip
     """The state from which the motion continues after an event, and the row of the event."""
     start, memory, params = piece.start(scheme, event_set, state, params)
     active_params = event_set.params(params, piece.active)

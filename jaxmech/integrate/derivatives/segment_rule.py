@@ -122,12 +122,9 @@ class _AbstractSegments(AbstractRun):
         return SmoothResults(q, v, memory, self._log(residuals, d_rows), d_ends)
 
     def cotangents(
-        self,
-        x: RolloutInputs,
-        residuals: KeptSegments,
-        needed: RolloutInputs,
+        self, x: RolloutInputs, residuals: KeptSegments, needed: RolloutInputs,
         cotangents: SmoothResults,
-    ) -> RolloutInputs:
+    ) -> RolloutInputs:  # fmt: skip
         shared, fixed = split_shared(x, needed)
         timed, pull_times = jax.vjp(self._times, x.ts)
         all_segments, rows = self._segments(x), self._rows(residuals, x, cotangents.occurrences)

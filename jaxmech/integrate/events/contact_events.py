@@ -340,29 +340,17 @@ def _of_closed(
     closed = params.active[-len(slots) :]
     shared = replace(scheme, system=with_shared_rows(scheme.system, len(slots)))
     members = slots[None] == np.arange(slots.max() + 1)[:, None]
-    pushes = _smallest(shared, q, v, t, params, (members & closed[None]).any(1))
-    earlier = (slots[:, None] == slots[None]) & np.tri(len(slots), k=-1, dtype=bool)
-    is_first = closed & ~(earlier & closed[None]).any(1)
-    return jnp.where(is_first, jnp.stack([pushes[slot] for slot in gaps.slots]), 0.0)
-
-
-def _smallest(
-    scheme: Scheme, q: Array, v: Array, t: Array, params: Params, closed: Bool[Array, " G"]
-) -> Float[Array, " G"]:
-    """The multipliers of the last rows.
-
-    They have minimum norm if any of those that are `closed` depends on other rows.
-    """
-    eom, law = scheme.law(q, v, t, params)
-    count = len(closed)
+    eom, law = shared.law(q, v, t, params)
+    presses, count = (members & closed[None]).any(1), len(members)
 
     def smallest() -> Array:
         return least_norm(eom.A, law.multipliers)[-count:]
 
-    if law.independent is None:
-        return smallest()
-    pushes = law.multipliers[-count:]
-    if len(law.multipliers) > 1:
-        is_redundant = (closed & ~law.independent[-count:]).any()
+    # Of minimum norm if any of those that press depends on other rows.
+    pushes = smallest() if law.independent is None else law.multipliers[-count:]
+    if law.independent is not None and len(law.multipliers) > 1:
+        is_redundant = (presses & ~law.independent[-count:]).any()
         pushes = jax.lax.cond(is_redundant, smallest, lambda: pushes)
-    return pushes
+    earlier = (slots[:, None] == slots[None]) & np.tri(len(slots), k=-1, dtype=bool)
+    is_first = closed & ~(earlier & closed[None]).any(1)
+    return jnp.where(is_first, jnp.stack([pushes[slot] for slot in gaps.slots]), 0.0)
