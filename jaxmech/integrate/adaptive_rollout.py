@@ -105,22 +105,16 @@ class _StepEvents(eqx.Module):
 
 @dataclass(frozen=True, eq=False)
 class _Run:
-    """The inputs that stay fixed during a run.
-
-    Attributes:
-        elapsed: the save times from the start.
-        span: the time from the start to the end, not negative.
-        at_start: the number of save times at the start: one, or more if it is repeated.
-    """
+    """The inputs that stay fixed during a run."""
 
     scheme: Scheme
     tolerance: Tolerance
     t0: Array
     sign: Array
-    elapsed: Array
+    elapsed: Array  # the save times from the start
     # Computed before the loop, which only reads single rows of the save times: they stay in memory.
-    span: Array
-    at_start: Array
+    span: Array  # the time from the start to the end, not negative
+    at_start: Array  # the number of save times at the start: one, or more if it is repeated
     params: Params
     event_set: EventSet
     times: Array  # at which a step ends (K,), from the start; in order if many

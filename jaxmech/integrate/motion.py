@@ -111,25 +111,15 @@ class ForwardMode(AbstractDerivative):
 
 
 class Run(eqx.Module):
-    """What the motion of a solution was computed from, besides its states.
-
-    Attributes:
-        params: the parameters.
-        tolerance: the tolerances of adaptive steps.
-        times: the times at which a step ends, shape (K,).
-        scheme: the system and the policies, with their number of steps.
-        derivative: the modes of differentiation.
-        event_set: the events.
-        inserted: how many of the times, at their end, are no save times.
-    """
+    """What the motion of a solution was computed from, besides its states."""
 
     params: Params
-    tolerance: Tolerance | None
-    times: Float[AnyArray, " K"]
-    scheme: Scheme = eqx.field(static=True)
+    tolerance: Tolerance | None  # of adaptive steps
+    times: Float[AnyArray, " K"]  # at which a step ends
+    scheme: Scheme = eqx.field(static=True)  # with its number of steps
     derivative: AbstractDerivative = eqx.field(static=True)
     event_set: EventSet = eqx.field(static=True)
-    inserted: int = eqx.field(static=True)
+    inserted: int = eqx.field(static=True)  # how many of the times, the last ones, are no saves
 
     @property
     def is_small(self) -> bool:

@@ -36,17 +36,11 @@ from jaxmech.utils.arrays import AnyArray
 
 
 class SegmentEvents(eqx.Module):
-    """The data of the events of a segment, or of S of them, that a derivative needs.
+    """The data of the events of a segment, or of S of them, that a derivative needs."""
 
-    Attributes:
-        active: flags of the constraints that are on at its start, shape (C,).
-        is_moving: whether the trajectory was moving at its start.
-        replay: the events in it.
-    """
-
-    active: Bool[Array, " *S C"]
-    is_moving: Bool[Array, " *S"]
-    replay: Replay
+    active: Bool[Array, " *S C"]  # flags of the constraints that are on at its start
+    is_moving: Bool[Array, " *S"]  # whether the trajectory was moving at its start
+    replay: Replay  # the events in it
 
 
 class _RolloutState(eqx.Module):

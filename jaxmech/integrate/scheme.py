@@ -12,13 +12,7 @@ from jaxtyping import Array
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod, AbstractPair, AbstractRungeKutta
 from jaxmech.integrate.spans import AnyInterval
 from jaxmech.integrate.steps import AbstractSteps, Adaptive, FixedSteps, method_and_steps
-from jaxmech.integrate.switches import (
-    after_samples,
-    gap_count,
-    with_outputs,
-    with_shared_rows,
-    without_last,
-)
+from jaxmech.integrate.switches import after_samples, with_outputs
 from jaxmech.laws import AbstractFormulation, Law, Partition, UdwadiaKalaba, solve_law
 from jaxmech.state import AbstractStabilization, Free, Projection, RowsBefore
 from jaxmech.system import (
@@ -38,28 +32,18 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Scheme:
-    """A system and the policies of its integration: a run without its numbers.
+    """A system and the policies of its integration: a run without its numbers."""
 
-    Attributes:
-        system: the system; after `at`, with its `singular_mass` set.
-        method: the integration method.
-        steps: how long it is.
-        formulation: the law of motion.
-        stabilization: the policy against drift.
-        drive: whether constraints contain the time, so that they may move the system where its
-            accelerations do not show it; known after `at`.
-        contact: whether a gap is closed; None if the parameters tell.
-        is_compact: whether the code of a step is to be short rather than fast.
-    """
-
-    system: System
+    system: System  # after `at`, with its `singular_mass` set
     method: AbstractMethod
-    steps: AbstractSteps
+    steps: AbstractSteps  # how long they are
     formulation: AbstractFormulation
     stabilization: AbstractStabilization
+    # Whether constraints contain the time, so that they may move the system where its accelerations
+    # do not show it; known after `at`.
     drive: Drive = Drive.NONE
-    contact: bool | None = None
-    is_compact: bool = False
+    contact: bool | None = None  # whether a gap is closed; None if the parameters tell
+    is_compact: bool = False  # whether the code of a step is to be short rather than fast
 
     @staticmethod
     def of(
@@ -117,18 +101,6 @@ class Scheme:
     def with_one_step(self) -> "Scheme":
         """The scheme of a single step, which is the same for all policies of its length."""
         return replace(self, steps=FixedSteps(1))
-
-    def by_contact(self, params: Params, run: Callable[["Scheme"], _Result]) -> _Result:
-        """What `run` returns for the scheme, or for that without gaps if none is closed.
-
-        Of gaps that are not closed at once, `run` sees one.
-        """
-        count = gap_count(self.system)
-        if not count:
-            return run(self)
-        without = replace(self, system=without_last(self.system, count), contact=None)
-        closed = replace(self, system=with_shared_rows(self.system, count), contact=None)
-        return self.if_closed(params, count, lambda: run(closed), lambda: run(without))
 
     def if_closed(
         self, params: Params, count: int, closed: Callable[[], _Result],

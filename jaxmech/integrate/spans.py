@@ -40,16 +40,11 @@ class Timed(eqx.Module):
 
 
 class StepInterval(eqx.Module):
-    """The span of time in which a step lies, or those of several steps.
+    """The span of time in which a step lies, or those of several steps."""
 
-    Attributes:
-        low: its earliest time.
-        high: its latest time.
-        turns: whether the step begins where another one had to end, so that the motion may turn.
-    """
-
-    low: Float[Array, " *S"]
-    high: Float[Array, " *S"]
+    low: Float[Array, " *S"]  # its earliest time
+    high: Float[Array, " *S"]  # its latest time
+    # Whether the step begins where another one had to end, so that the motion may turn.
     turns: Bool[Array, " *S"]
 
     def turning(self, condition: Array | HostArray) -> "StepInterval":
@@ -220,19 +215,12 @@ def _known_grid(saves: bytes, known: bytes, dtype: Any, inserted: int) -> StepGr
 
 
 class StepSegments(eqx.Module):
-    """The S segments, of the same number of steps, from ts[0] to ts[-1]; or one of them.
+    """The S segments, of the same number of steps, from ts[0] to ts[-1]; or one of them."""
 
-    Attributes:
-        t: save time before each segment, shape (S,).
-        h: step in each segment, shape (S,).
-        done: steps from that save time to the segment, shape (S,).
-        interval: interval of the first step of each segment.
-    """
-
-    t: Float[Array, " *S"]
-    h: Float[Array, " *S"]
-    done: Int[Array, " *S"]
-    interval: AnyInterval
+    t: Float[Array, " *S"]  # save time before each segment
+    h: Float[Array, " *S"]  # step in each segment
+    done: Int[Array, " *S"]  # steps from that save time to the segment
+    interval: AnyInterval  # of the first step of each segment
 
 
 def segments(

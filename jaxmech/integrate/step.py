@@ -1,6 +1,7 @@
 """One step of one trajectory: the stages of the method, the projection, and the checks."""
 
 from dataclasses import replace
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -13,7 +14,7 @@ from jaxmech.integrate.methods.implicit import Rodas5P
 from jaxmech.integrate.methods.rattle import RATTLE
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKutta, StepStart
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.switches import gap_count
+from jaxmech.integrate.switches import gap_count, with_shared_rows, without_last
 from jaxmech.laws import Partition
 from jaxmech.state import RowsBefore
 from jaxmech.status import Status
@@ -30,21 +31,13 @@ class StepState(eqx.Module):
 
 
 class StepInfo(eqx.Module):
-    """The checks of one step.
+    """The checks of one step."""
 
-    Attributes:
-        good: whether all checks passed.
-        status: `Status` of this step alone, int32.
-        rank: smallest number of independent constraint equations of the stages.
-        computed: whether the law of motion returned numbers, so that `rank` is meaningful.
-        correction: `Scheme.correction` of the step; empty unless constraints contain time.
-    """
-
-    good: Bool[Array, ""]
-    status: Int[Array, ""]
-    rank: Int[Array, ""]
-    computed: Bool[Array, ""]
-    correction: tuple[Array, ...] = ()
+    good: Bool[Array, ""]  # whether all of them passed
+    status: Int[Array, ""]  # `Status` of this step alone, int32
+    rank: Int[Array, ""]  # smallest number of independent constraint equations of the stages
+    computed: Bool[Array, ""]  # whether the law of motion returned numbers, as `rank` needs
+    correction: tuple[Array, ...] = ()  # `Scheme.correction`; none unless constraints contain time
 
 
 def step(
@@ -59,11 +52,19 @@ def step(
         extents = extents_at(scheme.system, state.q, state.v, state.t, params)
     params = scheme.in_step(state.q, state.v, state.t, h, params)
     # A step is the same for any number of steps, and traced once for all of them.
-    single = scheme.with_one_step()
-    end, info = single.by_contact(params, lambda scheme: _step(scheme, state, h, params, extents))
-    if gap_count(scheme.system):
-        info = replace(info, good=info.good & is_finite(end.q, end.v))
-    return end, info
+    single, count = scheme.with_one_step(), gap_count(scheme.system)
+    if not count:
+        return _step(single, state, h, params, extents)
+    # Where no gap is closed, it is one of the system without them; of gaps that are not closed at
+    # once it has one.
+    closed, apart = (
+        replace(single, system=system, contact=None)
+        for system in (with_shared_rows(single.system, count), without_last(single.system, count))
+    )
+    end, info = single.if_closed(
+        params, count, *(partial(_step, x, state, h, params, extents) for x in (closed, apart))
+    )
+    return end, replace(info, good=info.good & is_finite(end.q, end.v))
 
 
 def is_finite(q: Array, v: Array) -> Bool[Array, ""]:

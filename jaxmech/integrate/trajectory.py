@@ -27,24 +27,16 @@ SEGMENT = 64  # moves; with the default of `max_steps` about as many segments
 
 
 class SavedStates(eqx.Module):
-    """What is saved at a time, or at each of T times.
-
-    Attributes:
-        q: coordinates.
-        v: velocities; k is n unless there are quasi-velocities.
-        memory: what controllers keep.
-        position_residual: largest |phi| there, or since the previous save where nothing else checks
-            the steps.
-        velocity_residual: largest |dphi/dt| and |psi| likewise.
-        active: flags of the constraints with a switch that are on.
-    """
+    """What is saved at a time, or at each of T times."""
 
     q: Float[Array, "*T n"]
-    v: Float[Array, "*T k"]
-    memory: Float[Array, "*T c"]
+    v: Float[Array, "*T k"]  # k is n unless there are quasi-velocities
+    memory: Float[Array, "*T c"]  # what controllers keep
+    # Largest |phi|, and largest |dphi/dt| and |psi|, there, or since the previous save where
+    # nothing else checks the steps.
     position_residual: Float[Array, " *T"]
     velocity_residual: Float[Array, " *T"]
-    active: Bool[Array, "*T C"]
+    active: Bool[Array, "*T C"]  # flags of the constraints with a switch that are on
 
     @property
     def residuals(self) -> tuple[Array, Array]:
@@ -100,45 +92,26 @@ def at_saves(first: Any, ends: Any, count: int) -> Any:
 
 
 class Trajectory(eqx.Module):
-    """The result of a run.
+    """The result of a run."""
 
-    Attributes:
-        saves: what is saved, NaN after a failure.
-        rank: smallest number of independent constraint equations during the motion.
-        status: the outcome, a `Status`.
-        t_failed: time of the last good state before a failure, NaN without one.
-        error: estimated integration error relative to the motion, as in `Solution`.
-        events: state of the events.
-        occurrences: rows of the events; the content of those that are not written is undefined.
-        counts: counts of the work, a `StepCounts`; empty for fixed steps, whose number is known.
-    """
-
-    saves: SavedStates
-    rank: Int[Array, ""]
-    status: Int[Array, ""]
-    t_failed: Float[Array, ""]
-    error: Float[Array, ""]
+    saves: SavedStates  # NaN after a failure
+    rank: Int[Array, ""]  # smallest number of independent constraint equations during the motion
+    status: Int[Array, ""]  # the outcome, a `Status`
+    t_failed: Float[Array, ""]  # time of the last good state before a failure, NaN without one
+    error: Float[Array, ""]  # estimated integration error relative to the motion, as in `Solution`
     events: EventState
-    occurrences: Float[Array, "R w"]
-    counts: Any = ()
+    occurrences: Float[Array, "R w"]  # of the events; rows that are not written are undefined
+    counts: Any = ()  # a `StepCounts`; empty for fixed steps, whose number is known
 
 
 class StepCounts(eqx.Module):
-    """The numbers of steps and evaluations of a trajectory.
+    """The numbers of steps and evaluations of a trajectory."""
 
-    Attributes:
-        accepted: number of steps.
-        rejected: number of attempted steps that were repeated with a smaller size.
-        evaluations: number of evaluations of the law of motion.
-        longest: longest step [s].
-        t_stiff: time from which stability seemed to limit the steps, NaN if never.
-    """
-
-    accepted: Int[Array, ""]
-    rejected: Int[Array, ""]
-    evaluations: Int[Array, ""]
-    longest: Float[Array, ""]
-    t_stiff: Float[Array, ""]
+    accepted: Int[Array, ""]  # number of steps
+    rejected: Int[Array, ""]  # attempted steps that were repeated with a smaller size
+    evaluations: Int[Array, ""]  # of the law of motion
+    longest: Float[Array, ""]  # longest step [s]
+    t_stiff: Float[Array, ""]  # from which stability seemed to limit the steps, NaN if never
 
     @staticmethod
     def of_fixed(method: AbstractMethod, per_save: int, ts: Array, t_failed: Array) -> "StepCounts":
@@ -149,17 +122,11 @@ class StepCounts(eqx.Module):
         # Steps before a failure; NaN means that there was none.
         step_counts = jnp.round((t_failed - ts[:-1]) / jnp.where(has_length, h, 1.0))
         step_counts = jnp.where(jnp.isnan(t_failed), per_save, jnp.clip(step_counts, 0, per_save))
-        step_counts = jnp.where(has_length, step_counts, 0).astype(jnp.int32).sum()
+        counts = jnp.where(has_length, step_counts, 0).astype(jnp.int32).sum().astype(jnp.int32)
         stages = len(method.tableau.nodes) if isinstance(method, AbstractRungeKutta) else 1
         zero, longest = jnp.zeros((), jnp.int32), jnp.max(jnp.abs(h))
         nan = jnp.full_like(longest, jnp.nan)
-        return StepCounts(
-            step_counts.astype(jnp.int32),
-            zero,
-            (stages * step_counts).astype(jnp.int32),
-            longest,
-            nan,
-        )
+        return StepCounts(counts, zero, stages * counts, longest, nan)
 
 
 class Move(eqx.Module):

@@ -200,13 +200,9 @@ def pulled_through(
 ) -> Any:  # fmt: skip
     """Pull cotangents back through moves, of which `moves` has the data along its first axis.
 
-    Args:
-        advance: from a state and a move to the next state, and what `pull` needs to know.
-        pull: from the cotangents after a move, that of `advance` and the move to those before.
-        start: the first state.
-        moves: the data of the moves; None with their `count`.
-        cotangents: those after the last move.
-        count: number of moves.
+    `advance` leads from a state and a move to the next state and what `pull` needs to know; `pull`
+    from the cotangents after a move, that and the move to those before. Without data of the moves,
+    `count` is their number.
     """
 
     # By two loops and not by the derivative of one, which keeps all intermediate values; with

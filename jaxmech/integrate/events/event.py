@@ -138,7 +138,12 @@ class Event:
                 f"Argument `direction` must be -1, 0 or 1, but is {self.direction!r}; 1 is for "
                 "changes from negative to positive, -1 for the others."
             )
-        _require_signature(self.fn)
+        count = argument_count(self.fn)
+        if count not in (4, 5):
+            raise ValueError(
+                "Argument `fn` must be a function of q, v, t and params, or of these and "
+                f"reactions, but takes {count} argument{'s' * (count != 1)}."
+            )
         require_positive_integer("keep", self.keep, "it is the number of occurrences to keep")
         if self.transition is not None:
             require_kind("transition", self.transition, Transition, "Transition(restitution=0.9)")
@@ -197,12 +202,3 @@ class Event:
                 f"{value.dtype}; instead of a comparison, return the difference of both sides."
             )
         return value.astype(q.dtype)
-
-
-def _require_signature(fn: Callable[..., Any]) -> None:
-    count = argument_count(fn)
-    if count not in (4, 5):
-        raise ValueError(
-            "Argument `fn` must be a function of q, v, t and params, or of these and reactions, "
-            f"but takes {count} argument{'s' * (count != 1)}."
-        )

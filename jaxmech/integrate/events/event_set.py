@@ -159,8 +159,7 @@ class EventSet:
     def released(self, params: Params) -> Params | None:
         """The parameters without the constraints that an event may switch off; None if all are off.
 
-        Args:
-            params: those of the system with switches, with any leading axes.
+        They are those of the system with switches, with any leading axes.
         """
         off = self._of({n for e in self.events if e.transition for n in e.transition.off})
         if not isinstance(params, Switched) or not (np.asarray(params.active) & off).any():
@@ -182,16 +181,11 @@ class EventSet:
     def _switched(self, index: Array, active: Bool[Array, " C"]) -> Bool[Array, " C"]:
         for k, event in enumerate(self.own_events):
             if event.transition is not None and event.transition.switches:
-                on, off = self._turned(event)
+                switch, names = self.contact.switch, event.transition.off
+                on = self._of(map(switch, event.transition.on))
+                off = self._of([*map(switch, names), *self.contact.removed(names)])
                 active = jnp.where(index == k, (active | on) & ~off, active)
         return active
-
-    def _turned(self, event: Event) -> tuple[Bool[np.ndarray, " C"], Bool[np.ndarray, " C"]]:
-        """Flags of the switches that the transition of an event of the user turns on and off."""
-        assert event.transition is not None
-        on, off = event.transition.on, event.transition.off
-        switch, removed = self.contact.switch, self.contact.removed(off)
-        return self._of(map(switch, on)), self._of([*map(switch, off), *removed])
 
     def enabled(self, active: Bool[Array, " C"]) -> Bool[Array, " E"]:
         """Flags of the events that can occur: one that would not switch any constraint cannot."""

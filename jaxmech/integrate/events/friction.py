@@ -185,11 +185,6 @@ def by_row(frictions: Sequence[Friction], x: Array) -> Array:
     return x[numbers] if discs_of(frictions) else x
 
 
-def load(q: Array, v: Array, t: Array, params: Any, reactions: Any) -> Array:
-    """Stand for the functions of loads and slips: `loads` gives those of all events by one law."""
-    raise NotImplementedError
-
-
 def eighths(direction: Float[Array, " F"], discs: tuple[int, ...]) -> Float[Array, " F"]:
     """The directions that switches tell, where those in space are rounded."""
     if not discs:
@@ -532,17 +527,3 @@ def _slow_axis(
     stops = may & (y * _STOPS * h >= 1) & (stop @ w >= TURNED * norm(w))
     is_slow = norm(w) < _SLOW * h * s * jnp.trace(M) / 2
     return jnp.where(stops, stop, along(disc_force(M, w / h + r, s))), is_slow | stops, stops
-
-
-def with_sliding(
-    switched: System, system: System, frictions: tuple[Friction, ...], count: int
-) -> System:
-    """A system with switches, with the force of frictions that slide.
-
-    The last `count` constraints of `system`, which has no switches, are those of gaps and
-    frictions.
-    """
-    last = system.constraints[-len(frictions) :]
-    constraints = tuple(c for c in last if isinstance(c, Nonholonomic))
-    force = SlidingForce(frictions, constraints, switched.nonideal, count, len(switched.states))
-    return replace(switched, nonideal=force)

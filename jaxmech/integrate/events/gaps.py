@@ -18,13 +18,20 @@ from jaxmech.integrate.events.event import Event, Transition
 from jaxmech.integrate.events.friction import (
     KINDS,
     Friction,
+    SlidingForce,
     frictions_of,
-    load,
-    with_sliding,
 )
 from jaxmech.integrate.switches import with_switches
 from jaxmech.laws import Observation
-from jaxmech.system import DryFriction, Holonomic, Params, System, Unilateral, require_restitutions
+from jaxmech.system import (
+    DryFriction,
+    Holonomic,
+    Nonholonomic,
+    Params,
+    System,
+    Unilateral,
+    require_restitutions,
+)
 from jaxmech.utils.jit_cache import kept_by
 from jaxmech.utils.probing import cached_by_shapes, concrete_at, generic
 from jaxmech.utils.tracers import actual
@@ -162,8 +169,8 @@ class Gaps:
         slips = [f.name for f in self.frictions if not f.is_second]
         closes = [Event(_gap, -1, transition=Transition(on=x), name=f"{x} closes") for x in gaps]
         off = [(x, f"{x} opens") for x in gaps] + [(x, f"{x} slips") for x in slips]
-        ends = [Event(load, -1, transition=Transition(off=x), name=name) for x, name in off]
-        stops = [Event(load, -1, transition=Transition(on=x), name=f"{x} stops") for x in slips]
+        ends = [Event(_load, -1, transition=Transition(off=x), name=name) for x, name in off]
+        stops = [Event(_load, -1, transition=Transition(on=x), name=f"{x} stops") for x in slips]
         events = [*closes, *ends, *stops]
         most = _KEEP if len(events) <= _FEW else _KEEP_OF_MANY
         keep = min(most, -(-_KEEP_IN_ALL // max(len(events), 1)))
@@ -182,7 +189,13 @@ class Gaps:
         switched = with_switches(whole, names, self.slots, tuple(removable.items()))
         if not self.frictions:
             return switched
-        return with_sliding(switched, whole, self.with_places(names).frictions, self.equations)
+        frictions = self.with_places(names).frictions
+        # With the functions of the system, which has no switches.
+        last = whole.constraints[-len(frictions) :]
+        slips = tuple(c for c in last if isinstance(c, Nonholonomic))
+        states = len(switched.states)
+        force = SlidingForce(frictions, slips, switched.nonideal, self.equations, states)
+        return replace(switched, nonideal=force)
 
     def with_places(self, names: tuple[str, ...]) -> "Gaps":
         """The same, whose frictions know the switches, among the names, by which they are there."""
@@ -324,4 +337,9 @@ def _with_constraints(system: System, gaps: Gaps) -> System:
 
 def _gap(q: Array, v: Array, t: Array, params: Any) -> Array:
     """The function of the events of gaps, which `Gaps.values` computes for all together."""
+    raise NotImplementedError
+
+
+def _load(q: Array, v: Array, t: Array, params: Any, reactions: Any) -> Array:
+    """The same of their other events, of which `ContactEvents.values` gives all by one law."""
     raise NotImplementedError

@@ -41,25 +41,6 @@ from jaxmech.utils.text import setting
 Equations = Callable[[Array, Any], tuple[Array, Array, Array]]
 
 
-def _newton(
-    equations: Equations, iterations: int, guess: Array, data: Any, independent: Array, size: Array
-) -> tuple[Array, Array]:
-    """The root x of balance(x) - rows^T lambda = 0 and level(x) = 0, and whether it converged.
-
-    Of the rows only the `independent` ones count; `size` is the scale of round-off of x. The
-    derivative is that of the implicit function: another solve with the Jacobians at the root, so
-    that no iteration is differentiated.
-    """
-    hoisted_equations, traced = hoisted(equations, guess, data)
-
-    def with_traced(x: Array, data: Any) -> tuple[Array, Array, Array]:
-        values, traced = data
-        return hoisted_equations(traced, x, values) if traced else equations(x, values)
-
-    x, _, converged = _root(with_traced, iterations, guess, (data, traced), independent, size)
-    return x, converged
-
-
 def _jacobians(equations: Equations, x: Array, data: Any, independent: Array) -> SaddlePoint:
     K, J = jax.jacfwd(lambda x: equations(x, data)[::2])(x)
     return saddle_point(K, equations(x, data)[1], J, independent)
@@ -79,7 +60,12 @@ def _corrected(
 def _root(
     equations: Equations, iterations: int, guess: Array, data: Any, independent: Array, size: Array
 ) -> tuple[Array, Array, Array]:
-    """The root, its multipliers, and whether it is right to round-off after the last correction."""
+    """The root x of balance(x) - rows^T lambda = 0 and level(x) = 0, lambda, and success.
+
+    Of the rows only the `independent` ones count; `size` is the scale of round-off of x. The
+    derivative is that of the implicit function: another solve with the Jacobians at the root, so
+    that no iteration is differentiated.
+    """
     # Convergence is quadratic: after a correction below sqrt(eps) only round-off is left.
     eps = jnp.finfo(guess.dtype).eps
 
@@ -170,8 +156,14 @@ class RATTLE(AbstractMethod):
         independent = jax.lax.stop_gradient(rows.independent)
         rounding = 64 * jnp.finfo(q.dtype).eps * (1 + jnp.max(jnp.abs(jax.lax.stop_gradient(q))))
         position = partial(_position_equations, system)
-        u, converged = _newton(
-            position, self.iterations, v, start, independent, rounding / jnp.abs(h)
+        hoisted_position, traced = hoisted(position, v, start)
+
+        def with_traced(u: Array, data: Any) -> tuple[Array, Array, Array]:
+            start, traced = data
+            return hoisted_position(traced, u, start) if traced else position(u, start)
+
+        u, _, converged = _root(
+            with_traced, self.iterations, v, (start, traced), independent, rounding / jnp.abs(h)
         )
         end = StepStart(q + h * u, u, t + h, h, params)
         at_end = system.equations(end.q, u, end.t, params)
