@@ -27,7 +27,7 @@ from jaxmech.integrate.events.turns import Looks, with_events
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import ALL_TIME, NO_TIMES, AnyInterval, StepSegments, segments, within
 from jaxmech.integrate.step import StepState, step
-from jaxmech.integrate.switches import with_outputs
+from jaxmech.integrate.switches import plain, with_outputs
 from jaxmech.integrate.trajectory import SavedStates, Trajectory, at_saves
 from jaxmech.state import Projection
 from jaxmech.status import Status
@@ -305,7 +305,7 @@ def begin_run(
     is_apart = event_set.contact.are_met(scheme.system, q, t, user_params, events.active, extents)
     status = jnp.where(is_apart, status, jnp.asarray(Status.INCONSISTENT, jnp.int32))
     status = jnp.where(status == Status.OK, of_contact, status)
-    lawful = event_set.gaps.are_lawful(event_set.plain(params), q.dtype)
+    lawful = event_set.gaps.are_lawful(plain(params), q.dtype)
     status = jnp.where(lawful, status, jnp.asarray(Status.CONTACT_VALUE, jnp.int32))
     bad = (status == Status.OK) & jnp.isnan(events.values).any()
     status = jnp.where(bad, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), status)

@@ -453,8 +453,7 @@ def _trial(
         start_params = with_outputs(system, within(at_start, params), memory)
         has_rates: Any = None  # of the functions of events: fixed steps know no accelerations
         if event_set:
-            positions = event_set.of_positions(q, v, ts[0], event_set.plain(start_params))
-            has_rates = event_set.flags(positions)
+            has_rates = event_set.flags(event_set.of_positions(q, v, ts[0], start_params))
 
         def moved_by(k: Array, walk: _TrialState) -> _TrialState:
             """The state after a step, or before one that fails."""

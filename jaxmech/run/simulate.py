@@ -179,7 +179,8 @@ def simulate(
 
 
 def _explanation(system: System, solution: Solution, params: Params, event_set: EventSet) -> str:
-    system, params = event_set.system(system), event_set.params(params, event_set.active())
+    system, user = event_set.system(system), params
+    params = event_set.params(params, event_set.active())
     status = Status(int(solution.status))
     message = f"{status.name} at t = {float(solution.t_failed):g} s: {status.message}."
     if status == Status.INCONSISTENT:
@@ -189,13 +190,13 @@ def _explanation(system: System, solution: Solution, params: Params, event_set: 
                 f" Constraint {violation.name!r} has a {violation.level} residual of "
                 f"{violation.size:.3g}."
             )
-        for name, value in event_set.gaps.negative(q, t, event_set.plain(params)):
+        for name, value in event_set.gaps.negative(q, t, user):
             message += f" The gap of {name!r} is {value:.3g}."
     last = int(np.flatnonzero(np.isfinite(np.asarray(solution.q)).all(axis=1)).max(initial=0))
     state = system.arguments(solution.q[last], solution.v[last], solution.ts[last], params)
     if status == Status.GAP_JUMPED:
         q, _, t, user = system.arguments(
-            solution.q[last], solution.v[last], solution.t_failed, event_set.plain(params)
+            solution.q[last], solution.v[last], solution.t_failed, user
         )
         for name, value in event_set.gaps.negative(q, t, user):
             message += f" The gap of {name!r} is {value:.3g}."
@@ -203,7 +204,7 @@ def _explanation(system: System, solution: Solution, params: Params, event_set: 
         # Straight on to the next save, before which the run was lost.
         q, v, t, _ = system.arguments(solution.q[last], solution.v[last], solution.ts[last], None)
         ahead = jnp.linspace(0.0, 1.0, 33) * (solution.ts[min(last + 1, len(solution.ts) - 1)] - t)
-        speeds, user = system.dynamics.speeds(q, v, t, params), event_set.plain(params)
+        speeds = system.dynamics.speeds(q, v, t, params)
         for gap in event_set.gaps.constraints:
             gaps = jax.vmap(lambda s, gap=gap: gap.value(q + s * speeds, t + s, user))(ahead)
             if jnp.isnan(gaps).any():

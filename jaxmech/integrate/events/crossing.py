@@ -60,12 +60,11 @@ class Contacts(eqx.Module):
         Round-off of q and v is that of the largest `speeds` so far; `accuracy` is that of t. Gaps
         that a jump `opens` are about to do so.
         """
-        plain_params = event_set.plain(params)
-        is_plain = event_set.of_positions(q, v, t, plain_params)
+        is_plain = event_set.of_positions(q, v, t, params)
         velocities = scheme.system.dynamics.speeds(q, v, t, params)
 
         def values(q: Array, t: Array) -> Array:
-            return event_set.functions(q, v, t, plain_params, is_plain)[np.flatnonzero(is_plain)]
+            return event_set.functions(q, v, t, params, is_plain)[np.flatnonzero(is_plain)]
 
         g, zero, still, _ = rounded(values, q, t, speeds, accuracy)
         rate = jax.jvp(values, (q, t), (jnp.sign(ahead) * velocities, jnp.sign(ahead)))[1]

@@ -143,10 +143,6 @@ class EventSet:
     def params(self, params: Params, active: Bool[Array, " C"]) -> Params:
         return Switched(params, active) if self.names else params
 
-    def plain(self, params: Params) -> Params:
-        """The parameters that the functions of users expect, without switches and spans of time."""
-        return plain(params)
-
     def active(self) -> Bool[Array, " C"]:
         """Flags of the constraints that are on at the start, without gaps."""
         off = map(self.contact.switch, self.inactive)
@@ -206,9 +202,10 @@ class EventSet:
 
     def of_positions(self, q: Array, v: Array, t: Array, params: Params) -> tuple[bool, ...]:
         """Whether each function depends on q and t alone."""
+        user = plain(params)
         own = (
             not event.needs_reactions
-            and not depends_on(lambda v, event=event: event.value(q, v, t, params), (v,))
+            and not depends_on(lambda v, event=event: event.value(q, v, t, user), (v,))
             for event in self.own_events
         )
         return (*own, *(k < self.gaps.count for k in range(len(self.gaps.events))))
@@ -218,8 +215,9 @@ class EventSet:
     ) -> Float[Array, " E"]:
         """The functions without reactions, or the `chosen` ones of them, and zero for others.
 
-        `params` are the user's. The gaps of a constraint are evaluated together.
+        The gaps of a constraint are evaluated together.
         """
+        params = plain(params)
         pairs = zip(self.own_events, self.of_motions if chosen is None else chosen, strict=False)
         own = [event.value(q, v, t, params) if flag else 0.0 for event, flag in pairs]
         loads = jnp.zeros(len(self.gaps.events) - self.gaps.count, q.dtype)

@@ -176,15 +176,14 @@ def rates(
 
     Those of functions of v need accelerations, and those of reactions even more.
     """
-    plain_params = event_set.plain(params)
-    known = event_set.of_positions(q, v, t, plain_params)
+    known = event_set.of_positions(q, v, t, params)
     if qdd is not None:
         known = event_set.of_motions
     speeds = scheme.system.dynamics.speeds(q, v, t, params)
     along = h * speeds, jnp.zeros_like(v) if qdd is None else h * qdd, h
 
     def values(q: Array, v: Array, t: Array) -> Array:
-        return event_set.functions(q, v, t, plain_params, known)
+        return event_set.functions(q, v, t, params, known)
 
     return jnp.where(np.array(known), jax.jvp(values, (q, v, t), along)[1], jnp.nan)
 

@@ -131,7 +131,7 @@ class Looks(NamedTuple):
         samples = -(-SAMPLES // max(steps, 1)) - 1
         # In many steps their ends are enough: a sample of reactions is as dear as a stage.
         loads = tuple(samples > 0 and event.needs_reactions for event in event_set.events)
-        least = least_values(event_set, q, v, t, event_set.plain(params))
+        least = least_values(event_set, q, v, t, params)
         return Looks(max(1, samples), loads, least)
 
     def flags(self, event_set: EventSet) -> Bool[Array, " E"]:
@@ -157,7 +157,7 @@ def step_turns(
         for k, event in enumerate(event_set.events)
     )
     _, motion, sampled = _along(event_set, scheme, start, end, t, h, params, loads)
-    least = least_values(event_set, *end, t + h, event_set.plain(params))
+    least = least_values(event_set, *end, t + h, params)
     zero, unit = jnp.zeros_like(t), jnp.ones_like(t)
     first, last = (jax.jvp(motion, (u,), (unit,)) for u in (zero, unit))
     at_start = values
@@ -257,7 +257,7 @@ def _along(
         return q, dynamics.from_speeds(q, speeds, time, params), time
 
     def motion(u: Array) -> Float[Array, " E"]:
-        return event_set.functions(*state(u), event_set.plain(params))
+        return event_set.functions(*state(u), params)
 
     def sampled(u: Array) -> tuple[Array, Array, Array]:
         g, rate = jax.jvp(motion, (u,), (jnp.ones_like(u),))
