@@ -213,7 +213,6 @@ class Ground(AbstractBody):
 
     @property
     def letters(self) -> tuple[str, ...]:
-        """An empty tuple, since the ground has no coordinates."""
         return ()
 
     def frame(self, q: Array) -> Frame:
@@ -223,11 +222,9 @@ class Ground(AbstractBody):
         return Frame(np.zeros(d, dtype), np.eye(d, dtype=dtype), attitude)
 
     def moving(self, q: Array, v: Array) -> Moving:
-        """The frame at the origin with zero velocities."""
         return Moving(self.frame(q), np.zeros(self.dimension, q.dtype), self.spin(q, v))
 
     def spin(self, q: Array, v: Array) -> AnyArray:
-        """No spin."""
         return np.zeros(() if self.dimension == 2 else (3,), q.dtype)
 
 
@@ -240,28 +237,22 @@ class PointMass(AbstractBody):
 
     @property
     def letters(self) -> tuple[str, ...]:
-        """The names x, y and in space z."""
         return ("x", "y", "z")[: self.dimension]
 
     @property
     def rotates(self) -> bool:
-        """False, since a point has no attitude."""
         return False
 
     def frame(self, q: Array) -> Frame:
-        """The frame at (x, y, z), along the axes of the ground."""
         return Ground(dimension=self.dimension).frame(q)._replace(origin=q)
 
     def moving(self, q: Array, v: Array) -> Moving:
-        """The frame with velocity (x', y', z') and no spin."""
         return Moving(self.frame(q), v, self.spin(q, v))
 
     def spin(self, q: Array, v: Array) -> AnyArray:
-        """No spin."""
         return Ground(dimension=self.dimension).spin(q, v)
 
     def inertia(self, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray]:
-        """The mass, without static moment and inertia."""
         mass, shape = read.number(self.mass), () if self.dimension == 2 else (3, 3)
         return mass, np.zeros(self.dimension, mass.dtype), np.zeros(shape, mass.dtype)
 
@@ -270,7 +261,6 @@ class PointMass(AbstractBody):
         return load[0]
 
     def start(self, start: Start) -> tuple[Array, Array]:
-        """The initial position and velocity."""
         if start.attitude is not None or start.spin is not None:
             raise ValueError(
                 f"The start of body {self.name!r} must have neither `attitude` nor `spin`, since "
@@ -281,7 +271,6 @@ class PointMass(AbstractBody):
         return position, entries(self, start, "velocity", shape)
 
     def require(self, read: Reader) -> None:
-        """Raise for a negative mass."""
         require_sign(read.part, "mass", read.number(self.mass), zero=True)
 
 

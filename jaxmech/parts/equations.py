@@ -8,21 +8,19 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import Load, sum_of_loads
-from jaxmech.parts.dynamics.recursion import MassAndForce
-from jaxmech.parts.forces.elements import (
+from jaxmech.parts.dynamics import MassAndForce
+from jaxmech.parts.forces import (
     AbstractForce,
     AbstractLoad,
     AbstractPotential,
     AbstractTerm,
-    Coordinates,
     Gravity,
 )
-from jaxmech.parts.gaps.base import Gap
+from jaxmech.parts.gaps import Gap
 from jaxmech.parts.joint_loads import JointLoads
 from jaxmech.parts.joints.base import Joint
-from jaxmech.parts.kinematics.base import AbstractKinematics
-from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
-from jaxmech.parts.kinematics.tree import Spins, spanning_tree
+from jaxmech.parts.kinematics import AbstractKinematics
+from jaxmech.parts.tree import JointCoordinates, Spins, spanning_tree
 from jaxmech.parts.values import Reader
 from jaxmech.system import DryFriction, Holonomic, System, Unilateral
 
@@ -36,14 +34,13 @@ class Elements:
     terms: tuple[AbstractTerm, ...]
 
     def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
-        """Kinetic minus potential energy [J], a scalar."""
         total = jnp.zeros((), q.dtype)
         for force in self.potentials:
             frames = self.kinematics.frames(force.bodies, q, t, params)
             total = total - force.energy(frames, Reader(force.part, t, params))
-        coordinates = Coordinates(self.kinematics.coordinates, q, v)
         for term in self.terms:
-            total = total + term.lagrangian(coordinates, Reader(term.part, t, params))
+            x, rates = term.entries(self.kinematics.coordinates, q, v)
+            total = total + term.lagrangian(x, rates, Reader(term.part, t, params))
         return total
 
 
@@ -56,7 +53,6 @@ class EnergyDifference:
     elements: Elements
 
     def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
-        """Kinetic minus potential energy, a scalar."""
         q, v, t = jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)
         total = self.elements(q, v, t, params)
         for body, kinetic, frame in self.kinematics.inertial(q, v, t, params):
@@ -76,7 +72,6 @@ class AppliedForces:
     others: tuple[Callable[..., Any], ...]
 
     def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
-        """The sum of all forces, (n,)."""
         q, v, t = jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)
         sums: dict[str, Load] = {}
         for force in self.loads:
@@ -108,7 +103,6 @@ class UnitNorm:
     first: int
 
     def __call__(self, q: Any, t: Any, params: Any) -> Array:
-        """The residual, a scalar."""
         e = jnp.asarray(q)[self.first : self.first + 4]
         return (e @ e - 1) / 2
 
@@ -123,7 +117,7 @@ def system_of(
     spins: Spins | None,
 ) -> System:
     """The system of a mechanism, of whose joints those of the tree are no constraints."""
-    units = [Holonomic(UnitNorm(norm.first), name=f"{norm.name}.unit") for norm in kinematics.norms]
+    units = [Holonomic(UnitNorm(first), name=f"{name}.unit") for name, first in kinematics.norms]
     constraints: list[Any] = [] if spins else [*units]
     gaps: list[Unilateral | DryFriction] = []
     rows: list[tuple[Joint, slice]] = []  # where the constraints of each joint are

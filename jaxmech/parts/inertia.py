@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.parts.vectors import apply, cross, cross_table
+from jaxmech.parts.vectors import CROSS, apply, cross, cross_matrix, is_zero, matmul
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.traces import repeated
 
@@ -45,33 +45,6 @@ def rounded(matrix: AnyArray) -> AnyArray:
     integers = np.round(matrix)
     near = np.abs(matrix - integers) < 4 * np.finfo(matrix.dtype).eps
     return np.where(near, integers, matrix)
-
-
-_SYMMETRIC = np.abs(cross_table())
-
-
-def is_zero(x: AnyArray) -> bool:
-    """Whether all numbers are plain zeros, with which nothing needs to be computed."""
-    return isinstance(x, np.ndarray | np.generic) and not np.any(x)
-
-
-def matmul(a: AnyArray, b: AnyArray) -> AnyArray:
-    """Multiply a matrix with a vector or a matrix as products and a sum."""
-    if is_zero(a) or is_zero(b):
-        return np.zeros(a.shape[:1] + b.shape[1:], b.dtype)
-    if b.ndim == 1:
-        return (a * b[None, :]).sum(1)
-    return (a[:, :, None] * b[None]).sum(1)
-
-
-def across(a: AnyArray) -> AnyArray:
-    """The matrix of the vector product a x, (3, 3)."""
-    return (cross_table().astype(a.dtype) * a[None, :, None]).sum(1)
-
-
-def off_diagonal(a: AnyArray) -> AnyArray:
-    """The symmetric matrix (3, 3) whose entry j, k is a_i, with i, j, k all different."""
-    return (_SYMMETRIC.astype(a.dtype) * a[None, :, None]).sum(1)
 
 
 def in_space(x: AnyArray) -> AnyArray:
@@ -137,7 +110,7 @@ class Inertia(NamedTuple):
 
     def momenta(self, spins: AnyArray) -> tuple[AnyArray, AnyArray]:
         """The momentum, and the angular momentum about the point, of k turns about it, (3, k)."""
-        return -matmul(across(self.static), spins), matmul(self.moments, spins)
+        return -matmul(cross_matrix(self.static), spins), matmul(self.moments, spins)
 
     @repeated
     def load(
@@ -157,28 +130,28 @@ class Inertia(NamedTuple):
         if not is_zero(self.static):
             force = _sum(force, apply(field, self.static))
             torque = cross(self.static, acceleration)
-        if not is_zero(self.moments):
-            torque = _sum(torque, _gyroscopic(self.moments, spin, angular, field))
-        return force, torque
+        if is_zero(self.moments):
+            return force, torque
+        # J angular + spin x J spin, with sums that `field` has already.
+        moments = (self.moments * np.eye(3, dtype=self.moments.dtype)).sum(1)
+        coupling = self.moments[_NEXT, _LAST]
+        squares, products = spin * spin, spin[_NEXT] * spin[_LAST]
+        turning = moments * angular + (moments[_LAST] - moments[_NEXT]) * products
+        turning = turning + coupling * (squares[_NEXT] - squares[_LAST])
+        following, preceding = field[_NEXT, np.arange(3)], field[_LAST, np.arange(3)]
+        turning = turning + coupling[_NEXT] * following - coupling[_LAST] * preceding
+        return force, _sum(torque, turning)
 
 
 def _sum(a: AnyArray, b: AnyArray) -> AnyArray:
     return a if is_zero(b) else b if is_zero(a) else a + b
 
 
-def _gyroscopic(J: AnyArray, spin: AnyArray, angular: AnyArray, field: AnyArray) -> AnyArray:
-    """The torque J angular + spin x J spin, with sums that `field` has already."""
-    moments = (J * np.eye(3, dtype=J.dtype)).sum(1)
-    coupling = J[_NEXT, _LAST]
-    squares, products = spin * spin, spin[_NEXT] * spin[_LAST]
-    torque = moments * angular + (moments[_LAST] - moments[_NEXT]) * products
-    torque = torque + coupling * (squares[_NEXT] - squares[_LAST])
-    following, preceding = field[_NEXT, np.arange(3)], field[_LAST, np.arange(3)]
-    return torque + coupling[_NEXT] * following - coupling[_LAST] * preceding
-
-
 def acceleration_field(spin: AnyArray, angular: AnyArray) -> AnyArray:
     """The matrix U, (3, 3), for U x = angular x x + spin x (spin x x)."""
     squares, products = spin * spin, spin[_NEXT] * spin[_LAST]
     sums = squares[_NEXT] + squares[_LAST]
-    return off_diagonal(products) - np.eye(3, dtype=sums.dtype) * sums[:, None] + across(angular)
+    # The symmetric matrix whose entry j, k is that product i, with i, j, k all different.
+    off_diagonal = (np.abs(CROSS).astype(products.dtype) * products[None, :, None]).sum(1)
+    diagonal = np.eye(3, dtype=sums.dtype) * sums[:, None]
+    return off_diagonal - diagonal + cross_matrix(angular)

@@ -17,10 +17,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Ground, Load, Moving, shifted, sum_of_loads
-from jaxmech.parts.forces.elements import AbstractLoad, AbstractPotential, Gravity
+from jaxmech.parts.forces import AbstractLoad, AbstractPotential, Gravity
 from jaxmech.parts.joints.base import Joint
-from jaxmech.parts.kinematics.base import AbstractKinematics
-from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates, Link
+from jaxmech.parts.kinematics import AbstractKinematics
+from jaxmech.parts.tree import JointCoordinates, Link
 from jaxmech.parts.values import Reader
 from jaxmech.parts.vectors import cross, moment, product, quarter_turn
 
@@ -63,41 +63,36 @@ class JointLoads:
             acting += [(joint.bodies, loads) for joint, loads in of_constraints]
             exerted |= self._tree_loads(self.kinematics.links, qdd, acting, state)
         joints_by_name = {joint.name: joint for joint, _ in self.joints if joint.name in exerted}
-        return {
-            name: self._at_joint(joint, exerted[name], state)
-            for name, joint in joints_by_name.items()
-        }
+        at_joints = {}
+        for name, joint in joints_by_name.items():
+            frame = self._moving(joint.bodies[1:2], state)[0].frame
+            point = joint.point_on_b(frame, Reader(joint.part, t, params))
+            at_joints[name] = shifted(exerted[name], frame.origin, frame._replace(origin=point))
+        return at_joints
 
     def _moving(self, bodies: Bodies, state: State) -> tuple[Moving, ...]:
         return self.kinematics.moving(bodies, *state)
-
-    def _at_joint(self, joint: Joint, load: Load, state: State) -> Load:
-        """A load on b, with the torque about the joint's point on it."""
-        frame = self._moving(joint.bodies[1:2], state)[0].frame
-        _, _, t, params = state
-        point = joint.point_on_b(frame, Reader(joint.part, t, params))
-        return shifted(load, frame.origin, frame._replace(origin=point))
 
     def _constraint_loads(
         self, joint: Joint, names: tuple[str, ...], multipliers: Mapping[str, Array], state: State
     ) -> tuple[Load, ...]:
         _, _, t, params = state
         motions, read = self._moving(joint.bodies, state), Reader(joint.part, t, params)
-        loads = list(map(_zero_like, motions))
+        loads = tuple(map(_zero_like, motions))
         if joint.positions:
-            of_positions = _multipliers(multipliers, names[0])
-            velocity_loads = _slope(
-                lambda x: of_positions @ joint.position_level(_frames(x), read), motions, _displaced
+            pushes = _multipliers(multipliers, names[0])
+            of_positions = _slope(
+                lambda x: pushes @ joint.position_level(_frames(x), read), motions, _displaced
             )
-            loads = list(map(sum_of_loads, loads, velocity_loads))
+            loads = tuple(map(sum_of_loads, loads, of_positions))
         if joint.velocities:
             levels = names[1:] if joint.positions else names
-            of_velocities = jnp.concatenate([_multipliers(multipliers, name) for name in levels])
-            velocity_loads = _slope(
-                lambda x: of_velocities @ joint.velocity_level(x, read), motions, _accelerated
+            drags = jnp.concatenate([_multipliers(multipliers, name) for name in levels])
+            of_velocities = _slope(
+                lambda x: drags @ joint.velocity_level(x, read), motions, _accelerated
             )
-            loads = list(map(sum_of_loads, loads, velocity_loads))
-        return tuple(loads)
+            loads = tuple(map(sum_of_loads, loads, of_velocities))
+        return loads
 
     def _applied_loads(self, state: State) -> Iterator[tuple[Bodies, tuple[Load, ...]]]:
         _, _, t, params = state

@@ -112,13 +112,6 @@ def partners(
     return tuple(grounded), size
 
 
-def point(part: str, argument: str, body: AbstractBody, values: Vector, size: int) -> Vector:
-    """Check the coordinates of a point on a body; they must be zero on a point mass."""
-    components = vector(part, argument, values, size)
-    require_on(part, argument, body, components)
-    return components
-
-
 def require_on(part: str, argument: str, body: AbstractBody, components: Vector) -> None:
     """Raise for a point of a point mass that is not its centre."""
     if not body.rotates and not (are_numbers(components) and not any(components)):
@@ -126,16 +119,6 @@ def require_on(part: str, argument: str, body: AbstractBody, components: Vector)
             f"{capital(part)} must have zeros in `{argument}`, since {body.name!r} "
             f"is a point mass, but has {components!r}."
         )
-
-
-def require_no_axes(part: str, **axes: Any) -> None:
-    """Raise for an axis that is given in the plane."""
-    for argument, axis in axes.items():
-        if axis is not None:
-            raise ValueError(
-                f"{capital(part)} must have no `{argument}` in the plane, where all axes are at "
-                "right angles to it; leave it out."
-            )
 
 
 Check = Callable[[str, str, Any, int], Any]  # of a part, an argument, its value and the dimension
@@ -155,7 +138,7 @@ class Kind:
 
 def _in_space(part: str, argument: str, value: Any, size: int) -> Any:
     if size == 2:
-        return require_no_axes(part, **{argument: value})
+        return _none_in_plane(part, argument, value)
     if value is None:
         raise ValueError(
             f"{capital(part)} must have an `{argument}` in space; write the direction on the first "
@@ -164,9 +147,17 @@ def _in_space(part: str, argument: str, value: Any, size: int) -> Any:
     return direction(part, argument, value, 3)
 
 
+def _none_in_plane(part: str, argument: str, value: Any) -> None:
+    if value is not None:
+        raise ValueError(
+            f"{capital(part)} must have no `{argument}` in the plane, where all axes are at right "
+            "angles to it; leave it out."
+        )
+
+
 def _turn_in_space(part: str, argument: str, value: Any, size: int) -> Any:
     if size == 2:
-        return require_no_axes(part, **{argument: value})
+        return _none_in_plane(part, argument, value)
     return None if value is None else direction(part, argument, value, 4)
 
 

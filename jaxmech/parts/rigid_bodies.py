@@ -24,11 +24,21 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, Start, entries
-from jaxmech.parts.mass import Mass, mass_of
-from jaxmech.parts.values import Reader, Value, Vector
+from jaxmech.parts.solids import Visual, visuals_of
+from jaxmech.parts.values import (
+    Reader,
+    Value,
+    Vector,
+    are_numbers,
+    non_negative,
+    number,
+    require_sign,
+    vector,
+)
 from jaxmech.parts.vectors import (
     plane_rotation,
     quaternion_rate,
@@ -36,9 +46,143 @@ from jaxmech.parts.vectors import (
     spin_in_body,
     spin_in_space,
 )
-from jaxmech.parts.visuals import Visual, visuals_of
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.checks import is_known
+from jaxmech.utils.text import capital
+
+ROUNDING = 0.01  # of the largest moment, that data of a body may be off
+
+
+@dataclass(frozen=True)
+class Mass:
+    """Mass properties as given; `inertia` is about P only if there is no `center`."""
+
+    mass: Value
+    inertia: Any  # a number in the plane; in space three principal moments or a matrix
+    center: Vector | None = None
+    static_moment: Vector | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all values are numbers, so that they are known without parameters."""
+        rows = self.inertia if isinstance(self.inertia, tuple) else (self.inertia,)
+        points = [point for point in (self.center, self.static_moment) if point is not None]
+        values = self.mass, *rows, *points
+        return all(isinstance(value, float) or are_numbers(value) for value in values)
+
+    def require(self, size: int, read: Reader) -> None:
+        """Raise for a known mass or inertia that no body can have.
+
+        The principal moments about the centre of mass satisfy A + B >= C, since each is an integral
+        over two of the three squares x^2, y^2 and z^2.
+        """
+        mass, static, inertia = self.about_reference(read, size)
+        if not is_known((mass, static, inertia)):
+            return
+        require_sign(read.part, "mass", mass, zero=True)
+        mass, static, inertia = (np.asarray(x, float) for x in (mass, static, inertia))
+        if not np.isfinite(static).all() or not np.isfinite(inertia).all():
+            raise ValueError(
+                f"{capital(read.part)} must have finite mass properties, but its static moment is "
+                f"{static.tolist()} and its inertia {inertia.tolist()}; correct them."
+            )
+        center = static / mass if mass else np.zeros(size)
+        if size == 3:
+            moved = (center @ center) * np.eye(3) - np.outer(center, center)
+            moments = np.linalg.eigvalsh(inertia - mass * moved)
+            tolerance = ROUNDING * np.abs(moments).max()
+            fault = "none negative" if moments[0] < -tolerance else ""
+            if not fault and moments[0] + moments[1] < moments[2] - tolerance:
+                fault = "none above the sum of the other two"
+            if fault:
+                listed = ", ".join(f"{moment:.4g}" for moment in moments)
+                raise ValueError(
+                    f"{capital(read.part)} must have an `inertia` whose principal moments about "
+                    f"the centre of mass are those of a body, {fault}, but they are {listed} "
+                    "kg m^2; correct the inertia, or the point that it is about."
+                )
+        elif inertia < (1 - ROUNDING) * mass * (center @ center):
+            raise ValueError(
+                f"{capital(read.part)} must have an `inertia` about the reference point of at "
+                f"least the mass times the squared distance of its centre, "
+                f"{mass * (center @ center):.4g} kg m^2, but has {inertia:.4g}; correct one of "
+                "them."
+            )
+
+    @property
+    def is_central(self) -> bool:
+        return self.center is None and self.static_moment is None
+
+    def about_reference(self, read: Reader, size: int) -> tuple[AnyArray, AnyArray, AnyArray]:
+        """Mass (), static moment (d,) and inertia about the reference point, () or (3, 3)."""
+        m = read.number(self.mass)
+        inertia = read.number(self.inertia) if size == 2 else _matrix(self.inertia, read)
+        if self.static_moment is not None:
+            return m, read.vector(self.static_moment, size), inertia
+        if self.center is None:
+            return m, np.zeros(size, m.dtype), inertia
+        c = read.vector(self.center, size)
+        shift = c @ c
+        if size == 3:
+            shift = shift * np.eye(3, dtype=inertia.dtype) - c[:, None] * c[None, :]
+        return m, m * c, inertia + m * shift
+
+
+def _matrix(inertia: Any, read: Reader) -> AnyArray:
+    if isinstance(inertia, tuple) and any(isinstance(row, tuple) for row in inertia):
+        rows = [read.vector(row, 3) for row in inertia]
+        return np.stack(rows) if all(map(are_numbers, inertia)) else jnp.stack(rows)
+    if isinstance(inertia, tuple):
+        array = read.vector(inertia, 3)
+    else:
+        array = read.array(inertia, (3,), (3, 3))
+    return array if array.ndim == 2 else array[:, None] * np.eye(3, dtype=array.dtype)
+
+
+def mass_of(
+    name: str,
+    size: int,
+    mass: Value,
+    inertia: Any,
+    center: Vector | None,
+    static_moment: Vector | None,
+) -> Mass:
+    """The checked mass properties of a body."""
+    part = f"body {name!r}"
+    if center is not None and static_moment is not None:
+        raise ValueError(
+            f"{capital(part)} must have a `center`, with `inertia` about it, or a "
+            "`static_moment`, with `inertia` about the reference point, but has both; drop one."
+        )
+    planar = size == 2
+    properties = Mass(
+        non_negative(part, "mass", mass),
+        non_negative(part, "inertia", inertia) if planar else _spatial(part, inertia),
+        None if center is None else vector(part, "center", center, size),
+        None if static_moment is None else vector(part, "static_moment", static_moment, size),
+    )
+    if properties.is_plain:
+        properties.require(size, Reader(part, np.zeros(()), {}))
+    return properties
+
+
+def _spatial(part: str, inertia: Any) -> Any:
+    """Check an inertia: three principal moments, or a symmetric matrix of values."""
+    if isinstance(inertia, str) or callable(inertia):
+        return number(part, "inertia", inertia)
+    if np.ndim(inertia) == 0 or len(inertia) != 3:
+        raise ValueError(
+            f"{capital(part)} must have three principal moments or a (3, 3) matrix as "
+            f"`inertia`, but has {inertia!r}; for a body that cannot turn use `point_mass`."
+        )
+    if all(isinstance(row, str) or callable(row) or np.ndim(row) == 0 for row in inertia):
+        return vector(part, "inertia", inertia, 3)
+    rows = tuple(vector(part, "inertia", row, 3) for row in inertia)
+    if all(map(are_numbers, rows)) and not np.allclose(rows, np.transpose(rows)):
+        raise ValueError(
+            f"{capital(part)} must have a symmetric matrix as `inertia`, but it is {rows!r}."
+        )
+    return rows
 
 
 @dataclass(frozen=True)
@@ -49,16 +193,13 @@ class AbstractRigidBody(AbstractBody):
     visual: tuple[Visual, ...] = field(default=(), repr=False, compare=False)
 
     def require(self, read: Reader) -> None:
-        """Raise for a known mass or inertia that no body can have."""
         self.properties.require(self.dimension, read)
 
     def inertia(self, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray]:
-        """The mass properties about the reference point."""
         return self.properties.about_reference(read, self.dimension)
 
     @property
     def is_central(self) -> bool:
-        """Whether the reference point is the centre of mass."""
         return self.properties.is_central
 
 
@@ -70,24 +211,19 @@ class PlanarBody(AbstractRigidBody):
     letters: ClassVar[tuple[str, ...]] = ("x", "y", "angle")
 
     def frame(self, q: Array) -> Frame:
-        """The frame at (x, y), rotated by the angle."""
         return Frame(q[:2], plane_rotation(q[2]), q[2])
 
     def moving(self, q: Array, v: Array) -> Moving:
-        """The frame with velocity (x', y') and spin angle'."""
         return Moving(self.frame(q), v[:2], v[2])
 
     def spin(self, q: Array, v: Array) -> AnyArray:
-        """The spin angle'."""
         return v[2]
 
     def generalized(self, q: Array, load: Load) -> Array:
-        """The force and the torque, which are the generalized force."""
         force, torque = load
         return jnp.stack([force[0], force[1], torque])
 
     def start(self, start: Start) -> tuple[Array, Array]:
-        """The initial position and angle, with their rates."""
         r, u = (entries(self, start, field, (2,)) for field in ("position", "velocity"))
         angle, w = (entries(self, start, field, ()) for field in ("attitude", "spin"))
         return jnp.append(r, angle), jnp.append(u, w)
@@ -101,15 +237,12 @@ class SpatialBody(AbstractRigidBody):
     letters: ClassVar[tuple[str, ...]] = ("x", "y", "z", "e0", "e1", "e2", "e3")
 
     def frame(self, q: Array) -> Frame:
-        """The frame at (x, y, z), rotated by the quaternion."""
         return Frame(q[:3], rotation(q[3:]), q[3:])
 
     def moving(self, q: Array, v: Array) -> Moving:
-        """The frame with velocity (x', y', z') and spin 2 vec(e' conj(e))."""
         return Moving(self.frame(q), v[:3], spin_in_space(q[3:], v[3:]))
 
     def spin(self, q: Array, v: Array) -> AnyArray:
-        """The spin 2 vec(conj(e) e')."""
         return spin_in_body(q[3:], v[3:])
 
     def generalized(self, q: Array, load: Load) -> Array:

@@ -48,11 +48,19 @@ class Reader:
 
     def array(self, value: Any, *shapes: tuple[int, ...]) -> Array:
         """Read a value as an array of one of the given shapes."""
-        array = jnp.asarray(self._found(value)).astype(self.dtype)
+        with naming_missing(self.part, self.params):
+            if callable(value):
+                found = value(self.t, self.params)
+            else:
+                found = self.params[value] if isinstance(value, str) else value
+                found = found(self.t) if callable(found) else found
+        array = jnp.asarray(found).astype(self.dtype)
         if array.shape not in shapes:
             expected = " or ".join(map(str, shapes))
+            source = f"the value of {getattr(value, '__name__', value)!s}"
+            source = f"the parameter {value!r}" if isinstance(value, str) else source
             raise ValueError(
-                f"{capital(self.part)} needs {_source(value)} to have shape {expected}, but it has "
+                f"{capital(self.part)} needs {source} to have shape {expected}, but it has "
                 f"{array.shape}; give every member of a batch its own with `jax.vmap`."
             )
         return array
@@ -61,13 +69,6 @@ class Reader:
     def dtype(self) -> Any:
         """The floating-point type of all values."""
         return jnp.result_type(self.t, float)
-
-    def _found(self, value: Any) -> Any:
-        with naming_missing(self.part, self.params):
-            if callable(value):
-                return value(self.t, self.params)
-            found = self.params[value] if isinstance(value, str) else value
-            return found(self.t) if callable(found) else found
 
 
 def number(part: str, argument: str, value: Value) -> Value:
@@ -173,12 +174,6 @@ def vector_with_rate(read: Reader, values: Vector, size: int) -> tuple[AnyArray,
     t = 1.0 * read.t
     along = (jnp.ones_like(t),)
     return value, jax.jvp(lambda t: replace(read, t=t).vector(values, size), (t,), along)[1]
-
-
-def _source(value: Any) -> str:
-    if isinstance(value, str):
-        return f"the parameter {value!r}"
-    return f"the value of {getattr(value, '__name__', value)!s}"
 
 
 def _wrong(part: str, argument: str, plain: str, value: Any) -> str:

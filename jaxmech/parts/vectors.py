@@ -28,7 +28,7 @@ def _quaternion_table() -> np.ndarray:
 
 
 _PRODUCT = _quaternion_table()
-_CROSS = _PRODUCT[1:, 1:, 1:]
+CROSS = _PRODUCT[1:, 1:, 1:]  # (a x b)_k = sum CROSS[k, i, j] a_i b_j
 _CONJUGATE = np.array([1, -1, -1, -1], np.int32)
 # vec(a conj(b)), vec(conj(a) b) and (0, a) b.
 _SPACE = (_PRODUCT * _CONJUGATE)[1:]
@@ -46,24 +46,33 @@ def bilinear(table: np.ndarray, a: AnyArray, b: AnyArray) -> AnyArray:
     return (table.astype(products.dtype) * products[None]).sum((1, 2))
 
 
-def cross_table() -> np.ndarray:
-    """The table T with (a x b)_k = sum T[k, i, j] a_i b_j, (3, 3, 3)."""
-    return _CROSS
-
-
 def apply(matrix: AnyArray, a: AnyArray) -> AnyArray:
     """Multiply a matrix and a vector as a product and a sum, which XLA fuses over a batch."""
     return (matrix * a[None, :]).sum(1)
 
 
+def is_zero(x: AnyArray) -> bool:
+    """Whether all numbers are plain zeros, with which nothing needs to be computed."""
+    return isinstance(x, np.ndarray | np.generic) and not np.any(x)
+
+
 def matmul(a: AnyArray, b: AnyArray) -> AnyArray:
-    """Multiply two matrices as products and a sum."""
+    """Multiply a matrix with a vector or a matrix as products and a sum."""
+    if is_zero(a) or is_zero(b):
+        return np.zeros(a.shape[:1] + b.shape[1:], b.dtype)
+    if b.ndim == 1:
+        return apply(a, b)
     return (a[:, :, None] * b[None]).sum(1)
 
 
 def cross(a: AnyArray, b: AnyArray) -> AnyArray:
     """The vector product."""
-    return bilinear(_CROSS, a, b)
+    return bilinear(CROSS, a, b)
+
+
+def cross_matrix(a: AnyArray) -> AnyArray:
+    """The matrix of the vector product a x, (3, 3)."""
+    return (CROSS.astype(a.dtype) * a[None, :, None]).sum(1)
 
 
 def moment(arm: AnyArray, force: AnyArray) -> AnyArray:
@@ -129,10 +138,9 @@ def rotation(e: AnyArray) -> AnyArray:
 @repeated
 def rotation_about(u: AnyArray, angle: AnyArray) -> Array:
     """The matrix (3, 3) of a rotation about a unit vector, by the formula of Rodrigues."""
-    across = (_CROSS.astype(u.dtype) * u[None, :, None]).sum(1)
     along = u[:, None] * u[None, :]
     identity = np.eye(3, dtype=u.dtype)
-    return jnp.cos(angle) * (identity - along) + jnp.sin(angle) * across + along
+    return jnp.cos(angle) * (identity - along) + jnp.sin(angle) * cross_matrix(u) + along
 
 
 def quaternion_onto(u: AnyArray) -> AnyArray:

@@ -19,6 +19,15 @@ def pair(size: int) -> tuple[Any, Any]:
     return tuple(jp.spatial_body(name, mass=1.3, inertia=(0.1, 0.2, 0.25)) for name in (A, B))
 
 
+def starts_at(mechanism: jp.Mechanism, q: Any, v: Any, t: Any, params: Any) -> dict[str, jp.Start]:
+    """The starts of all bodies from a state of a mechanism."""
+    moving = mechanism.kinematics.moving(mechanism.bodies, q, v, t, params)
+    return {
+        body.name: jp.Start(m.frame.origin, m.frame.attitude, m.velocity, m.spin)
+        for body, m in zip(mechanism.bodies, moving, strict=True)
+    }
+
+
 def hamilton(a: Any, b: Any) -> Any:
     """The product of two quaternions."""
     return np.array(

@@ -1,4 +1,7 @@
-"""Stops, contacts and ropes between bodies: motions and forces in closed form."""
+"""Stops, contacts and ropes between bodies: motions and forces in closed form.
+
+At the end contacts in space, whose friction has a disc as its bound, and dry friction in joints.
+"""
 
 from math import pi
 from typing import Any
@@ -7,11 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 import jaxmech as jm
 from jaxmech import parts as jp
 
-G = 9.81
+G, UP = 9.81, (0, 0, 1)
+TS = jnp.linspace(0.0, 1.0, 11)
 
 
 def door() -> jp.Mechanism:
@@ -89,3 +94,306 @@ def test_balls_of_equal_mass_exchange_their_velocities() -> None:
     )  # fmt: skip
     np.testing.assert_allclose(sol.v[-1], [0, 0, 1, 0], atol=1e-12)
     np.testing.assert_allclose(sol.q[-1], [-0.3, 0, 0.3, 0], atol=1e-12)
+
+
+@pytest.mark.slow
+def test_a_ball_slides_until_it_rolls_in_a_batch_with_derivatives() -> None:
+    """Without spin it rolls after 2 v0 / (7 mu g), with 5/7 of its velocity, wherever it heads."""
+    ball = jp.spatial_body("ball", mass=2.0, inertia=(0.008, 0.008, 0.008))
+    floor = jp.contact("floor", jp.ground, (0, 0, 0.5), ball, (0, 0, 0), normal=UP, radius_b=0.1,
+                       friction="mu")  # fmt: skip
+    room = jp.Mechanism([ball], [floor], [jp.gravity(G)], {"mu": 0.2}, velocities="spins")
+    q0, v0 = room.guess({"ball": jp.Start((0.0, 0.0, 0.6), velocity=(0.6, 0.8, 0.0))})
+    ts = jnp.linspace(0.0, 0.5, 6)
+
+    def way(mu: Any) -> Any:
+        sol = jm.simulate(room, q0, v0, ts, {"mu": mu}, steps=jm.FixedSteps(20))
+        return sol["ball.x"][-1] + sol.events["floor friction stops"].t[0], sol
+
+    mu = np.array([0.1, 0.2, 0.4])
+    (_, sols), slopes = jax.vmap(jax.value_and_grad(way, has_aux=True))(jnp.array(mu))
+    stop = 2 / (7 * mu * G)
+    np.testing.assert_allclose(sols.events["floor friction stops"].t[:, 0], stop, rtol=1e-7)
+    np.testing.assert_allclose(sols.v[:, -1, :2], np.tile([3 / 7, 4 / 7], (3, 1)), rtol=1e-7)
+    np.testing.assert_allclose(sols.q[:, :, 2], 0.6, rtol=1e-12)
+    path = 5 / 7 * 0.5 + stop / 7  # 6/7 of the velocity on average while it slides
+    np.testing.assert_allclose(sols.q[:, -1, 1], 0.8 * path, rtol=1e-7)
+    np.testing.assert_allclose(slopes, -(0.6 / 7 + 1) * stop / mu, rtol=1e-5)
+
+
+def tilted_normal(t: Any, p: Any) -> Any:
+    return jnp.stack([-jnp.sin(p["tilt"]), 0 * p["tilt"], jnp.cos(p["tilt"])])
+
+
+@pytest.mark.slow
+def test_a_box_on_four_feet_slides_down_a_steep_incline_only() -> None:
+    """With g (sin a - mu cos a), or not at all, and the loads of the feet carry it."""
+    box = jp.spatial_body("box", mass=2.0, inertia=(0.05, 0.07, 0.08))
+    corners = [(x, y, -0.05) for x in (-0.3, 0.3) for y in (-0.2, 0.2)]
+    feet = [
+        jp.contact(f"foot{k}", jp.ground, (0, 0, 0), box, corner, normal=tilted_normal,
+                   friction="mu")
+        for k, corner in enumerate(corners)
+    ]  # fmt: skip
+    slope = jp.Mechanism([box], feet, [jp.gravity(G)], {"tilt": 0.3, "mu": 0.4})
+    ts = jnp.array([0.0, 0.5])
+
+    def run(mu: Any, tilt: Any) -> jm.Solution:
+        at = 0.05 * tilted_normal(0.0, {"tilt": tilt})
+        q0 = jnp.concatenate([at, jp.quaternion((0, 1, 0), -tilt)])
+        params = {"mu": mu, "tilt": tilt}
+        return jm.simulate(slope, q0, jnp.zeros(7), ts, params, steps=jm.FixedSteps(10))
+
+    mu, tilt = np.array([0.4, 0.2, 0.3]), np.array([0.3, 0.3, 0.5])
+    sols = jax.vmap(run)(jnp.array(mu), jnp.array(tilt))
+    rate = np.maximum(G * (np.sin(tilt) - mu * np.cos(tilt)), 0.0)
+    down = -np.stack([np.cos(tilt), 0 * tilt, np.sin(tilt)], axis=1)
+    np.testing.assert_allclose(sols.v[:, -1, :3], 0.5 * rate[:, None] * down, atol=1e-9)
+    way = sols.q[:, -1, :3] - sols.q[:, 0, :3]
+    np.testing.assert_allclose(way, 0.125 * rate[:, None] * down, atol=1e-9)
+    np.testing.assert_allclose(sols.q[:, -1, 3:], sols.q[:, 0, 3:], atol=1e-9)
+    one = jax.tree.map(lambda x: x[1], sols)
+    seen = jm.observe(slope, one, {"mu": mu[1], "tilt": tilt[1]})
+    forces = sum(force for force, _ in seen.loads.values())
+    np.testing.assert_allclose(forces[-1], 2 * (rate[1] * down[1] + G * np.array(UP)), atol=1e-8)
+
+
+RADIUS, SPIN, TURNING, LOAD = 0.5, 0.45, 0.575, 0.5  # of the block, and inertia, torque and mass
+
+
+def on_turntable() -> jp.Mechanism:
+    """A block on a table that a motor turns about the vertical."""
+    table = jp.spatial_body("table", mass=5.0, inertia=(0.3, 0.3, SPIN))
+    axle = jp.revolute("axle", jp.ground, (0, 0, 0), table, (0, 0, 0), axis=UP)
+    block = jp.point_mass("block", mass=LOAD, dimension=3)
+    top = jp.contact("top", table, (0, 0, 0.1), block, (0, 0, 0), normal=UP, friction="mu")
+    motor = jp.torque("motor", jp.ground, table, TURNING, axis=UP)
+    return jp.Mechanism([table, block], [axle, top], [jp.gravity(G), motor], {"mu": 0.3})
+
+
+def slides(t: float, s: Any, mu: float) -> Any:
+    """The rates of the turn and the place of the block, and of their rates, while it slides."""
+    _, x, y, spin, u, w = s
+    slip = np.array([u + spin * y, w - spin * x])
+    force = -mu * LOAD * G * slip / np.hypot(*slip)
+    torque = TURNING - (x * force[1] - y * force[0])
+    return [spin, u, w, torque / SPIN, *(force / LOAD)]
+
+
+@pytest.mark.slow
+def test_a_block_is_carried_by_a_turntable_until_it_slips() -> None:
+    """As long as the friction is the acceleration, w^2 r inward and w' r along."""
+    mechanism, ts = on_turntable(), jnp.linspace(0.0, 3.0, 7)
+    start = jnp.array([0.0, RADIUS, 0.0, 0.1])
+
+    def run(mu: Any) -> Any:
+        steps = jm.FixedSteps(50)
+        sol = jm.simulate(mechanism, start, jnp.zeros(4), ts, {"mu": mu}, steps=steps)
+        return sol.events["top friction slips"].t[0], sol
+
+    mu = np.array([0.2, 0.3, 0.4])
+    (slip, sols), slopes = jax.vmap(jax.value_and_grad(run, has_aux=True))(jnp.array(mu))
+    rate = TURNING / (SPIN + LOAD * RADIUS**2)
+    along = rate * RADIUS
+    exact = ((mu * G) ** 2 - along**2) ** 0.25 / RADIUS**0.5 / rate
+    np.testing.assert_allclose(slip, exact, rtol=1e-8)
+    slope = mu * G**2 / (2 * rate**4 * RADIUS**2 * exact**3)
+    np.testing.assert_allclose(slopes, slope, rtol=1e-6)
+    for k, end in enumerate(exact):
+        turn, spin = rate * end**2 / 2, rate * end
+        c, s = RADIUS * np.cos(turn), RADIUS * np.sin(turn)
+        # Just after it has begun, along what friction cannot hold.
+        state = np.array([turn, c, s, spin, -spin * s, spin * c])
+        hold = np.array([-(spin**2) * c - rate * s, -(spin**2) * s + rate * c])
+        state[4:] -= 1e-7 * hold / np.hypot(*hold)
+        motion = solve_ivp(slides, (end, 3.0), state, args=(mu[k],), rtol=1e-10, atol=1e-12)
+        # Fixed steps are of second order where a slip begins.
+        np.testing.assert_allclose(sols.q[k, -1, :3], motion.y[:3, -1], atol=1e-4)
+
+
+BOWL, HEADING, FIRST = 0.5, np.array([0.6, 0.8]), 0.8  # radius, direction and angle of a swing
+
+
+def across(q: Any) -> Any:
+    """Unit vectors along the bowl, turned as little as possible from x and y."""
+    n = -q / jnp.sqrt(q @ q)
+    rest = (jnp.array(UP) + n) / (1 + n[2])
+    return jnp.eye(3)[:2] - n[:2, None] * rest[None]
+
+
+def swing_in_a_bowl(mu: Any, angle: Any, ts: Any) -> jm.Solution:
+    """A point that is released in a spherical bowl."""
+    point = jp.point_mass("point", mass=0.3, dimension=3)
+    wall = jm.Unilateral(
+        lambda q, t, p: BOWL - jnp.sqrt(q @ q), friction=lambda p: p["mu"],
+        slip=lambda q, v, t, p: across(q) @ v, name="bowl",
+    )  # fmt: skip
+    room = jp.Mechanism([point], [wall], [jp.gravity(G)], {"mu": 0.1})
+    start = BOWL * jnp.array([*(jnp.sin(angle) * HEADING), -jnp.cos(angle)])
+    return jm.simulate(room, start, jnp.zeros(3), ts, {"mu": mu}, steps=jm.FixedSteps(20))
+
+
+def squared_rate(angle: Any, mu: Any) -> Any:
+    """The square of the rate on the way down and up again, to an angle, from minus the first."""
+    k = G / BOWL
+
+    def particular(x: Any) -> Any:
+        return 2 * k * ((1 - 2 * mu**2) * np.cos(x) - 3 * mu * np.sin(x)) / (1 + 4 * mu**2)
+
+    return particular(angle) - particular(-FIRST) * np.exp(-2 * mu * (angle + FIRST))
+
+
+@pytest.mark.slow
+def test_a_point_in_a_bowl_loses_what_friction_takes_on_its_way() -> None:
+    ts = jnp.linspace(0.0, 2.0, 21)
+
+    def run(mu: Any) -> Any:
+        sol = swing_in_a_bowl(mu, FIRST, ts)
+        return sol.q[5, :2] @ HEADING, sol
+
+    mu = np.array([0.05, 0.1, 0.2])
+    (_, sols), slopes = jax.vmap(jax.value_and_grad(run, has_aux=True))(jnp.array(mu))
+    np.testing.assert_allclose(jnp.linalg.norm(sols.q, axis=-1), BOWL, rtol=1e-9)
+    assert (jnp.diff(sols.energy, axis=1) < 1e-9).all()
+    aside = sols.q[..., :2] @ np.array([-HEADING[1], HEADING[0]])
+    np.testing.assert_allclose(aside, 0.0, atol=1e-8)
+    angle = -np.arcsin(sols.q[:, :6, :2] @ HEADING / BOWL)
+    rate = np.sum(np.square(sols.v[:, :6]), axis=-1) / BOWL**2
+    np.testing.assert_allclose(rate, squared_rate(angle, mu[:, None]), atol=1e-5)
+
+    def at_half_a_second(mu: float) -> float:
+        def rates(t: float, s: Any) -> Any:
+            k = G / BOWL
+            return s[1], -k * np.sin(s[0]) - mu * (k * np.cos(s[0]) + s[1] ** 2)
+
+        found = solve_ivp(rates, (0.0, 0.5), [-FIRST, 0.0], rtol=1e-11, atol=1e-12)
+        return float(-BOWL * np.sin(found.y[0, -1]))
+
+    differences = [(at_half_a_second(x + 1e-4) - at_half_a_second(x - 1e-4)) / 2e-4 for x in mu]
+    np.testing.assert_allclose(slopes, differences, rtol=1e-5)
+    assert (sols.v[2, -1] == 0).all()  # after two swings, where it can rest
+    assert np.hypot(*sols.q[2, -1, :2]) < -0.2 * sols.q[2, -1, 2]
+
+
+@pytest.mark.slow
+def test_small_swings_in_a_smooth_bowl_have_the_period_of_a_pendulum() -> None:
+    period = 2 * np.pi * np.sqrt(BOWL / G) * (1 + 0.02**2 / 16)
+    sol = swing_in_a_bowl(0.0, 0.02, jnp.linspace(0.0, period, 5))
+    reach = BOWL * np.sin(0.02) * np.array([1, 0, -1, 0, 1])
+    np.testing.assert_allclose(sol.q[:, :2], np.outer(reach, HEADING), atol=1e-7)
+
+
+def test_two_balls_in_space_have_no_friction_between_them() -> None:
+    a, b = (jp.point_mass(name, mass=1.0, dimension=3) for name in "ab")
+    with pytest.raises(ValueError, match="without `friction` between two balls in space"):
+        jp.contact("touch", a, (0, 0, 0), b, (0, 0, 0), radius_a=0.1, radius_b=0.2, friction=0.3)
+
+
+@pytest.mark.parametrize("coordinates", ["joints", pytest.param("bodies", marks=pytest.mark.slow)])
+def test_a_pendulum_stays_within_the_range_of_its_friction(coordinates: Any) -> None:
+    bar = jp.planar_body("bar", mass=2.0, inertia=0.1)
+    hinge = jp.revolute("hinge", jp.ground, (0, 0), bar, (0.0, 0.5))
+    rub = jp.dry_friction("rub", hinge, static="static", kinetic=1.0)
+    arm = jp.Mechanism(
+        [bar], [hinge, rub], [jp.gravity(G)], {"static": 5.0}, coordinates=coordinates
+    )
+    # m g l sin(angle) = 5
+    limit = np.arcsin(5.0 / (2 * G * 0.5))
+    for angle, stays in ((0.999 * limit, True), (1.001 * limit, False)):
+        start = {"hinge" if coordinates == "joints" else "bar": _start(coordinates, angle)}
+        sol = jm.simulate(arm, *arm.guess(start), TS, steps=jm.FixedSteps(20))
+        moved = float(jnp.abs(sol.q - sol.q[:1]).max())
+        assert (moved < 1e-14) == stays
+        force = jm.observe(arm, sol).multipliers["rub"][:, 0]
+        if stays:
+            np.testing.assert_allclose(force, 2 * G * 0.5 * np.sin(angle), rtol=1e-12)
+        else:
+            np.testing.assert_allclose(jnp.abs(force[3]), 1.0, rtol=1e-12)
+
+
+def test_the_friction_of_a_joint_has_its_rate_in_coordinates_of_bodies() -> None:
+    bar = jp.planar_body("bar", mass=2.0, inertia=0.1)
+    hinge = jp.revolute("hinge", jp.ground, (0, 0), bar, (0.0, 0.5))
+    rub = jp.dry_friction("rub", hinge, static=5.0)
+    arm = jp.Mechanism([bar], [hinge, rub], [jp.gravity(G)], coordinates="bodies")
+    q, v = jnp.array([0.0, -0.5, 0.0]), jnp.array([0.35, 0.0, 0.7])
+    (friction,) = arm.system.unilateral
+    np.testing.assert_allclose(friction.values(q, v, jnp.zeros(()), {})[0], [0.7], rtol=1e-12)
+
+
+def _start(coordinates: str, angle: float) -> jp.Start:
+    if coordinates == "joints":
+        return jp.Start((angle,))
+    return jp.Start((0.5 * np.sin(angle), -0.5 * np.cos(angle)), angle)
+
+
+@pytest.mark.slow
+def test_a_ball_slides_until_it_rolls() -> None:
+    radius, mu, speed = 0.1, 0.3, 2.0
+    ball = jp.planar_body("ball", mass=1.0, inertia=0.5 * radius**2)
+    floor = jp.contact("floor", jp.ground, (0, 0), ball, (0, 0), normal=(0, 1), radius_b=radius,
+                       friction=(0.4, mu))  # fmt: skip
+    lane = jp.Mechanism([ball], [floor], [jp.gravity(G)])
+    q0, v0 = jnp.array([0.0, radius, 0.0]), jnp.array([speed, 0.0, 0.0])
+    sol = jm.simulate(lane, q0, v0, TS, steps=jm.FixedSteps(8))
+    np.testing.assert_allclose(sol.events["floor friction stops"].t[0], speed / (3 * mu * G))
+    np.testing.assert_allclose(sol.v[-1], [2 * speed / 3, 0, -2 * speed / 3 / radius], atol=1e-12)
+    force = jm.observe(lane, sol).multipliers["floor friction"][:, 0]
+    np.testing.assert_allclose(force[0], -mu * G)
+    np.testing.assert_allclose(force[-1], 0.0, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_the_load_of_a_joint_presses() -> None:
+    """A disc on a journal of radius r runs down in J w / (mu r m g)."""
+    disc = jp.planar_body("disc", mass=3.0, inertia=0.02)
+    shaft = jp.revolute("shaft", jp.ground, (0, 0), disc, (0, 0))
+    rub = jp.dry_friction("rub", shaft, static=0.002, pressed_by="shaft")
+    rotor = jp.Mechanism([disc], [shaft, rub], [jp.gravity(G)], coordinates="bodies")
+    sol = jm.simulate(
+        rotor, jnp.zeros(3), jnp.array([0, 0, 2.0]), jnp.linspace(0.0, 1.0, 3),
+        steps=jm.FixedSteps(10),
+    )  # fmt: skip
+    np.testing.assert_allclose(sol.events["rub stops"].t[0], 0.02 * 2.0 / (0.002 * 3 * G))
+
+
+@pytest.mark.slow
+def test_the_push_of_a_stop_presses() -> None:
+    """A lever at its stop presses on a disc, which the friction brings to rest in J w / (a T)."""
+    lever, disc = (jp.planar_body(name, mass=1.0, inertia=0.02) for name in ("lever", "disc"))
+    pivot, shaft = (
+        jp.revolute(name, jp.ground, (0, 0), body, (0, 0))
+        for name, body in (("pivot", lever), ("shaft", disc))
+    )
+    shoe = jp.stop("shoe", pivot, upper=0.0)
+    brake = jp.dry_friction("brake", shaft, static="share", pressed_by="shoe")
+    press = jp.torque("press", jp.ground, lever, "torque")
+    drum = jp.Mechanism(
+        [lever, disc], [pivot, shaft, shoe, brake], [press], {"torque": 3.0, "share": 0.1}
+    )
+    sol = jm.simulate(drum, [0.0, 0.0], [0.0, 3.0], jnp.linspace(0.0, 0.5, 3),
+                      steps=jm.FixedSteps(4))  # fmt: skip
+    np.testing.assert_allclose(sol.events["brake stops"].t[0], 0.02 * 3.0 / (0.1 * 3.0))
+    np.testing.assert_allclose(sol.v[-1], 0.0, atol=1e-14)
+
+
+@pytest.mark.slow
+def test_the_loads_of_joints_have_friction() -> None:
+    """A cart pulls a bar over the floor, whose friction slows both down."""
+    mu, half, angle = 0.2, 0.5, 0.6
+    cart, bar = (
+        jp.planar_body(n, mass=m, inertia=1 / 12) for n, m in (("cart", 3.0), ("bar", 1.0))
+    )
+    rail = jp.prismatic("rail", jp.ground, (0, 0), cart, (0, 0), axis=(1, 0))
+    hinge = jp.revolute("hinge", cart, (0, 0), bar, (half, 0))
+    floor = jp.contact("floor", jp.ground, (0, -np.sin(angle)), bar, (-half, 0), normal=(0, 1),
+                       friction=mu)  # fmt: skip
+    sledge = jp.Mechanism([cart, bar], [rail, hinge, floor], [jp.gravity(G)])
+    sol = jm.simulate(sledge, [0.0, angle], [2.0, 0.0], TS[:3], steps=jm.FixedSteps(4))
+    np.testing.assert_allclose(sol.q[:, 1], angle, rtol=1e-12)
+    seen = jm.observe(sledge, sol)
+    push, slowdown = seen.multipliers["floor"][0, 0], (sol.v[0, 0] - sol.v[1, 0]) / TS[1]
+    np.testing.assert_allclose(slowdown, mu * push / 4, rtol=1e-12)
+    np.testing.assert_allclose(seen.loads["floor"][0][0], [-mu * push, push], rtol=1e-12)
+    on_bar = [mu * push - slowdown, G - push]  # by the hinge
+    np.testing.assert_allclose(seen.loads["hinge"][0][0], on_bar, rtol=1e-12)

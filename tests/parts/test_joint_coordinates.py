@@ -12,6 +12,7 @@ import jaxmech as jm
 from jaxmech import parts as jp
 from jaxmech.laws import UdwadiaKalaba, acceleration, observed_at
 from jaxmech.parts.vectors import product
+from tests.parts.poses import starts_at
 
 PARAMS = {"l": 0.4, "m": 1.3, "k": 20.0, "a": jnp.asarray([0.1, 0.2, 0.97])}
 HERE, P = (0.0, 0.0, 0.0), (0.1, -0.2, 0.3)
@@ -120,13 +121,8 @@ def state_of(made: Made, t: float) -> tuple[jp.Mechanism, jp.Mechanism, Any, Any
 )
 def test_accelerations_energies_and_loads(made: Made) -> None:
     joints, bodies, q, v = state_of(made, 0.4)
-    t, kinematics = jnp.asarray(0.4), joints.kinematics
-    at = kinematics.moving(joints.bodies, q, v, t, PARAMS)
-    starts = {
-        body.name: jp.Start(m.frame.origin, m.frame.attitude, m.velocity, m.spin)
-        for body, m in zip(bodies.bodies, at, strict=True)
-    }
-    own = bodies.guess(starts)
+    t = jnp.asarray(0.4)
+    own = bodies.guess(starts_at(joints, q, v, t, PARAMS))
     for level in (bodies.system.dynamics.position_level(own[0], t, PARAMS),
                   bodies.system.dynamics.velocity_level(*own, t, PARAMS)):  # fmt: skip
         np.testing.assert_allclose(level, 0.0, atol=1e-13)
@@ -160,12 +156,7 @@ def test_coordinates_of_joints_and_bodies() -> None:
     """The coordinates come back from the poses of the bodies that they lead to."""
     joints, _, q, v = state_of(tree_of_all_joints, 0.0)
     assert joints.tree == ("hinge", "sleeve", "ball", "cross", "slide", "seam")
-    at = joints.kinematics.moving(joints.bodies, q, v, jnp.zeros(()), PARAMS)
-    starts = {
-        body.name: jp.Start(m.frame.origin, m.frame.attitude, m.velocity, m.spin)
-        for body, m in zip(joints.bodies, at, strict=True)
-    }
-    again = joints.guess(starts)
+    again = joints.guess(starts_at(joints, q, v, jnp.zeros(()), PARAMS))
     names = joints.system.coordinates
     of_ball = [k for k, name in enumerate(names) if name.startswith("ball.")]
     sign = np.ones(len(names))
@@ -183,11 +174,7 @@ def test_a_loop_and_its_reaction() -> None:
     starts = {"c": jp.Start((0.0, 0.1), np.pi / 2, spin=1.0), "r": jp.Start((0.25, 0.3), 0.3),
               "s": jp.Start((0.5, 0.2), 1.4)}  # fmt: skip
     own = jm.assemble(bodies.system, *bodies.guess(starts), t, PARAMS)
-    at = bodies.kinematics.moving(bodies.bodies, *own, t, PARAMS)
-    met = {
-        body.name: jp.Start(m.frame.origin, m.frame.attitude, m.velocity, m.spin)
-        for body, m in zip(bodies.bodies, at, strict=True)
-    }
+    met = starts_at(bodies, *own, t, PARAMS)
     expected = acceleration(bodies.system, *own, t, PARAMS).multipliers
     rows = {c.name: slice(2 * k, 2 * k + 2) for k, c in enumerate(bodies.system.constraints)}
     for cut, closing in (((), "C"), (("B",), "B"), (("A",), "A")):

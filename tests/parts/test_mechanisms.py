@@ -1,4 +1,7 @@
-"""Whole mechanisms made of parts alone, against ready models and published numbers."""
+"""Whole mechanisms made of parts alone, against ready models and published numbers.
+
+And those that cannot be put together or cannot move, with one message that names the part.
+"""
 
 from typing import Any
 
@@ -12,6 +15,8 @@ import jaxmech as jm
 from experiments.linkages import slider_crank
 from jaxmech import parts as jp
 from jaxmech.compiler import explain
+from jaxmech.parts import Mechanism, gravity, ground, planar_body, revolute, spatial_body
+from jaxmech.parts.joints import Joint
 from tests.parts.mechanisms import built, parallel_four_bar
 from tests.published import published
 
@@ -106,3 +111,95 @@ def test_points_on_bodies_are_given_by_names_and_functions() -> None:
     )
     with pytest.raises(ValueError, match="must hold 'k', which the point reads"):
         pendulum.point("rod", ("k", 0), q)
+
+
+TS = np.linspace(0.0, 0.1, 3)
+
+
+@pytest.mark.slow
+def test_a_loop_without_a_consistent_pose_is_named() -> None:
+    crank, coupler = (planar_body(name, mass=1.0, inertia=0.1) for name in ("crank", "coupler"))
+    joints = [
+        revolute("drive", ground, (0, 0), crank, (0, 0)),
+        revolute("knee", crank, (0.1, 0), coupler, (-0.1, 0)),
+        revolute("end", coupler, (0.1, 0), ground, (1, 0)),  # 0.3 m of links for a way of 1 m
+    ]
+    loop = Mechanism([crank, coupler], joints, cut=["end"]).system
+    q = jnp.array([0.3, 0.4])
+    with pytest.raises(ValueError, match=r"Constraint 'end' cannot be met .* position residual"):
+        jm.assemble(loop, q, jnp.zeros(2), 0.0, {})
+    with pytest.raises(
+        jm.errors.SimulationError, match=r"INCONSISTENT at t = 0 s.*'end' has a position"
+    ):
+        jm.simulate(loop, q, jnp.zeros(2), TS, {}, steps=jm.FixedSteps(per_save=1))
+
+
+def hinge(dimension: int) -> Joint:
+    if dimension == 2:
+        bar = planar_body("bar", mass="m", inertia="J")
+        return revolute("hinge", ground, (0, 0), bar, (0.5, 0))
+    bar = spatial_body("bar", mass="m", inertia="J")
+    return revolute("hinge", ground, (0, 0, 0), bar, (0.5, 0, 0), axis=(0, 1, 0))
+
+
+def test_a_negative_inertia_in_the_parameters_is_named() -> None:
+    joint = hinge(2)
+    arm = Mechanism(joint.bodies[1:], [joint], [gravity(9.81)], {"m": 1.0, "J": 2.0})
+    params = {"m": 1.0, "J": -2.0}
+    with pytest.raises(
+        jm.errors.SimulationError, match=r"or a negative one, moves with hinge\.angle"
+    ):
+        jm.simulate(arm.system, [0.0], [0.0], TS, params, steps=jm.FixedSteps(per_save=1))
+
+
+PARAMS = {"k": 3.0, "c": 0.2}
+
+
+def pair(*forces: Any, **options: Any) -> jp.Mechanism:
+    """Two wheels on one axle, in the coordinates `a.angle` and `b.angle` in this order."""
+    wheels = [jp.planar_body(name, mass=1.0, inertia=0.1) for name in ("left", "right")]
+    joints = [
+        jp.revolute(name, jp.ground, (0, 0), wheel, (0, 0))
+        for name, wheel in zip("ab", wheels, strict=True)
+    ]
+    return jp.Mechanism(wheels, joints, forces, PARAMS, **options)
+
+
+def by_index(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return jnp.stack([jnp.zeros(()), -p["k"] * (q[1] - q[0]) ** 3 - p["c"] * v[1]])
+
+
+def test_functions_that_are_given_later_read_by_name() -> None:
+    system = pair(by_index).system
+
+    def apart(q: Any, v: Any, t: Any, p: Any) -> Any:
+        x = system.named(q, v)
+        return x["b.angle"] - x["a.angle"] - 0.5
+
+    event = jm.Event(apart, direction=1, terminal=True)
+    start = jnp.zeros(2), jnp.array([0.0, 2.0])
+    sol = jm.simulate(system, *start, [0.0, 2.0], PARAMS, steps=jm.FixedSteps(50), events=event)
+    assert sol.status == jm.Status.STOPPED
+    x = system.named(sol.q, sol.v)
+    assert [*x] == [*sol.names]
+    np.testing.assert_allclose((x["b.angle"] - x["a.angle"])[-1], 0.5, atol=1e-9)
+    np.testing.assert_array_equal(x["b.angle.rate"], sol["b.angle.rate"])
+    assert [*system.named(sol.q)] == ["a.angle", "b.angle"]
+
+
+BAR = jp.planar_body("bar", mass=1.0, inertia=0.1)
+
+
+def test_only_mechanisms_that_may_read_parameters_are_traced(monkeypatch) -> None:
+    traced = []
+    shapes = jax.eval_shape
+    monkeypatch.setattr(jax, "eval_shape", lambda *args: traced.append(args) or shapes(*args))
+    hinge = jp.revolute("A", jp.ground, (0, 0), BAR, (-0.5, 0.0))
+    numbers = {"coordinates": "bodies"}
+    jp.Mechanism([BAR], [hinge], [jp.gravity()], **numbers)
+    assert not traced
+    jp.Mechanism([BAR], [hinge], [jp.gravity("g")], {"g": 9.81}, **numbers)
+    assert traced
+    traced.clear()
+    jp.Mechanism([BAR], [hinge], [lambda q, v, t, p: -0.1 * v], **numbers)
+    assert traced

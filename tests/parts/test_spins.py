@@ -10,7 +10,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from tests.parts.dynamics.test_recursion import mass_and_force, spatial_tree
+from tests.parts.test_dynamics import mass_and_force, spatial_tree
 
 TS = jnp.linspace(0.0, 5.0, 6)
 CENTER = (0.1, 0.02, -0.2)

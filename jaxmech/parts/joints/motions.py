@@ -32,7 +32,7 @@ from jaxtyping import Array
 
 from jaxmech.parts.body import Frame, Load, Moving, pointing, separation, shifted, turn_about
 from jaxmech.parts.inertia import rounded
-from jaxmech.parts.joint_equations import (
+from jaxmech.parts.joints.base import (
     Position,
     Velocity,
     coincide,
@@ -43,7 +43,7 @@ from jaxmech.parts.joint_equations import (
     relative_attitude,
     slip,
 )
-from jaxmech.parts.kinematics.base import Point, Relation
+from jaxmech.parts.kinematics import Point, Relation
 from jaxmech.parts.values import Reader, Value, Vector, unit
 from jaxmech.parts.vectors import (
     apply,
@@ -107,7 +107,6 @@ class Pin(AbstractMotion):
 
     @property
     def positions(self) -> tuple[Position, ...]:
-        """Both points coincide."""
         return (coincide(self.at_a, self.at_b),)
 
     def moved(self, joint: Point, q: Array, v: Array, read: Reader) -> Point:
@@ -129,15 +128,12 @@ class Slide(Pin, AbstractFreedom):
 
     @property
     def positions(self) -> tuple[Position, ...]:
-        """The point on b is on the line."""
         return (on_line(self.at_a, self.axis, self.at_b),)
 
     def moved(self, joint: Point, q: Array, v: Array, read: Reader) -> Point:
-        """The joint on a, moved along the axis."""
         return _slid(joint, unit(read, self.axis, len(joint[0])), q[0], v[0])
 
     def coordinates(self, offset: Array, speed: Array, read: Reader) -> Numbers:
-        """The way along the axis and its rate."""
         u = unit(read, self.axis, len(offset))
         return [u @ offset], [u @ speed]
 
@@ -147,7 +143,6 @@ class Slide(Pin, AbstractFreedom):
         return jnp.asarray(pointing(frames[0], self.axis, read) @ d)
 
     def coordinate(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Array, Array]:
-        """The component along the axis of the way from the point on a to that on b."""
         a, b = motions
         u, end = pointing(a.frame, self.axis, read), self._end(b.frame, read)
         x = self.position((a.frame, b.frame), read)
@@ -174,17 +169,14 @@ class Glide(Pin):
 
     @property
     def positions(self) -> tuple[Position, ...]:
-        """The point on b is in the plane."""
         return (level(self.at_a, self.normal, self.at_b, 0.0),)
 
     def moved(self, joint: Point, q: Array, v: Array, read: Reader) -> Point:
-        """The joint on a, moved in the plane."""
         for k, u in enumerate(normals(unit(read, self.normal, 3))):
             joint = _slid(joint, u, q[k], v[k])
         return joint
 
     def coordinates(self, offset: Array, speed: Array, read: Reader) -> Numbers:
-        """The ways in the plane and their rates."""
         first, second = normals(unit(read, self.normal, 3))
         return [first @ offset, second @ offset], [first @ speed, second @ speed]
 
@@ -198,12 +190,10 @@ class Thread(Pin):
 
     @property
     def positions(self) -> tuple[Position, ...]:
-        """The point on b is on the axis."""
         return (on_line(self.at_a, self.axis, self.at_b),)
 
     @property
     def velocities(self) -> tuple[Velocity, ...]:
-        """The speed along the axis is in proportion to that about it."""
         return (self._advance,)
 
     def _advance(self, motions: tuple[Moving, ...], read: Reader) -> Array:
@@ -247,11 +237,9 @@ class Rigid(AbstractRotation):
 
     @property
     def positions(self) -> tuple[Position, ...]:
-        """b has its attitude."""
         return (relative_attitude(self.turn),)
 
     def attitude(self, q: Array, v: Array, k: int, read: Reader) -> Attitude:
-        """The constant attitude, without spin."""
         zeros = np.zeros(3, read.dtype)
         if self.dimension == 2:
             angle = read.number(self.turn)
@@ -260,7 +248,6 @@ class Rigid(AbstractRotation):
         return rotation(e), e, zeros
 
     def coordinates(self, relation: Relation, read: Reader) -> Numbers:
-        """None."""
         return [], []
 
 
@@ -279,17 +266,14 @@ class Hinge(AbstractRotation, AbstractFreedom):
 
     @property
     def positions(self) -> tuple[Position, ...]:
-        """In space the axes are parallel."""
         return () if self.axes is None else (parallel(*self.axes),)
 
     def attitude(self, q: Array, v: Array, k: int, read: Reader) -> Attitude:
-        """The attitude turned about the axis."""
         if self.axes is None:
             return plane_rotation(q[k]), q[k], v[k]
         return _turn(*self._at_zero(self.axes, read), q[k], v[k])
 
     def coordinates(self, relation: Relation, read: Reader) -> Numbers:
-        """The angle about the axis and its rate."""
         if self.axes is None:
             return [relation.attitude], [relation.spin]
         u, w, start = self._at_zero(self.axes, read)
@@ -319,7 +303,6 @@ class Hinge(AbstractRotation, AbstractFreedom):
         return rounded(rotation(quaternion_onto(u))), on_b
 
     def position(self, frames: tuple[Frame, ...], read: Reader) -> Array:
-        """The angle of b relative to a."""
         a, b = frames
         if self.axes is None:
             return jnp.asarray(b.attitude - a.attitude)
@@ -333,7 +316,6 @@ class Hinge(AbstractRotation, AbstractFreedom):
         return jnp.arctan2(sine, cosine)
 
     def coordinate(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Array, Array]:
-        """The angle of b relative to a, and the spin about the axis."""
         a, b = motions
         angle = self.position((a.frame, b.frame), read)
         if self.axes is None:
@@ -341,7 +323,6 @@ class Hinge(AbstractRotation, AbstractFreedom):
         return angle, pointing(a.frame, self.axes[0], read) @ (b.spin - a.spin)
 
     def loads(self, motions: tuple[Moving, ...], effort: Any, read: Reader) -> tuple[Load, ...]:
-        """A torque about the axis."""
         a, _ = motions
         no_force = jnp.zeros_like(a.velocity)
         torque = effort if self.axes is None else effort * pointing(a.frame, self.axes[0], read)
@@ -370,7 +351,6 @@ class Ball(AbstractRotation):
     letters = ("e0", "e1", "e2", "e3")
 
     def attitude(self, q: Array, v: Array, k: int, read: Reader) -> Attitude:
-        """The attitude turned by the quaternion."""
         axes, spin = _free_turn(q, v)
         return axes, q, spin
 
@@ -398,7 +378,6 @@ class Cross(AbstractRotation):
 
     @property
     def positions(self) -> tuple[Position, ...]:
-        """The arms are at right angles."""
         return (perpendicular(self.arm_a, self.arm_b),)
 
     def _arms(self, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray]:
@@ -410,12 +389,10 @@ class Cross(AbstractRotation):
         return *arms, product(e[0], conjugate(e[1]))
 
     def attitude(self, q: Array, v: Array, k: int, read: Reader) -> Attitude:
-        """The attitude turned about both arms."""
         attitude: Attitude = _double_turn(*self._arms(read), q, v)
         return attitude
 
     def coordinates(self, relation: Relation, read: Reader) -> Numbers:
-        """The angles about the arms and their rates."""
         arm_a, arm_b, zero = self._arms(read)
         axes = rotation(zero)
         on_a, on_b = apply(relation.axes, arm_b), apply(relation.axes.T, arm_a)

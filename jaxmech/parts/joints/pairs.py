@@ -1,14 +1,18 @@
 """The joints that can have coordinates, by their motions: hinge, slider, weld, sleeve, ball, ..."""
 
-from dataclasses import KW_ONLY, dataclass
+import abc
+from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.parts.joints.coordinates import CoordinateJoint
+from jaxmech.parts.joints.base import PairJoint, Position, Velocity
 from jaxmech.parts.joints.motions import (
+    AbstractFreedom,
     AbstractRotation,
     Ball,
     Cross,
@@ -20,10 +24,109 @@ from jaxmech.parts.joints.motions import (
     Thread,
 )
 from jaxmech.parts.kinds import Attitude, Axis, Direction, Number, Turn, partners, same_as
-from jaxmech.parts.kinematics.base import Relation
-from jaxmech.parts.values import Reader, are_numbers
-from jaxmech.parts.vectors import rotation
+from jaxmech.parts.kinematics import Point, Relation
+from jaxmech.parts.values import Reader, are_numbers, vector_with_rate
+from jaxmech.parts.vectors import rotation, spin_in_body
 from jaxmech.utils.text import capital
+
+
+@dataclass(frozen=True)
+class CoordinateJoint(PairJoint):
+    """A joint between two bodies that can move b by coordinates of its own.
+
+    Subclass it for a joint of your own: `kind` is its name in messages, and everything else follows
+    from its `motions`.
+    """
+
+    @property
+    @abc.abstractmethod
+    def motions(self) -> tuple[Pin, AbstractRotation]:
+        """A translation and a rotation."""
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """The names of the coordinates without the prefix of the joint."""
+        return tuple(letter for motion in self.motions for letter in motion.letters)
+
+    @property
+    def positions(self) -> tuple[Position, ...]:
+        return tuple(equation for motion in self.motions for equation in motion.positions)
+
+    @property
+    def velocities(self) -> tuple[Velocity, ...]:
+        return tuple(equation for motion in self.motions for equation in motion.velocities)
+
+    @property
+    def freedoms(self) -> dict[str, AbstractFreedom]:
+        return {x.letters[0]: x for x in self.motions if isinstance(x, AbstractFreedom)}
+
+    @property
+    def slides(self) -> bool:
+        """Whether the joint moves along a."""
+        return type(self.motions[0]) is not Pin
+
+    @property
+    def has_norm(self) -> bool:
+        """Whether the coordinates are a quaternion, which must have unit norm."""
+        return "e0" in self.letters
+
+    @property
+    def has_coordinates(self) -> bool:
+        """Whether both bodies have an attitude, so that the joint can have coordinates."""
+        return all(body.rotates for body in self.bodies)
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """The functions of time and parameters among points, axes and sizes."""
+        values = (getattr(self, field.name) for field in fields(self))
+        return tuple(_functions(tuple(values)))
+
+    def relation(self, q: Array, v: Array, read: Reader) -> Relation:
+        """Where b is relative to a, for axes and turns that do not change with time."""
+        translation, rotation = self.motions
+        axes, attitude, spin = rotation.attitude(q, v, len(translation.letters), read)
+        at_a, at_b = self.points(read)
+        return Relation(axes, attitude, translation.moved(at_a, q, v, read), at_b, spin)
+
+    def coordinates(self, relation: Relation, joint: tuple[Array, Array], read: Reader) -> Any:
+        """The coordinates and rates that come nearest to a relation, two lists of numbers.
+
+        `joint` is the joint on b, seen from a: its way from the joint on a, and the velocity of it.
+        """
+        translation, rotation = self.motions
+        q, v = translation.coordinates(*joint, read)
+        angles, rates = rotation.coordinates(relation, read)
+        return q + angles, v + rates
+
+    def moving(self, q: Array, v: Array, read: Reader) -> Relation:
+        """Where b is relative to a, for the coordinates of the joint and their rates."""
+        if not self.functions:
+            return self.relation(q, v, read)
+
+        def pose(q: Array, t: Array) -> tuple[Any, Any, Any]:
+            relation = self.relation(q, v, replace(read, t=t))
+            return 1.0 * relation.attitude, relation.at_a[0], relation.at_b[0]
+
+        t = 1.0 * read.t
+        along = (v, jnp.ones_like(t))
+        (attitude, at_a, at_b), rates = jax.jvp(pose, (1.0 * q, t), along)
+        spin = rates[0] if attitude.ndim == 0 else spin_in_body(attitude, rates[0])
+        relation = self.relation(q, v, read)
+        return Relation(relation.axes, attitude, (at_a, rates[1]), (at_b, rates[2]), spin)
+
+    def points(self, read: Reader) -> tuple[Point, Point]:
+        """The joint on both bodies, each with its velocity there."""
+        on_a = vector_with_rate(read, self.at_a, self.dimension)
+        return on_a, vector_with_rate(read, self.at_b, self.dimension)
+
+
+def _functions(value: Any) -> Iterator[Callable[..., Any]]:
+    if callable(value):
+        yield value
+    elif isinstance(value, tuple):
+        for component in value:
+            yield from _functions(component)
+
 
 Motions = tuple[Pin, AbstractRotation]
 
@@ -66,7 +169,6 @@ class Revolute(CoordinateJoint):
 
     @property
     def motions(self) -> Motions:
-        """b turns about the axis."""
         axes = None if self.axis is None else (self.axis, self.axis_b)
         return Pin(self.at_a, self.at_b), Hinge(axes, self.turn)
 
@@ -93,7 +195,6 @@ class Prismatic(CoordinateJoint):
 
     @property
     def motions(self) -> Motions:
-        """b slides along the axis."""
         return Slide(self.at_a, self.at_b, self.axis), Rigid(self.turn, self.dimension)
 
 
@@ -116,7 +217,6 @@ class Weld(CoordinateJoint):
 
     @property
     def motions(self) -> Motions:
-        """b does not move."""
         return Pin(self.at_a, self.at_b), Rigid(self.turn, self.dimension)
 
 
@@ -141,7 +241,6 @@ class Cylindrical(CoordinateJoint):
 
     @property
     def motions(self) -> Motions:
-        """b slides along the axis and turns about it."""
         return Slide(self.at_a, self.at_b, self.axis), Hinge((self.axis, self.axis_b))
 
 
@@ -165,7 +264,6 @@ class Screw(Cylindrical):
 
     @property
     def motions(self) -> Motions:
-        """b turns about the axis and moves along it."""
         thread = Thread(self.at_a, self.at_b, self.axis, self.lead)
         return thread, Hinge((self.axis, self.axis_b))
 
@@ -198,7 +296,6 @@ class Planar(CoordinateJoint):
 
     @property
     def motions(self) -> Motions:
-        """b glides in the plane and turns about its normal."""
         return Glide(self.at_a, self.at_b, self.normal), Hinge((self.normal, self.normal_b))
 
 
@@ -215,7 +312,6 @@ class Spherical(CoordinateJoint):
 
     @property
     def motions(self) -> Motions:
-        """b turns freely."""
         return Pin(self.at_a, self.at_b), Ball()
 
 
@@ -241,7 +337,6 @@ class Universal(CoordinateJoint):
 
     @property
     def motions(self) -> Motions:
-        """b turns about both arms."""
         return Pin(self.at_a, self.at_b), Cross(self.axis_a, self.axis_b)
 
 

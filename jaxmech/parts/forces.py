@@ -1,12 +1,28 @@
-"""The elements of forces: potentials, which enter the Lagrangian, and loads, which do not.
+"""Gravity, springs, dampers, torques and applied forces.
 
-Terms enter the Lagrangian too, as functions of coordinates by their names.
+    force            acts on                             enters as
+    gravity          all bodies                          potential
+    spring           a point of a and a point of b       potential
+    torsion_spring   a and b                             potential
+    damper           a point of a and a point of b       force
+    force_law        a point of a and a point of b       force
+    torsion_damper   a and b                             force
+    torque           a and b                             force
+    applied_force    a point of a body                   force
+    rotor            a coordinate                        kinetic energy
+    joint_spring     a coordinate                        potential
+
+Potentials enter the Lagrangian, and loads do not. The energy of a mechanism with potentials alone
+is conserved, and audited in every simulation.
+
+Each function raises a TypeError for an argument that is not a body or not a value, and a ValueError
+for bodies, points or directions that do not fit; the message names the force.
 """
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,6 +39,7 @@ from jaxmech.parts.body import (
     shifted,
     turn_about,
 )
+from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.kinds import (
     Axis,
     Body,
@@ -34,29 +51,19 @@ from jaxmech.parts.kinds import (
     require_on,
     same_as,
 )
-from jaxmech.parts.values import Reader, Value, Vector, direction, number, unit, vector_with_rate
+from jaxmech.parts.values import (
+    Reader,
+    Value,
+    Vector,
+    direction,
+    non_negative,
+    number,
+    unit,
+    vector_with_rate,
+)
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.checks import require_function
 from jaxmech.utils.text import capital
-
-
-class Coordinates(NamedTuple):
-    """The coordinates q (n,) of a mechanism and their rates v (n,), by their names."""
-
-    names: tuple[str, ...]
-    q: Array
-    v: Array
-
-    def entries(self, part: str, names: Sequence[str]) -> tuple[Array, Array]:
-        """Some coordinates and their rates, (k,) each."""
-        for name in names:
-            if name not in self.names:
-                raise ValueError(
-                    f"{capital(part)} must be on coordinates of the mechanism "
-                    f"({', '.join(self.names)}), but is on {name!r}; correct the name."
-                )
-        indices = np.array([self.names.index(name) for name in names])
-        return self.q[indices], self.v[indices]
 
 
 class AbstractForce(Part, abc.ABC):
@@ -98,14 +105,25 @@ class AbstractTurn(AbstractForce):
 
 @dataclass(frozen=True)
 class AbstractTerm(abc.ABC):
-    """A named term of the Lagrangian in coordinates; `part` is its name in messages."""
+    """A named term of the Lagrangian in k coordinates; `part` is its name in messages."""
 
     part: str
     coordinates: tuple[str, ...]
 
+    def entries(self, names: tuple[str, ...], q: Array, v: Array) -> tuple[Array, Array]:
+        """Its coordinates and their rates, (k,) each, of all those of a mechanism."""
+        for name in self.coordinates:
+            if name not in names:
+                raise ValueError(
+                    f"{capital(self.part)} must be on coordinates of the mechanism "
+                    f"({', '.join(names)}), but is on {name!r}; correct the name."
+                )
+        indices = np.array([names.index(name) for name in self.coordinates])
+        return q[indices], v[indices]
+
     @abc.abstractmethod
-    def lagrangian(self, coordinates: Coordinates, read: Reader) -> Array:
-        """The kinetic minus the potential energy [J]."""
+    def lagrangian(self, q: Array, v: Array, read: Reader) -> Array:
+        """The kinetic minus the potential energy [J] at its coordinates and their rates."""
 
 
 @dataclass(frozen=True)
@@ -114,10 +132,8 @@ class Rotors(AbstractTerm):
 
     inertias: Vector
 
-    def lagrangian(self, coordinates: Coordinates, read: Reader) -> Array:
-        """The sum of the kinetic energies."""
-        v = coordinates.entries(self.part, self.coordinates)[1]
-        return 0.5 * (read.vector(self.inertias, len(self.coordinates)) * v) @ v
+    def lagrangian(self, q: Array, v: Array, read: Reader) -> Array:
+        return 0.5 * (read.vector(self.inertias, v.size) * v) @ v
 
 
 @dataclass(frozen=True)
@@ -127,11 +143,9 @@ class CoordinateSprings(AbstractTerm):
     stiffness: Vector
     rest: Vector
 
-    def lagrangian(self, coordinates: Coordinates, read: Reader) -> Array:
-        """The negative sum of the potentials."""
-        size = len(self.coordinates)
-        stretch = coordinates.entries(self.part, self.coordinates)[0] - read.vector(self.rest, size)
-        return -0.5 * (read.vector(self.stiffness, size) * stretch) @ stretch
+    def lagrangian(self, q: Array, v: Array, read: Reader) -> Array:
+        stretch = q - read.vector(self.rest, q.size)
+        return -0.5 * (read.vector(self.stiffness, q.size) * stretch) @ stretch
 
 
 @dataclass(frozen=True)
@@ -259,7 +273,6 @@ class AbstractPull(Pair, AbstractLoad):
         """The force on b, from the way d from the point on a to that on b, and its rate."""
 
     def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
-        """The force on b at its point, and the opposite on a."""
         a, b = motions
         p, p_rate = point_with_velocity(a, self.at_a, read)
         r, r_rate = point_with_velocity(b, self.at_b, read)
@@ -281,7 +294,6 @@ class Damper(AbstractPull):
     kind = "damper"
 
     def force(self, d: AnyArray, rate: AnyArray, read: Reader) -> AnyArray:
-        """The force -c d (d . d') / (d . d)."""
         return -read.number(self.damping) * (d @ rate) / (d @ d) * d
 
 
@@ -305,7 +317,6 @@ class ForceLaw(AbstractPull):
         require_function("law", self.law, "length, rate, t, params")
 
     def force(self, d: AnyArray, rate: AnyArray, read: Reader) -> AnyArray:
-        """The force of the law along d."""
         length = jnp.sqrt(d @ d)
         speed = d @ rate / length
         size = read.array(lambda t, params: self.law(length, speed, t, params), ())
@@ -372,7 +383,6 @@ class AbstractTorque(AbstractTurn, AbstractLoad):
         """The torque on b about the axis, from the spin of b relative to a about it."""
 
     def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
-        """The torque on b, and the opposite on a."""
         a, b = motions
         spin = b.spin - a.spin
         if self.axis is None:
@@ -400,7 +410,6 @@ class Torque(AbstractTorque):
     kind = "torque"
 
     def torque(self, spin: AnyArray, read: Reader) -> AnyArray:
-        """The given torque."""
         return read.number(self.value)
 
 
@@ -420,5 +429,52 @@ class TorsionDamper(AbstractTorque):
     kind = "torsion damper"
 
     def torque(self, spin: AnyArray, read: Reader) -> AnyArray:
-        """The torque against the spin."""
         return -read.number(self.damping) * spin
+
+
+def rotor(name: str, coordinate: str | Joint, inertia: Value) -> Rotors:
+    """A rotor that turns with a coordinate, such as that of a motor: the energy a v^2 / 2.
+
+    Args:
+        name: name of the rotor.
+        coordinate: name of the coordinate, such as "elbow.angle", or a joint that has only one.
+        inertia: a [kg m^2], the moment of inertia times the square of the gear ratio; for a
+            coordinate in metres a mass [kg].
+    """
+    part = f"rotor {name!r}"
+    return Rotors(part, (_name(part, coordinate),), (non_negative(part, "inertia", inertia),))
+
+
+def joint_spring(
+    name: str, coordinate: str | Joint, *, stiffness: Value, rest: Value = 0.0
+) -> CoordinateSprings:
+    """A spring on a coordinate: the potential k (q - rest)^2 / 2, for angles of any size.
+
+    Args:
+        name: name of the spring.
+        coordinate: name of the coordinate, such as "elbow.angle", or a joint that has only one.
+        stiffness: stiffness k [N m/rad], for a coordinate in metres [N/m].
+        rest: the coordinate at which there is no force [rad] or [m].
+    """
+    part = f"spring {name!r}"
+    k, rest_value = number(part, "stiffness", stiffness), number(part, "rest", rest)
+    return CoordinateSprings(part, (_name(part, coordinate),), (k,), (rest_value,))
+
+
+def _name(part: str, coordinate: str | Joint) -> str:
+    """The name of a coordinate, or of the only one of a joint."""
+    if isinstance(coordinate, str):
+        return coordinate
+    names = [f"{coordinate.name}.{letter}" for letter in getattr(coordinate, "letters", ())]
+    if len(names) != 1:
+        raise ValueError(
+            f"Argument `coordinate` of {part} must be the name of a coordinate, or a joint with "
+            f"one; {coordinate.name!r} has {', '.join(names) or 'none'}."
+        )
+    return names[0]
+
+
+gravity = Gravity
+spring, damper = Spring, Damper
+torsion_spring, torsion_damper, torque = TorsionSpring, TorsionDamper, Torque
+applied_force, force_law = Applied, ForceLaw

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmech import parts as jp
+from tests.parts.poses import starts_at
 
 P, R = (0.1, -0.2, 0.3), (-0.3, 0.1, 0.2)
 AXIS = (1.0, -2.0, 2.0)
@@ -68,11 +69,7 @@ def test_a_force_acts_on_its_coordinate(kind: str, coordinate: Any, which: int) 
     found = mechanism.system.dynamics.applied_force(q, v, T, {"k": 2.0})
     np.testing.assert_allclose(found, expected, atol=1e-14)
 
-    moving = mechanism.kinematics.moving(mechanism.bodies, q, v, T, {"k": 2.0})
-    starts = {
-        name: jp.Start(m.frame.origin, m.frame.attitude, m.velocity, m.spin)
-        for name, m in zip("ab", moving, strict=True)
-    }
+    starts = starts_at(mechanism, q, v, T, {"k": 2.0})
     others = replace(mechanism, coordinates="bodies")
     at = others.guess(starts)
     power = others.system.dynamics.applied_force(*at, T, {"k": 2.0}) @ at[1]

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Load, Moving
-from jaxmech.parts.forces.elements import AbstractLoad
+from jaxmech.parts.forces import AbstractLoad
 from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.joints.motions import AbstractFreedom
 from jaxmech.parts.kinds import NonNegative, Number, Part, Positive
@@ -49,7 +49,6 @@ class InJoint(Part):
 
     @property
     def bodies(self) -> tuple[AbstractBody, ...]:
-        """The bodies of the joint."""
         return self.joint.bodies
 
     @property
@@ -95,7 +94,6 @@ class AbstractJointForce(InJoint, AbstractLoad):
     coordinate: str | None = None
 
     def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
-        """The force or torque on b, and its opposite on a."""
         effort = self.effort(*self.freedom.coordinate(motions, read), read)
         return self.freedom.loads(motions, effort, read)
 
@@ -124,7 +122,6 @@ class JointLaw(AbstractJointForce):
         super().__post_init__()
 
     def effort(self, x: Array, rate: Array, read: Reader) -> Any:
-        """The value of the function."""
         return read.array(lambda t, params: self.law(x, rate, t, params), ())
 
 
@@ -150,7 +147,6 @@ class PositionServo(AbstractJointForce):
     kind = "servo"
 
     def effort(self, x: Array, rate: Array, read: Reader) -> Any:
-        """The effort, between -limit and limit if there is one."""
         miss = read.number(self.target) - x
         slip = read.number(self.target_rate) - rate
         effort = read.number(self.stiffness) * miss + read.number(self.damping) * slip
@@ -185,7 +181,6 @@ class JointFriction(AbstractJointForce):
     kind = "friction"
 
     def effort(self, x: Array, rate: Array, read: Reader) -> Any:
-        """The effort against the rate."""
         dry, smooth = read.number(self.coulomb), read.number(self.smooth)
         if self.static is not None:
             excess = read.number(self.static) - dry

@@ -12,26 +12,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, Start
-from jaxmech.parts.vectors import apply, conjugate, cross, matmul, product, quarter_turn
+from jaxmech.parts.vectors import apply, conjugate
 from jaxmech.utils.arrays import AnyArray
-from jaxmech.utils.traces import repeated
 
 Bodies = Sequence[AbstractBody]
-
-
-class Inertial(NamedTuple):
-    """A body with its kinetic energy [J], and the frame that it has."""
-
-    body: AbstractBody
-    kinetic: AnyArray
-    frame: Frame
-
-
-class Norm(NamedTuple):
-    """Coordinates that are a quaternion, from the first of them, and whose they are."""
-
-    name: str
-    first: int
 
 
 @dataclass(frozen=True)
@@ -49,16 +33,16 @@ class AbstractKinematics(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def norms(self) -> tuple[Norm, ...]:
-        """The quaternions among the coordinates."""
+    def norms(self) -> tuple[tuple[str, int], ...]:
+        """The quaternions among the coordinates: whose they are, and their first indices."""
 
     def with_units(self, q: Array) -> Array:
         """The coordinates with quaternions of unit length."""
         parts, last = [], 0
-        for norm in self.norms:
-            e = q[norm.first : norm.first + 4]
-            parts += [q[last : norm.first], e / jnp.sqrt(e @ e)]
-            last = norm.first + 4
+        for _, first in self.norms:
+            e = q[first : first + 4]
+            parts += [q[last:first], e / jnp.sqrt(e @ e)]
+            last = first + 4
         return jnp.concatenate([*parts, q[last:]])
 
     @abc.abstractmethod
@@ -72,8 +56,10 @@ class AbstractKinematics(abc.ABC):
         """The frames of some bodies, or of the ground, with their velocities."""
 
     @abc.abstractmethod
-    def inertial(self, q: Array, v: Array, t: Array, params: Any) -> Iterator[Inertial]:
-        """All bodies with their kinetic energies."""
+    def inertial(
+        self, q: Array, v: Array, t: Array, params: Any
+    ) -> Iterator[tuple[AbstractBody, AnyArray, Frame]]:
+        """All bodies with their kinetic energies [J] and frames."""
 
     @abc.abstractmethod
     def generalized(
@@ -113,49 +99,3 @@ class Relation(NamedTuple):
         attitude = -self.attitude if is_planar else conjugate(self.attitude)
         spin = -self.spin if is_planar else -apply(self.axes, self.spin)
         return Relation(self.axes.T, attitude, self.at_b, self.at_a, spin)
-
-
-class Located(NamedTuple):
-    """A frame with its velocity, (d,), and spin, () or (3,), along its own axes."""
-
-    frame: Frame
-    velocity: AnyArray
-    spin: AnyArray
-
-    @repeated
-    def following(self, relation: Relation) -> "Located":
-        """The frame at the other end of a joint."""
-        (at_a, rate_a), (at_b, rate_b) = relation.at_a, relation.at_b
-        axes = matmul(self.frame.axes, relation.axes)
-        if axes.shape == (2, 2):
-            attitude = self.frame.attitude + relation.attitude
-            spin = self.spin + relation.spin
-            along_a, along_b = self.spin * quarter_turn(at_a), spin * quarter_turn(at_b)
-        else:
-            attitude = product(self.frame.attitude, relation.attitude)
-            spin = apply(relation.axes.T, self.spin) + relation.spin
-            along_a, along_b = cross(self.spin, at_a), cross(spin, at_b)
-        joint = apply(relation.axes.T, self.velocity + along_a + rate_a)
-        origin = self.frame.origin + self.frame.direction(at_a) - apply(axes, at_b)
-        return Located(Frame(origin, axes, attitude), joint - along_b - rate_b, spin)
-
-
-def relation_between(
-    a: Located, b: Located, at_a: Point, at_b: Point
-) -> tuple[Relation, tuple[Array, Array]]:
-    """The relation of two frames, and the way from a point on a to one on b with its velocity.
-
-    The points are given with their velocities on the bodies. Way and velocity are those seen from
-    a, along its axes.
-    """
-    axes = matmul(a.frame.axes.T, b.frame.axes)
-    offset = a.frame.components(b.frame.point(at_b[0]) - a.frame.point(at_a[0]))
-    if len(axes) == 2:
-        attitude, spin = b.frame.attitude - a.frame.attitude, b.spin - a.spin
-        of_a, of_b = a.spin * quarter_turn(at_a[0] + offset), b.spin * quarter_turn(at_b[0])
-    else:
-        attitude = product(conjugate(a.frame.attitude), b.frame.attitude)
-        spin = b.spin - apply(axes.T, a.spin)
-        of_a, of_b = cross(a.spin, at_a[0] + offset), cross(b.spin, at_b[0])
-    rate = apply(axes, b.velocity + of_b + at_b[1]) - (a.velocity + of_a + at_a[1])
-    return Relation(axes, attitude, at_a, at_b, spin), (offset, rate)
