@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from jaxmech.identify import Recording as Recording
     from jaxmech.identify.fit import fit as fit
     from jaxmech.plot.animation import animate as animate
-    from jaxmech.plot.viewer.page import view as view
+    from jaxmech.plot.viewer import view as view
 
 __version__ = "0.2.0"
 
@@ -133,7 +133,7 @@ def _draw_results(*arguments: Any) -> Any:
 
 
 def _draw_mechanism(*arguments: Any) -> Any:
-    from jaxmech.plot.bodies import shapes_of_mechanism
+    from jaxmech.plot.mechanisms import shapes_of_mechanism
 
     return shapes_of_mechanism(*arguments)
 

@@ -36,7 +36,7 @@ class Rows:
     units: Mapping[str, str] = field(default_factory=dict)  # beside those at the end of their names
 
     @classmethod
-    def read(cls, path: Path, units: Mapping[str, str] = {}) -> "Rows":
+    def of_file(cls, path: Path, units: Mapping[str, str] = {}) -> "Rows":
         """The rows of a Parquet file, or else of a CSV file.
 
         Lines of a CSV file that are empty or begin with `#` are left out; cells are separated by

@@ -133,6 +133,9 @@ def load(
     if name.startswith("python:"):
         message = "it was passed as an object; put it into a file, and name it by that"
         raise refuse("model", f"must be a name, but of {name} nothing else is known: {message}")
+    if not is_robot(name) and (":" in name or name.endswith(".py")):
+        return subject_of(name, find(name, options, folder, SUBJECTS))
+    source, sha, factory = None, None, CATALOGUE.get(name)
     if is_robot(name):
         path = folder / name
         if not path.is_file():
@@ -147,15 +150,13 @@ def load(
             names = (*sorted(kinds), *(kind for kind in params if kind not in kinds))
             return from_mjcf(path, params=names, strict=strict, friction_speed=friction_speed).model
 
-        model, sha = _call(robot, options), hashlib.sha256(path.read_bytes()).hexdigest()
-        return replace(_subject(name, model), source=path.resolve(), sha256=sha)
-    if ":" not in name and not name.endswith(".py"):
-        if name not in CATALOGUE:
-            advice = not_one_of(name, CATALOGUE, "a model of the catalogue")
-            files = '"path/file.py:attribute", or the path of an MJCF or URDF file'
-            raise refuse("model", f"{advice}; or write {files}")
-        return _subject(name, _call(CATALOGUE[name], options))
-    return subject_of(name, find(name, options, folder, SUBJECTS))
+        source, sha = path.resolve(), hashlib.sha256(path.read_bytes()).hexdigest()
+        factory = robot
+    if factory is None:
+        advice = not_one_of(name, CATALOGUE, "a model of the catalogue")
+        files = '"path/file.py:attribute", or the path of an MJCF or URDF file'
+        raise refuse("model", f"{advice}; or write {files}")
+    return replace(_subject(name, _call(factory, options)), source=source, sha256=sha)
 
 
 def is_robot(name: str) -> bool:

@@ -1,6 +1,6 @@
 """The blocks of a study on the workers of a Dask cluster: `compute_block`, mapped over blocks.
 
-Workers write blocks into the shared run folder, and this process merges the statistics in order.
+Workers write blocks into the shared run folder, from which this process merges the statistics.
 Blocks are written atomically, and have the same bits whichever worker computes them. So it does no
 harm if Dask computes one twice, after the loss of a worker, or if a run is killed and begun again.
 """
@@ -16,18 +16,11 @@ from typing import TYPE_CHECKING, Any
 import jax
 from tqdm import tqdm
 
-from jaxmech.config import changes, environment, stored_environment
+from jaxmech.config import changes, stored_environment
 from jaxmech.config.errors import InputError, StoppedError
-from jaxmech.ensemble.blocks.kernel import (
-    Accumulator,
-    BlockProgram,
-    arrays_of,
-    compile_kernel,
-    computed_blocks,
-)
-from jaxmech.ensemble.blocks.plan import planned
-from jaxmech.ensemble.store.folder import RunFolder, origin
-from jaxmech.ensemble.store.results import mark_of
+from jaxmech.ensemble.blocks import BlockProgram, compile_kernel, computed_blocks
+from jaxmech.ensemble.plan import origin, planned
+from jaxmech.ensemble.store import RunFolder, mark_of
 from jaxmech.ensemble.study import Study
 
 if TYPE_CHECKING:
@@ -35,7 +28,10 @@ if TYPE_CHECKING:
 
 _RETRIES = 3  # of a block whose worker is lost or raises an error
 _COMPUTING = Lock()  # a worker with several threads computes one block at a time
-_SAME = ("jaxmech", "jaxmech_sha256", "jax", "jaxlib", "xla_flags", "x64", "platform")
+_SAME = (
+    "jaxmech", "jaxmech_sha256", "jax", "jaxlib", "xla_flags", "x64", "platform", "functions",
+    "draws",
+)  # fmt: skip
 MAY_DIFFER = ("device", "devices", "processor")  # the last bits of the results may differ, too
 
 
@@ -88,7 +84,7 @@ def compute_block(order: Order, block: int) -> None:
         path, target, kernel = _prepared(order)
         if not mark_of(path, block).exists():
             ((inputs, results),) = computed_blocks(kernel, [block])
-            target.write(block, arrays_of(kernel, inputs, results))
+            target.write(block, kernel.stored(inputs, results))
 
 
 @lru_cache(maxsize=2)
@@ -100,45 +96,34 @@ def _prepared(order: Order) -> tuple[Path, RunFolder, BlockProgram]:
     study, folder, path = pickle.loads(content)
     expected = stored_environment(path)
     plan = planned(study, folder)
-    work = plan.study, plan.subject, plan.sampler
-    kernel = compile_kernel(*work)
-    differ = changes(expected, environment(), _SAME)
-    differ += changes(expected, origin(*work), ("functions", "draws"))
-    if differ:
+    kernel = compile_kernel(plan)
+    if differ := changes(expected, origin(plan), _SAME):
         message = "install the same versions and files everywhere, and start the workers again"
         raise InputError(f"a worker would compute another study: {'; '.join(differ)}; {message}")
     return path, RunFolder(path, study.size, study.block_size), kernel
 
 
 def compute_away(
-    client: "Client", study: Study, folder: Path, target: RunFolder, accumulator: Accumulator,
-    progress: "tqdm[Any]", stop: Callable[[], bool], missing: set[int],
+    client: "Client", study: Study, folder: Path, target: RunFolder, progress: "tqdm[Any]",
+    stop: Callable[[], bool], missing: list[int],
 ) -> None:  # fmt: skip
-    """Compute the missing blocks of a run, and add up the statistics of all of them."""
+    """Compute the missing blocks of a run on the workers of a client."""
     from distributed import as_completed
     from distributed.protocol import pickle as pickles  # also of functions without a module
 
     work = study, folder.resolve(), target.path.resolve()
     order = bool(jax.config.read("jax_enable_x64")), bytes(pickles.dumps(work))
-    waiting, added = set(missing), 0
     futures = {
         client.submit(compute_block, order, block, pure=False, retries=_RETRIES): block
-        for block in sorted(missing)
+        for block in missing
     }
-    finished = as_completed(list(futures), loop=client.loop)
     try:
-        while True:
-            if study.statistics:
-                while added < target.count and added not in waiting:
-                    accumulator.add(accumulator.unpacked(target.states(added)))
-                    added += 1
-            if not waiting:
-                return
+        finished = as_completed(list(futures), loop=client.loop)
+        for _ in missing:
             if stop():
                 raise StoppedError
             future = next(finished)
             future.result()
-            waiting.discard(futures[future])
             progress.update(target.trajectories([futures[future]]))
     finally:  # what runs now is finished by the workers, and kept
         client.cancel(list(futures))

@@ -4,7 +4,6 @@ import json
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,24 +11,14 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from jaxmech.config import RunWarning, copies_of, npz, plain, write_whole
+from jaxmech.config import RunWarning, npz, write_whole
 from jaxmech.config.errors import StoppedError
-from jaxmech.ensemble.blocks.estimate import require_possible
-from jaxmech.ensemble.blocks.kernel import (
-    Accumulator,
-    BlockProgram,
-    arrays_of,
-    compile_kernel,
-    computed_blocks,
-    with_steps,
-)
-from jaxmech.ensemble.blocks.plan import planned, require_used
+from jaxmech.ensemble.blocks import BlockProgram, compile_kernel, computed_blocks
 from jaxmech.ensemble.cluster import MAY_DIFFER, compute_away, connected
-from jaxmech.ensemble.finished.summary import as_table, summarize
-from jaxmech.ensemble.members.observed import stored_study
-from jaxmech.ensemble.store.folder import RunFolder, open_run, origin, with_stored_sizes
-from jaxmech.ensemble.store.results import SUMMARY, open_results
+from jaxmech.ensemble.plan import origin, planned, require_used
+from jaxmech.ensemble.store import SUMMARY, RunFolder, open_results, open_run
 from jaxmech.ensemble.study import Study
+from jaxmech.ensemble.summary import as_table, summarize
 
 
 def run_study(
@@ -87,70 +76,58 @@ def run_study(
     """
     out, folder = Path(out), Path(folder)
     tell = tell or partial(warnings.warn, category=RunWarning, stacklevel=2)
-    plan = planned(with_stored_sizes(study, out), folder)
-    subject, sampler = plan.subject, plan.sampler
-    kernel = compile_kernel(with_steps(plan.study, subject, sampler), subject, sampler)
-    study = kernel.member.study
-    require_possible(study, kernel.stored_bytes, out)
-    require_used(subject, sampler, study)
-    accumulator = Accumulator(kernel)
-    # What is stored names functions, by the copies of their files.
-    named = replace(plan.named, steps=study.steps, block=study.block)
-    files = copies_of(subject.name, subject.source, plan.files)
-    config = plain(stored_study(named, subject, files, folder))
-    facts = origin(study, subject, sampler)
-    may_differ = MAY_DIFFER if client else ()
+    plan = planned(study, folder, out)
+    kernel = compile_kernel(plan)
+    kernel.require_possible(out)
+    plan = plan.sized(steps=kernel.study.steps, block=kernel.block)
+    require_used(plan)
+    facts, may_differ = origin(plan), MAY_DIFFER if client else ()
     with (
         connected(client) as workers,
-        open_run(out, kernel, config, facts, files, may_differ, tell) as target,
+        open_run(out, kernel, plan, facts, may_differ, tell) as target,
     ):
-        missing = target.missing()
-        done, disable = study.size - target.trajectories(missing), None if progress else True
-        with tqdm(total=study.size, initial=done, unit=" trajectories", disable=disable) as report:
-            if workers is None:
-                compute_here(kernel, target, accumulator, report, stop, set(missing))
+        missing, total = target.missing(), target.size
+        done, disable = total - target.trajectories(missing), None if progress else True
+        with tqdm(total=total, initial=done, unit=" trajectories", disable=disable) as report:
+            if workers is not None:
+                compute_away(workers, plan.named, folder, target, report, stop, missing)
             else:
-                away = workers, named, folder
-                compute_away(*away, target, accumulator, report, stop, set(missing))
-        statistics, results = accumulator.results(), open_results(out)
-        summary = summarize(results, statistics)
-        json_, table, arrays = SUMMARY
+                compute_here(kernel, target, report, stop, missing)
+        if study.statistics:
+            results = kernel.results(map(target.states, range(target.count)))
+            named = ((f"{name}/{key}", x) for name, of in results.items() for key, x in of.items())
+            _write_changed(out / SUMMARY[2], npz({name: np.asarray(x) for name, x in named}))
+        summary = summarize(open_results(out))
         text = json.dumps(summary, indent=2, allow_nan=False)
-        contents = {json_: f"{text}\n".encode(), table: as_table(summary).encode()}
-        if statistics:
-            found = ((name, key, x) for name, of in statistics.items() for key, x in of.items())
-            contents[arrays] = npz({f"{name}/{key}": np.asarray(x) for name, key, x in found})
-        # An unchanged file is left alone: a run that is only looked at again writes nothing.
-        for name, content in contents.items():
-            if not (out / name).is_file() or (out / name).read_bytes() != content:
-                write_whole(out / name, content)
+        _write_changed(out / SUMMARY[0], f"{text}\n".encode())
+        _write_changed(out / SUMMARY[1], as_table(summary).encode())
         return summary
 
 
+def _write_changed(file: Path, content: bytes) -> None:
+    # An unchanged file is left alone: a run that is only looked at again writes nothing.
+    if not file.is_file() or file.read_bytes() != content:
+        write_whole(file, content)
+
+
 def compute_here(
-    kernel: BlockProgram, target: RunFolder, accumulator: Accumulator, progress: "tqdm[Any]",
-    stop: Callable[[], bool], missing: set[int],
+    kernel: BlockProgram, target: RunFolder, progress: "tqdm[Any]", stop: Callable[[], bool],
+    missing: list[int],
 ) -> None:  # fmt: skip
-    """Compute the missing blocks of a run, and add up the statistics of all of them."""
+    """Compute the missing blocks of a run."""
     waiting: Future[None] | None = None  # of the thread that writes
-    computed = computed_blocks(kernel, sorted(missing))
+    computed = computed_blocks(kernel, missing)
     # One thread writes, so that blocks reach the disk in order while the next is computed.
     with ThreadPoolExecutor(1) as writer:
         try:
-            for block in range(target.count):
-                if block in missing:
-                    if stop():
-                        raise StoppedError
-                    inputs, results = next(computed)
-                    if waiting is not None:
-                        waiting.result()
-                    arrays = arrays_of(kernel, inputs, results)
-                    waiting = writer.submit(target.write, block, arrays)
-                    if kernel.statistics:
-                        accumulator.add(results.states)
-                    progress.update(target.trajectories([block]))
-                elif kernel.statistics:
-                    accumulator.add(accumulator.unpacked(target.states(block)))
+            for block in missing:
+                if stop():
+                    raise StoppedError
+                inputs, results = next(computed)
+                if waiting is not None:
+                    waiting.result()
+                waiting = writer.submit(target.write, block, kernel.stored(inputs, results))
+                progress.update(target.trajectories([block]))
         finally:
             # What was computed is kept, also after an interruption or an error, which the result
             # of a future raises here if it was one of writing.

@@ -1,35 +1,276 @@
 """`Study`: everything that defines a Monte Carlo study, as a tree of frozen dataclasses.
 
 The schema of a configuration file, the text of `jaxmech ensemble --help` and the resolved
-configuration in a run folder all come from this tree.
+configuration in a run folder all come from this tree. Tables of it are, for instance:
+
+[inputs]
+road = { file = "road.csv", column = "height" }
+[observe]
+height = { function = "pendulum.py:height", unit = "m" }       # at every saved time
+peak = { function = "pendulum.py:height", keep = "max" }       # one number per trajectory
+[events]
+lands = { function = "ball.py:height", direction = -1, terminal = true }
+fast = { of = "speed", level = 6.0, direction = 1 }      # an observed quantity, or a coordinate
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import isfinite
-from typing import Annotated, Any, Literal
+from functools import wraps
+from math import inf, isfinite
+from typing import Annotated, Any, Literal, get_args
 
-from jaxmech.config import InFile, OneOf, plain
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.config import InFile, OneOf, TextOrTable, plain
 from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
-from jaxmech.ensemble.draws.designs import Sampling
-from jaxmech.ensemble.draws.distributions import Distribution
-from jaxmech.ensemble.draws.inputs import StudyInput, input_problems
-from jaxmech.ensemble.members.observed import Observed, Series, StudyEvent, name_problem
-from jaxmech.ensemble.statistics import (
-    AbstractStatistic,
-    Custom,
-    FirstPassage,
-    Histogram,
-    Moments,
-    Probability,
-    Quantiles,
+from jaxmech.control import MEMORY
+from jaxmech.ensemble.distributions import Distribution
+from jaxmech.ensemble.statistics import STATISTICS, AbstractStatistic
+from jaxmech.integrate import (
+    AbstractMethod,
+    AbstractSteps,
+    Event,
+    FixedSteps,
+    Transition,
+    method_and_steps,
 )
-from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_and_steps
 from jaxmech.laws import UdwadiaKalaba
 from jaxmech.state import AbstractStabilization, Projection
+from jaxmech.system import Interpolation, System
+from jaxmech.utils.checks import argument_count
 from jaxmech.utils.text import doc, setting
+from jaxmech.utils.units import unit_problem
 
+SECTIONS = ("start", "coordinates", "velocities", "parameters")
+LANES = 64  # a block is a whole number of these by default
+LARGEST_DEFAULT_BLOCK = 1024
+_LONGEST = 200  # bytes of a name; file systems allow 255, some of which "_count" and so on need
+Design = Literal["random", "latin-hypercube", "sobol"]
+Keep = Literal["all", "final", "max", "min", "mean", "largest"]
+Series = Literal[
+    "q", "v", "energy", "position_residual", "velocity_residual", "qdd", "multipliers",
+    "constraint_force", "rates",
+]  # fmt: skip
+SERIES = get_args(Series)
+SAVED: tuple[Series, ...] = ("q", "v", "energy", "position_residual", "velocity_residual")
+Store = Literal["all", "final", "statistics"]
 Method = Literal["auto", "form", "importance", "subset", "monte-carlo"]
+Statistic = Annotated[AbstractStatistic, OneOf(STATISTICS, tag="statistic")]
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """The correlation of two variables, of the normal variables behind them (Gaussian copula)."""
+
+    of: tuple[str, ...] = field(metadata=doc('two names, such as "m1" or "parameters.m1"'))
+    value: float = field(metadata=doc("correlation, between -1 and 1"))
+
+    def __post_init__(self) -> None:
+        if len(self.of) != 2 or self.of[0] == self.of[1]:
+            raise refuse("of", f"must hold two different names, but is {list(self.of)}")
+        if not -1 < self.value < 1:
+            raise refuse("value", f"must be between -1 and 1, but is {self.value}")
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The joint distribution of the variables of a study.
+
+    The design "sobol" spreads the points of all variables evenly in their joint space. Means then
+    converge faster than with random points, and intervals, which assume independent points, are too
+    wide. Correlated variables keep their distributions.
+    """
+
+    design: Design = setting("random", "how points are spread")
+    correlation: tuple[Correlation, ...] = setting(
+        (), "correlations of pairs of variables (Gaussian copula)"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedInput:
+    """A recorded input of a study: a column of a file, in place of a parameter.
+
+    The functions of the system call it, `params["road"](t)`. It is a `Signal` that must cover the
+    times of the study. Numbers of columns with a unit, such as `height [mm]` or `t (ms)`, are
+    converted to SI units, which the summary says; a column may be named without its unit. It drives
+    all trajectories.
+    """
+
+    file: str = field(metadata=doc("a .csv or .parquet file with the names of its columns"))
+    column: str = field(metadata=doc("column of the values, with or without the unit in its name"))
+    time: str = setting("t", "column of the times")
+    units: Mapping[str, str] = setting(
+        {},
+        'units of columns whose names do not end in one, such as { height = "mm", t = "ms" }; '
+        'numbers are converted to SI units, with "" they stay as they are',
+    )
+    interpolation: Interpolation = setting(
+        "linear", 'between two samples: "hold" (the first of them), "linear" or "cubic"'
+    )
+    delay: float = setting(0.0, "time by which it is late [s]")
+
+    def __post_init__(self) -> None:
+        if not isfinite(self.delay):
+            raise refuse("delay", f"must be a finite number, but is {self.delay}")
+        refuse_all(
+            Problem(("units", name), message)
+            for name, unit in self.units.items()
+            if (message := unit_problem(unit))
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhiteNoise:
+    """White noise that is held for intervals of equal length, as an input of a study.
+
+    The functions of the system call it, `params["gust"](t)`. It stands for noise w with
+    E[w(t) w(t + τ)] = intensity δ(τ), in the place of which each interval has a normal number of
+    variance intensity / interval. With a two-sided spectral density S of the angular frequency,
+    the intensity is 2 π S. Motions that are slow compared with the interval do not depend on it.
+
+    The numbers of the intervals, in units of their standard deviation, are a parameter of the
+    study with the name of the input, such as `gust[17]`.
+    """
+
+    intensity: float = field(metadata=doc("integral of the correlation function [unit^2 s]"))
+    interval: float = field(metadata=doc("time for which a number is held [s]"))
+
+    def __post_init__(self) -> None:
+        for name in ("intensity", "interval"):
+            value = getattr(self, name)
+            if not 0 < value < inf:
+                raise refuse(name, f"must be above 0, but is {value}")
+
+
+StudyInput = Annotated[
+    RecordedInput | WhiteNoise,
+    OneOf({"recorded": RecordedInput, "white-noise": WhiteNoise}, tag="kind", default="recorded"),
+]
+
+
+_KEPT: dict[str, Callable[[Array], Array]] = {
+    "final": lambda x: x[-1],
+    "max": lambda x: x.max(0),
+    "min": lambda x: x.min(0),
+    "mean": lambda x: x.mean(0),
+    "largest": lambda x: jnp.abs(x).max(0),
+}
+
+
+@dataclass(frozen=True)
+class Observed(TextOrTable):
+    """A quantity of the motion: a function of q, v, t and params, at every saved time.
+
+    The function is `fn(q, v, t, params)` with q and v of shape (n,), or `fn(q, v, t, params,
+    reactions)`, where reactions are the `Observation` of `observe` at that time; it returns
+    an array of fixed shape. In a file it is named "path/file.py:name", seen from its folder. With
+    `keep` there is one value per trajectory; "largest" is that of the absolute value.
+    """
+
+    function: str | Callable[..., Any] = field(
+        metadata=doc('"path/file.py:name" of a function of q, v, t, params', short=True)
+    )
+    keep: Keep = setting("all", "saved times, or one value of them")
+    unit: str | None = setting(None, "unit of its values, such as m/s, which results show")
+
+    @property
+    def needs_reactions(self) -> bool:
+        """Whether the function has an argument for reactions."""
+        return callable(self.function) and argument_count(self.function) == 5
+
+    @property
+    def size(self) -> Callable[..., Any]:
+        """The function at a state: its absolute value where the largest one is kept."""
+        assert callable(self.function)
+        return composed(jnp.abs, self.function) if self.keep == "largest" else self.function
+
+    def at(self, q: Array, v: Array, t: Array, params: Any, reactions: Any) -> Array:
+        """Evaluate the quantity at one state."""
+        assert callable(self.function)
+        arguments = (reactions,) if self.needs_reactions else ()
+        return jnp.asarray(self.function(q, v, t, params, *arguments))
+
+    def along(
+        self, system: System, states: tuple[Array, Array, Array, Array], params: Any, reactions: Any
+    ) -> Array:
+        """The quantity along one trajectory of q, v, memory and ts, shape (T, ...) or (...)."""
+
+        def at_save(q: Array, v: Array, memory: Array, t: Array, reactions: Any) -> Array:
+            return self.at(q, v, t, system.with_outputs(params, memory), reactions)
+
+        values = jax.vmap(at_save)(*states, reactions)
+        return values if self.keep == "all" else _KEPT[self.keep](values)
+
+
+@dataclass(frozen=True)
+class StudyEvent(TextOrTable):
+    """An event of a study: something goes through zero, or through a level.
+
+    Functions are `fn(q, v, t, params)`, and the one that goes through zero may have a fifth
+    argument for reactions, as in `jaxmech.Event`; in a file they are named "path/file.py:name".
+    """
+
+    function: str | Callable[..., Any] | None = setting(
+        None, '"path/file.py:name" of a function of q, v, t, params', short=True
+    )
+    of: str | None = setting(None, "a coordinate or an observed quantity, in place of `function`")
+    level: float = setting(0.0, "value that it crosses")
+    direction: int = setting(0, "1 for rising only, -1 for falling only, 0 for both")
+    terminal: bool = setting(False, "whether the trajectory ends there")
+    jump: str | Callable[..., Any] | None = setting(
+        None, '"path/file.py:name" of a function that gives the new q and v'
+    )
+    restitution: float | str | None = setting(
+        None, "of an impact: a number, or the name of a parameter"
+    )
+    on: tuple[str, ...] = setting((), "constraints that are switched on")
+    off: tuple[str, ...] = setting((), "constraints that are switched off")
+    keep: int = setting(8, "number of occurrences whose times and states are stored", least=1)
+
+    def __post_init__(self) -> None:
+        if (self.function is None) == (self.of is None):
+            condition = "neither is" if self.of is None else "both are"
+            raise refuse("function", f"or `of` must be given, one of the two, but {condition}")
+        if self.direction not in (-1, 0, 1):
+            raise refuse("direction", f"must be -1, 0 or 1, but is {self.direction}")
+        refuse_all(out_of_range(self))
+
+    def event(
+        self, name: str, entries: Mapping[str, tuple[str, int]], observe: Mapping[str, Observed]
+    ) -> Event:
+        """The event, with functions in place of names, of which some are entries of q and v."""
+        e, jump = self.restitution, self.jump
+        transition = None
+        if callable(jump) or e is not None or self.on or self.off:
+            factor = (lambda p: p[e]) if isinstance(e, str) else e
+            transition = Transition(jump if callable(jump) else None, factor, self.on, self.off)
+        quantity, level = self.of, self.level
+        fn: Any = self.function
+        if quantity is not None and quantity in entries:
+            array, k = entries[quantity]
+            arrays: Any = {"q": lambda q, v, p: q, "v": lambda q, v, p: v}
+            read = arrays.get(array, lambda q, v, p: p[MEMORY])
+            fn = lambda q, v, t, p: read(q, v, p)[k] - level  # noqa: E731
+        elif quantity is not None or level:
+            size = fn if quantity is None else observe[quantity].size
+            fn = composed(lambda value: value - level, size)
+        return Event(
+            fn, direction=self.direction, terminal=self.terminal, transition=transition, name=name,
+            keep=self.keep,
+        )  # fmt: skip
+
+
+def composed(outer: Callable[[Any], Any], fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function outer(fn(...)), with the arguments of `fn`, which say what it needs."""
+
+    @wraps(fn)
+    def composition(*arguments: Any) -> Any:
+        return outer(fn(*arguments))
+
+    return composition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,22 +319,6 @@ class Failure:
     def margin_sign(self) -> int:
         """The sign with which the quantity enters the margin, which is at most 0 in a failure."""
         return 1 if self.above is None else -1
-
-
-STATISTICS: dict[str, type[AbstractStatistic]] = {
-    "moments": Moments,
-    "probability": Probability,
-    "first-passage": FirstPassage,
-    "quantiles": Quantiles,
-    "histogram": Histogram,
-    "custom": Custom,
-}
-Statistic = Annotated[AbstractStatistic, OneOf(STATISTICS, tag="statistic")]
-Store = Literal["all", "final", "statistics"]
-SECTIONS = ("start", "coordinates", "velocities", "parameters")
-SAVED: tuple[Series, ...] = ("q", "v", "energy", "position_residual", "velocity_residual")
-LANES = 64  # a block is a whole number of these by default
-LARGEST_DEFAULT_BLOCK = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,15 +420,26 @@ class Study:
 
     def problems(self) -> Iterator[Problem]:
         """The settings that contradict each other, but for those of wrong ranges."""
-        for section in ("observe", "events", "statistics"):  # which name arrays
+        for section in ("observe", "events", "statistics"):  # which name arrays, that is files
             for name in getattr(self, section):
-                if message := name_problem(name):
-                    yield Problem((section, name), message)
+                message = ""
+                if name in ("", ".", "..", "zarr.json") or name.startswith("__"):
+                    message = 'another name: "", ".", "..", "zarr.json" and "__..." are reserved'
+                elif not name.isprintable() or "/" in name or "\\" in name:
+                    message = "a name of a file, without /, \\ and control characters"
+                elif len(name.encode()) > _LONGEST:
+                    message = f"a name of at most {_LONGEST} bytes, since it is that of a file"
+                if message:
+                    yield Problem((section, name), f"must be {message}")
         for name, quantity in self.observe.items():
             if not isinstance(quantity, Observed):
                 message = f"must be an Observed, such as Observed(function), but is {quantity!r}"
                 yield Problem(("observe", name), message)
-        yield from input_problems(self.inputs, self.parameters)
+        drawn = {key.partition("[")[0] for key in self.parameters}
+        for name, item in self.inputs.items():
+            if isinstance(item, RecordedInput) and name in drawn:
+                message = "must have another name: `parameters` gives it, too"
+                yield Problem(("inputs", name), message)
         if not 0 <= self.failed_allowed <= 1:
             message = f"must be a fraction from 0 to 1, but is {self.failed_allowed}"
             yield Problem(("failed_allowed",), message)

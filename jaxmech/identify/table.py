@@ -107,7 +107,7 @@ def read_table(table: Table, folder: Path = Path()) -> Recordings:
         if not files:
             raise TableError(f"{path}: there is no such file")
         rows: dict[str, Rows] = {}
-        for part in (x for f in files for x in Rows.read(f, table.units).parts(table.recording)):
+        for part in (x for f in files for x in Rows.of_file(f, table.units).parts(table.recording)):
             if (first := rows.setdefault(part.name, part)) is not part:
                 message = f"{part.name!r} is in {first.path} too; give every recording its own name"
                 raise TableError(f"{part.location(0)}: {message}")

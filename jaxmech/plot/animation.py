@@ -27,9 +27,8 @@ from jaxmech.geometry import Geometry
 from jaxmech.interop.mujoco import Robot
 from jaxmech.models import Model
 from jaxmech.parts import Mechanism
-from jaxmech.plot.motions import clock, display_of, extent
+from jaxmech.plot.motions import clock, dimension, display_of, extent, trail_names
 from jaxmech.plot.panels import STYLE
-from jaxmech.plot.paths import dimension, trail_names
 from jaxmech.plot.scene import Scene, new_axes
 from jaxmech.run import Solution
 from jaxmech.utils.checks import require_positive_integer

@@ -1,6 +1,11 @@
-"""What `animate` and `view` display: the shapes of a subject along a motion of it."""
+"""What `animate` and `view` display: the shapes of a subject along a motion of it.
 
-from collections.abc import Sequence
+Moving lines and dots become solids: links, bobs and pins, and the supports they hang on. A geometry
+of points says nothing about thickness, so one is chosen that suits the picture. Shapes of a body
+that has solids of its own stay as they are, and so do outlines and curves.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import floor, log10
 from typing import Any
@@ -8,21 +13,414 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
-from jaxmech.geometry import Geometry
+from jaxmech import meshes
+from jaxmech.geometry import BY_BODY, DARK, GROUND, Geometry, Solid, hull
+from jaxmech.meshes import Triangles
 from jaxmech.models import Model
 from jaxmech.parts import Mechanism
-from jaxmech.plot.links import links_of
-from jaxmech.plot.paths import Shapes, Track, shapes_at
 from jaxmech.run import Solution
 from jaxmech.system import System
 from jaxmech.utils.caller import warn_caller
-from jaxmech.utils.checks import require_positive
+from jaxmech.utils.checks import require_positive, require_sequence
 from jaxmech.utils.parameters import ParameterWarning, differing, digests_of, unread
 from jaxmech.utils.trees import as_dtype
 
+# A dot (N, K, d) or line (N, K, points, d) over trajectories and times, or a solid: its frame over
+# both, its vertices over trajectories.
+Shape = Any
+Shapes = dict[str, Shape]
+
+THICK = 20  # number of points up to which a line is drawn as a rod, and above as a curve
+_BASE = 0.6  # size of a solid at rest that a picture frames, relative to what moves
+_STILL = 1e-9  # motion relative to the size of the picture below which a shape is at rest
+_WIDTH = 0.035  # half the width of a link, relative to the usual length of a link
+_LEAST, _MOST = 0.005, 0.025  # the same, relative to the size of the picture
+_BOB, _PIN = 2.8, 0.5  # radii relative to half the width of a link
+_RIGID = 1e-4  # relative change of a length from which a link is elastic
+_NEAR = 1e-6  # distance of points that coincide, relative to the size of the picture
+_LAYERS = 3  # of links in the plane, one above the other
+_HANGING = -0.3  # mean height of the links below a support that is above them, in their lengths
 MOST = 16  # number of trajectories of a batch drawn by default
 _SHORTEST, _LONGEST, _CHOSEN = 1.0, 30.0, 10.0  # seconds: limits of real time, else the longest
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """Coordinates of one or several trajectories at their saved times."""
+
+    ts: np.ndarray  # [s], (N, T), increasing or decreasing
+    q: np.ndarray  # (N, T, n), NaN after a failure
+    v: np.ndarray  # rates of the coordinates, (N, T, n)
+    dense: Solution | None = None  # the same trajectories, if events change their velocities
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The first time, and the last at which some trajectory has not failed."""
+        is_finite = np.isfinite(self.q).all(axis=2)
+        first = float(self.ts[0, 0])
+        last = self.ts[is_finite]
+        return first, float(last[np.argmax(np.abs(last - first))])
+
+    def at(self, times: np.ndarray) -> np.ndarray:
+        """The coordinates at times (K,), shape (N, K, n), NaN outside of a trajectory.
+
+        They are those of dense output, and without it, or after more events than it knows, cubics
+        between the saves.
+        """
+        q = np.stack([
+            _cubic(ts, q, v, times) for ts, q, v in zip(self.ts, self.q, self.v, strict=True)
+        ])  # fmt: skip
+        if self.dense is not None:
+            exact = np.asarray(_dense(self.dense, times)).reshape(q.shape)
+            q = np.where(np.isfinite(exact), exact, q)
+        return q
+
+
+@jax.jit
+def _dense(solution: Solution, times: Array) -> Array:
+    """The coordinates at any times; under `jit` those that are not known are NaN, and no errors."""
+    return solution.at(times).q
+
+
+def _cubic(ts: np.ndarray, q: np.ndarray, v: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Hermite interpolation of values and rates; NaN outside of the saved times."""
+    sign = 1.0 if ts[-1] >= ts[0] else -1.0
+    k = np.clip(np.searchsorted(sign * ts, sign * times, side="right") - 1, 0, len(ts) - 2)
+    h = (ts[k + 1] - ts[k])[:, None]
+    s = (times - ts[k])[:, None] / h
+    values = (1 + 2 * s) * (1 - s) ** 2 * q[k] + s**2 * (3 - 2 * s) * q[k + 1]
+    rates = s * (1 - s) ** 2 * v[k] - s**2 * (1 - s) * v[k + 1]
+    slack = 1e-9
+    inside = (s >= -slack) & (s <= 1 + slack)
+    exact = np.where(np.abs(s) <= slack, q[k], values + h * rates)  # before a failure
+    return np.where(inside, exact, np.nan)
+
+
+def shapes_at(
+    geometry: Geometry, track: Track, times: np.ndarray, params: Any, *, batched: bool
+) -> Shapes:
+    """The shapes at times (K,) of all trajectories; params may have one entry for each."""
+    q, ts = jnp.asarray(track.at(times)), jnp.asarray(times)
+    names: list[str] = []  # in insertion order, which is lost in a dictionary: JAX sorts its keys
+
+    def drawn(*state: Any) -> tuple[Any, ...]:
+        shapes = _checked(geometry(*state))
+        names[:] = shapes
+        return tuple(shapes.values())
+
+    def frames(*state: Any) -> tuple[Any, ...]:
+        return tuple(
+            (x.origin, x.axes, x.reach) if isinstance(x, Solid) else x for x in drawn(*state)
+        )
+
+    def at_start(q: Any, params: Any) -> tuple[Any, ...]:
+        shapes = drawn(q[0], ts[0], params)
+        return tuple(x[2:5] if isinstance(x, Solid) else () for x in shapes)
+
+    def of_each(q: Any, params: Any) -> tuple[Any, Any]:
+        return jax.vmap(frames, (0, 0, None))(q, ts, params), at_start(q, params)
+
+    over_time, fixed = jax.jit(jax.vmap(of_each, (0, 0 if batched else None)))(q, params)
+    pairs = zip(over_time, fixed, strict=True)
+    shapes = {name: _merged(*pair) for name, pair in zip(names, pairs, strict=True)}
+    if not any(np.isfinite(points_of(shape)).all(axis=-1).any() for shape in shapes.values()):
+        raise ValueError(
+            "The geometry function must return finite points, but all of them are NaN or "
+            "infinite; look at its values for one state."
+        )
+    return shapes
+
+
+def _merged(over_time: Any, fixed: Any) -> Shape:
+    """The arrays of a shape over trajectories and times; vertices over trajectories only."""
+    if not fixed:
+        return np.asarray(over_time, float)
+    origin, axes, reach = (np.asarray(x, float) for x in over_time)
+    vertices, faces, color = map(np.asarray, fixed)
+    vertices = vertices.astype(float)
+    if np.isfinite(reach).any():
+        low, high = np.nanmin(reach), np.nanmax(reach)
+        vertices[..., 0] += low + vertices[..., 0] * (high - low - 1)
+    return Solid(origin, axes, vertices, faces[0].astype(int), color[0].astype(float), reach)
+
+
+def _checked(output: Any) -> dict[str, Any]:
+    if not isinstance(output, Mapping):
+        raise TypeError(
+            "The geometry function must return a dict of arrays, got "
+            f"{type(output).__name__}; see `jaxmech.geometry`."
+        )
+    shapes: dict[str, Any] = {
+        str(name): Solid(*map(jnp.asarray, x)) if isinstance(x, Solid) else 1.0 * jnp.asarray(x)
+        for name, x in output.items()
+    }
+    sizes = {
+        x.origin.shape[-1] if isinstance(x, Solid) else x.shape[-1] if x.ndim in (1, 2) else 0
+        for x in shapes.values()
+    }
+    if len(sizes) != 1 or not sizes <= {2, 3}:
+        listing = ", ".join(
+            f"{name} {(x.origin if isinstance(x, Solid) else x).shape}"
+            for name, x in shapes.items()
+        )
+        raise ValueError(
+            "The geometry function must return dots of shape (d,), lines of shape (k, d) and "
+            "solids, with d = 2 or d = 3 for all of them, but the shapes are: "
+            f"{listing or 'none'}."
+        )
+    return shapes
+
+
+def points_of(shape: Shape) -> np.ndarray:
+    """Points over trajectories and times that show where a shape is, (N, K, ..., d).
+
+    For a solid they are the corners of the box around it.
+    """
+    if not isinstance(shape, Solid):
+        return shape
+    d = shape.origin.shape[-1]
+    low, high = shape.vertices.min(axis=1)[:, :d], shape.vertices.max(axis=1)[:, :d]
+    bits = np.stack(np.meshgrid(*[[0.0, 1.0]] * d, indexing="ij"), -1).reshape(-1, d)
+    corners = low[:, None] + bits * (high - low)[:, None]
+    arms = np.einsum("nkij,ncj->nkci", shape.axes, corners)
+    points: np.ndarray = shape.origin[:, :, None] + arms
+    return points
+
+
+def path(shape: Shape) -> np.ndarray:
+    """The path of a dot, or of the origin of a solid, (N, K, d)."""
+    return shape.origin if isinstance(shape, Solid) else shape
+
+
+def dimension(shapes: Shapes) -> int:
+    """The dimension: 2 in the plane, 3 in space."""
+    return int(points_of(next(iter(shapes.values()))).shape[-1])
+
+
+def is_dot(shape: Shape) -> bool:
+    """Whether a shape over trajectories and times is a dot."""
+    return not isinstance(shape, Solid) and shape.ndim == 3
+
+
+def is_outline(points: np.ndarray) -> bool:
+    """Whether a line over time, (K, points, d), ends where it begins, around some area."""
+    first = points[np.argmax(np.isfinite(points).all(axis=(1, 2)))]  # if there is a finite one
+    return len(first) > 3 and np.array_equal(first[0], first[-1])
+
+
+def moving(shapes: Shapes) -> Shapes:
+    """The shapes that are not always at rest."""
+    low, high = bounds(shapes)
+    least = _STILL * float((high - low).max())
+
+    def moves(shape: Shape) -> bool:
+        points = points_of(shape)
+        filled = np.where(np.isfinite(points), points, points[:, :1])
+        return bool(np.nanmax(np.ptp(filled, axis=1), initial=0.0) > least)
+
+    return {name: shape for name, shape in shapes.items() if moves(shape)}
+
+
+def bounds(shapes: Shapes) -> tuple[np.ndarray, np.ndarray]:
+    """The smallest box around all shapes at all times, as two corners (d,)."""
+    d = dimension(shapes)
+    corners = np.concatenate([points_of(shape).reshape(-1, d) for shape in shapes.values()])
+    corners = corners[np.isfinite(corners).all(axis=1)]
+    return corners.min(axis=0), corners.max(axis=0)
+
+
+def framed(shapes: Shapes) -> Shapes:
+    """The shapes that a picture frames: those that move, and small solids at rest."""
+    in_motion = moving(shapes)
+    if not in_motion:
+        return shapes
+    low, high = bounds(in_motion)
+    largest = _BASE * float((high - low).max())
+    fixed = {n: x for n, x in shapes.items() if isinstance(x, Solid) and n not in in_motion}
+    return in_motion | {
+        n: x for n, x in fixed.items() if np.ptp(points_of(x), axis=2).max() < largest
+    }
+
+
+def is_empty(shape: Shape) -> bool:
+    """Whether a shape has no size at any time, or is always unknown."""
+    points = points_of(shape)
+    if is_dot(shape):
+        return not np.isfinite(points).any()
+    return not np.nanmax(np.ptp(points, axis=2), initial=0.0) > 0
+
+
+def trail_names(shapes: Shapes, trails: Sequence[str] | None) -> Sequence[str]:
+    """Check the names of dots and solids that leave a trail; by default the last dot that moves."""
+    in_motion = moving(shapes)
+    if trails is None:
+        return [name for name, shape in in_motion.items() if is_dot(shape)][-1:]
+    require_sequence("trails", trails)
+    names = [n for n, x in in_motion.items() if is_dot(x) or isinstance(x, Solid)]
+    names = [n for n in names if not n.endswith(".solid")]  # of a dot
+    unknown = [name for name in trails if name not in names]
+    if unknown:
+        raise ValueError(
+            "Argument `trails` must name dots or solids that move, but has "
+            f"{', '.join(map(repr, unknown))}; there are {', '.join(names) or 'none'}."
+        )
+    return trails
+
+
+def links_of(shapes: Shapes) -> Shapes:
+    """The shapes, with moving lines and dots as solids.
+
+    The solid of a dot `mass` is called `mass.solid`; the dot itself remains, for its trail.
+    """
+    with_solids = {name.partition(".")[0] for name, x in shapes.items() if isinstance(x, Solid)}
+    bare = {name for name in shapes if name.partition(".")[0] not in with_solids}
+    if not bare:
+        return shapes
+    in_motion = moving(shapes)
+    lines = {name: x for name, x in in_motion.items() if name in bare and _is_rod(x)}
+    links = _Links.of(in_motion or shapes, lines)
+    solids: Shapes = {}
+    layer = 0
+    for name, x in shapes.items():
+        if name in lines:
+            for k in range(x.shape[2] - 1):
+                solids[f"{name}.{k + 1}"] = links.rod(x[:, :, k], x[:, :, k + 1], layer)
+                layer += 1
+        elif name in bare and is_dot(x):
+            solids |= dict(links.joint(name, x, moves=name in in_motion))
+        else:
+            solids[name] = x
+    return solids
+
+
+@dataclass(frozen=True)
+class _Links:
+    """The moving lines of a set of shapes, the size of the picture and half the width of a link."""
+
+    lines: Shapes
+    size: float
+    width: float
+
+    @classmethod
+    def of(cls, shapes: Shapes, lines: Shapes) -> "_Links":
+        """Choose a thickness."""
+        low, high = bounds(shapes)
+        size = float((high - low).max()) or 1.0
+        sides = [np.linalg.norm(np.diff(_first(x), axis=1), axis=2) for x in lines.values()]
+        lengths = np.concatenate([np.zeros(0), *map(np.ravel, sides)])
+        lengths = lengths[lengths > 0]
+        usual = float(np.median(lengths)) if lengths.size else size / 3
+        return cls(lines, size, float(np.clip(_WIDTH * usual, _LEAST * size, _MOST * size)))
+
+    @property
+    def height(self) -> float:
+        """The thickness of a link in the plane."""
+        return 1.1 * self.width
+
+    def depth(self, layer: int) -> float:
+        """The depth of a link in the plane [m]."""
+        return 1.25 * self.height * (layer % _LAYERS)
+
+    def rod(self, start: np.ndarray, end: np.ndarray, layer: int) -> Solid:
+        """A link with round ends, or if its length changes, a bar."""
+        along, d = end - start, start.shape[2]
+        length = np.linalg.norm(along, axis=2, keepdims=True)
+        first = _first(length[..., 0])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            axes = _frames(along / length)
+        if (np.abs(length - first[:, None, None]) > _RIGID * first.max()).any():
+            sizes = np.diag([1.0, 1.6 * self.width, self.height])
+            mesh = meshes.box().moved((0.5, 0.0, 0.0), sizes)
+            vertices = np.broadcast_to(mesh.vertices, (len(start), *mesh.vertices.shape))
+            axes[..., 0] *= length
+        else:
+            ends = np.zeros((len(start), 2, d))
+            ends[:, 1, 0] = first
+            made = [hull(points, self.width) for points in ends]
+            mesh, vertices = made[0], np.stack([np.asarray(vertices) for vertices, _ in made])
+            vertices = vertices * [1.0, 1.0, self.height if d == 2 else 1.0]
+        lift = self.depth(layer) if d == 2 else 0.0
+        return Solid(start, axes, vertices + np.array([0.0, 0.0, lift]), mesh[1])
+
+    def joint(self, name: str, dot: np.ndarray, *, moves: bool) -> Iterator[tuple[str, object]]:
+        """A dot as a bob, as a pin between several links, or as a support at rest."""
+        held = {n: x for n, x in self.lines.items() if self._is_on(x, dot)}
+        if moves:
+            yield name, dot
+            yield f"{name}.solid", self._pin(dot) if len(held) > 1 else self._ball(dot, _BOB)
+        elif held:
+            yield f"{name}.ground", self._support(dot, held)
+            yield f"{name}.pin", self._pin(dot)
+        else:
+            yield name, dot
+
+    def _is_on(self, line: np.ndarray, dot: np.ndarray) -> bool:
+        """Whether a dot is always a point of a line."""
+        gaps = np.linalg.norm(line - dot[:, :, None], axis=3)
+        known = np.isfinite(gaps).all(axis=2)
+        return bool(known.any() and (gaps[known].max(axis=0) < _NEAR * self.size).any())
+
+    def _ball(self, dot: np.ndarray, radius: float, color: object = BY_BODY) -> Solid:
+        mesh = meshes.sphere().moved(axes=radius * self.width * np.eye(3))
+        if dot.shape[2] == 2:  # in the middle of the layers
+            mesh = mesh.moved((0.0, 0.0, self.depth(1)))
+        return _at(dot, mesh, np.eye(dot.shape[2]), color)
+
+    def _pin(self, dot: np.ndarray) -> Solid:
+        if dot.shape[2] == 3:
+            return self._ball(dot, 1.3, DARK)
+        radius, top = _PIN * self.width, self.depth(_LAYERS - 1) + 2 * self.height
+        tall = np.diag([radius, radius, top + self.height])
+        middle = (0.0, 0.0, (top - self.height) / 2)
+        return _at(dot, meshes.cylinder(24).moved(middle, tall), np.eye(2), DARK)
+
+    def _support(self, dot: np.ndarray, held: Shapes) -> Solid:
+        """What holds a pivot: above the links that hang on it, otherwise below."""
+        heights = []
+        for line in held.values():
+            away = line - dot[:, :, None]
+            known = away[np.isfinite(away).all(axis=(2, 3))]
+            heights.append(known[..., -1].mean(axis=0).min() / np.linalg.norm(known, axis=2).max())
+        up = -1.0 if min(heights) < _HANGING else 1.0
+        if dot.shape[2] == 3:
+            axes = np.diag([1.0, up, -up]) * self.width
+            return _at(dot, meshes.foot().moved(axes=axes), np.eye(3), GROUND)
+        mesh = meshes.support().moved((0.0, 0.0, -1.25 * self.height), self.width * np.eye(3))
+        return _at(dot, mesh, np.diag([up, up]), GROUND)
+
+
+def _is_rod(x: np.ndarray) -> bool:
+    return not (isinstance(x, Solid) or is_dot(x) or x.shape[2] > THICK) and not is_outline(
+        x.reshape(-1, *x.shape[2:])
+    )
+
+
+def _first(x: np.ndarray) -> np.ndarray:
+    """The first finite values over time of (N, K, ...), zero where there are none."""
+    known = np.isfinite(x).reshape(*x.shape[:2], -1).all(axis=2)
+    return np.nan_to_num(x[np.arange(len(x)), known.argmax(axis=1)])
+
+
+def _frames(u: np.ndarray) -> np.ndarray:
+    """Axes as columns (N, K, d, d), the first along u; in space they turn as little as possible."""
+    if u.shape[2] == 2:
+        return np.stack([u, np.stack([-u[..., 1], u[..., 0]], axis=-1)], axis=-1)
+    across = np.zeros_like(u)
+    n = np.eye(3)[np.abs(np.nan_to_num(u[:, 0])).argmin(axis=1)]
+    for k in range(u.shape[1]):
+        m = n - (n * u[:, k]).sum(1, keepdims=True) * u[:, k]
+        across[:, k] = m / np.linalg.norm(m, axis=1, keepdims=True)
+        n = np.where(np.isfinite(across[:, k]), across[:, k], n)
+    return np.stack([u, across, np.cross(u, across)], axis=-1)
+
+
+def _at(dot: np.ndarray, mesh: Triangles, axes: np.ndarray, color: object) -> Solid:
+    """A mesh that follows a dot (N, K, d)."""
+    axes = np.broadcast_to(axes, (*dot.shape, dot.shape[2]))
+    vertices = np.broadcast_to(mesh.vertices, (len(dot), *mesh.vertices.shape))
+    return Solid(dot, axes, vertices, mesh.faces, np.asarray(color, float))
 
 
 @dataclass(frozen=True, eq=False)

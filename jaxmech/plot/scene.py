@@ -17,8 +17,7 @@ from matplotlib.transforms import Affine2D
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
 from jaxmech.geometry import Solid
-from jaxmech.plot.panels import COLORS, GREY, ORANGE, add_axes, new_figure
-from jaxmech.plot.paths import (
+from jaxmech.plot.motions import (
     THICK,
     Shape,
     Shapes,
@@ -32,6 +31,7 @@ from jaxmech.plot.paths import (
     path,
     points_of,
 )
+from jaxmech.plot.panels import COLORS, GREY, ORANGE, add_axes, new_figure
 
 _SUN = np.array([0.35, -0.5, 0.8])  # in space, towards the light
 _SHADE, _GLOW = 0.45, 0.6  # brightness away from the light, and what it adds

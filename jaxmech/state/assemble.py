@@ -99,10 +99,14 @@ def assemble(
     q, v, t, params = system.arguments(q_guess, v_guess, t, params, ("q_guess", "v_guess"))
     velocity_names = fixed if fixed_velocities is None and not system.velocities else ()
     velocity_names = velocity_names if fixed_velocities is None else fixed_velocities
-    free_q = _free(system, "fixed", fixed, system.coordinates)
     names = system.velocity_names if system.velocities else system.coordinates
-    free_v = _free(system, "fixed_velocities", velocity_names, names)
+    fixed_q = coordinate_indices("fixed", fixed, system.coordinates)
+    fixed_v = coordinate_indices("fixed_velocities", velocity_names, names)
     require_finite(q_guess=q, v_guess=v, t=t, params=params)
+    # Constraints do not change states of first order, nor their integrals.
+    n_states = system.dynamics.n_states
+    free_q = tuple(i for i in range(system.n - n_states) if i not in fixed_q)
+    free_v = tuple(i for i in range(len(names) - n_states) if i not in fixed_v)
     if not system.plain.constraints:
         return q, v
     if not is_known((q, v, t, params)) or is_inside_a_program():
@@ -219,14 +223,6 @@ def _with_free(
 
 def _taken(x: Array, indices: Sequence[int]) -> Array:
     return jnp.stack([x[i] for i in indices])
-
-
-def _free(
-    system: System, argument: str, fixed_names: Sequence[str], names: Sequence[str]
-) -> tuple[int, ...]:
-    fixed = coordinate_indices(argument, fixed_names, names)
-    # Constraints do not change states of first order, nor their integrals.
-    return tuple(i for i in range(len(names) - system.dynamics.n_states) if i not in fixed)
 
 
 def begin(

@@ -15,7 +15,7 @@ import pytest
 from jaxmech import models
 from jaxmech.cli import doctor
 from jaxmech.cli.main import main
-from jaxmech.ensemble.store.results import marked_blocks as finished_blocks
+from jaxmech.ensemble.store import marked_blocks as finished_blocks
 from tests.ensemble.studies import STUDY, arrays, same_bits, write_study
 
 COMMANDS = sys.modules["jaxmech.cli.main"]  # the package has a function of that name

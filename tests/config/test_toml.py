@@ -17,8 +17,8 @@ from jaxmech.ensemble import (
     Study,
     Uniform,
 )
-from jaxmech.ensemble.draws.distributions import DISTRIBUTIONS
-from jaxmech.ensemble.draws.sampler import Sampler
+from jaxmech.ensemble.distributions import DISTRIBUTIONS
+from jaxmech.ensemble.draws import Sampler
 from jaxmech.integrate import RK4, AbstractSteps
 from jaxmech.linalg import AbstractSolver
 from jaxmech.state import AbstractStabilization, Baumgarte, Free, Projection

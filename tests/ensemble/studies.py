@@ -7,8 +7,8 @@ import zarr
 
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, replay, run_study
-from jaxmech.ensemble.finished.replay import ReplayedTrajectory
-from jaxmech.ensemble.store.results import SUMMARY, mark_of
+from jaxmech.ensemble.replay import ReplayedTrajectory
+from jaxmech.ensemble.store import SUMMARY, mark_of
 
 SPRING = '''
 import jax.numpy as jnp

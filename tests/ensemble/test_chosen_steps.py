@@ -10,7 +10,7 @@ import pytest
 
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, open_results, run_study
-from jaxmech.ensemble.store.folder import with_stored_sizes
+from jaxmech.ensemble.plan import with_stored_sizes
 from tests.ensemble.studies import arrays, same_bits, write_study
 
 TEXT = """

@@ -10,7 +10,7 @@ from jaxmech.config.errors import InputError, StoppedError
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, run_study
 from jaxmech.ensemble.cluster import connected
-from jaxmech.ensemble.store.results import marked_blocks
+from jaxmech.ensemble.store import marked_blocks
 from tests.ensemble.studies import OBSERVED, same_results, write_study
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask, about its own sockets

@@ -10,8 +10,8 @@ import pytest
 from jaxmech.config.run_folder import FolderError, RunWarning
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, open_results, run_study
-from jaxmech.ensemble.blocks.kernel import compile_kernel
-from jaxmech.ensemble.store.folder import origin
+from jaxmech.ensemble.blocks import compile_kernel
+from jaxmech.ensemble.plan import origin
 from tests.ensemble.studies import OBSERVED, same_results, write_study
 
 SMALL = OBSERVED.replace("size = 20", "size = 11").replace("per_save = 8", "per_save = 1")

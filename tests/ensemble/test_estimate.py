@@ -9,9 +9,8 @@ import pytest
 
 from jaxmech import FixedSteps
 from jaxmech.ensemble import Study, Times
-from jaxmech.ensemble.blocks.estimate import LARGEST_RESULTS, sized, slice_of
-from jaxmech.ensemble.blocks.kernel import BlockProgram, computed_blocks
-from jaxmech.ensemble.store.folder import with_stored_sizes
+from jaxmech.ensemble.blocks import LARGEST_RESULTS, BlockProgram, computed_blocks, sized, slice_of
+from jaxmech.ensemble.plan import with_stored_sizes
 
 GB = 10**9
 

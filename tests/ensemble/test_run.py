@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 
 from jaxmech.config.errors import StudyError
-from jaxmech.config.load import load
 from jaxmech.config.run_folder import FolderError, RunWarning
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, open_results, run_study
-from jaxmech.ensemble.blocks.kernel import compile_kernel
-from jaxmech.ensemble.draws.sampler import Sampler
-from jaxmech.ensemble.store.folder import RunFolder
-from jaxmech.ensemble.store.results import marked_blocks as finished_blocks
+from jaxmech.ensemble.blocks import compile_kernel
+from jaxmech.ensemble.plan import planned
+from jaxmech.ensemble.store import RunFolder
+from jaxmech.ensemble.store import marked_blocks as finished_blocks
 from jaxmech.status import Status
 from tests.ensemble.studies import PENDULUM, STUDY, arrays, killed, same_bits, write_study
 
@@ -95,9 +94,7 @@ def test_failed_members_do_not_affect_the_others(whole, tmp_path) -> None:
 
 def test_the_last_block_is_filled_with_copies(tmp_path) -> None:
     study = read(write_study(tmp_path, STUDY.replace("size = 20", "size = 18")), Study)
-    subject = load(study.model, {}, tmp_path)
-    kernel = compile_kernel(study, subject, Sampler(study, subject))
-    inputs = kernel.inputs(4)
+    inputs = compile_kernel(planned(study, tmp_path)).inputs(4)
     last = inputs.varying["coordinates"]["x"]
     assert int(inputs.count) == 2
     assert last.shape == (4,)

@@ -11,7 +11,7 @@ import pytest
 
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, run_study
-from jaxmech.ensemble.blocks.estimate import study_devices
+from jaxmech.ensemble.blocks import study_devices
 from tests.ensemble.studies import PENDULUM, STUDY, same_bits, write_study
 
 STATISTICS = """
@@ -28,7 +28,7 @@ from pathlib import Path
 
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, run_study
-from jaxmech.ensemble.blocks.kernel import BlockProgram
+from jaxmech.ensemble.blocks import BlockProgram
 from jaxmech.utils.jax_internals import Tracer
 
 computed, plain = [], BlockProgram.run

@@ -11,7 +11,7 @@ import pytest
 import jaxmech as jm
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, Times, Uniform, run_study
-from jaxmech.ensemble.finished.summary import failed
+from jaxmech.ensemble.summary import failed
 from tests.ensemble.studies import PENDULUM, STUDY, arrays, write_study
 
 

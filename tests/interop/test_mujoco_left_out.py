@@ -14,7 +14,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech.interop.mujoco import IgnoredElementsWarning, from_mjcf
-from jaxmech.interop.mujoco.left_out import USED, unused
+from jaxmech.interop.mujoco.source import USED, unused
 
 mujoco = pytest.importorskip("mujoco", reason="MuJoCo is not installed: jaxmech[mujoco]")
 

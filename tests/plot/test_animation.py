@@ -15,7 +15,7 @@ import jaxmech as jm
 from jaxmech import meshes
 from jaxmech.geometry import solid
 from jaxmech.plot.animation import Animation
-from jaxmech.plot.paths import Track
+from jaxmech.plot.motions import Track
 
 TS = np.linspace(0.0, 2.0, 21)
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from jaxmech.geometry import Solid
-from jaxmech.plot.links import links_of
-from jaxmech.plot.paths import points_of, trail_names
+from jaxmech.plot.motions import links_of, points_of, trail_names
 
 TURN = np.linspace(0.0, 2.0, 9)
 

@@ -1,6 +1,6 @@
-"""Probabilities of failure, down to 1e-9: read `probability`, `margin`, `limit_state`.
+"""Probabilities of failure, down to 1e-9.
 
-`probability` computes the failure of a study and stores the `result`. `margin` is the margin of one
-motion as a function of its draws, and `limit_state` that of many points of standard normal space.
-`design_points` searches for the most probable failures, and the methods are in `sampling`.
+`limit_state` has the margin of one motion as a function of its draws, and of many points of
+standard normal space; `methods` search for the most probable failures, and estimate probabilities,
+and `probability` computes the failure of a study with them, and stores the result.
 """

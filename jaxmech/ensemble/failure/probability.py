@@ -1,30 +1,34 @@
-"""`failure_probability`: the probability that a motion of a study fails."""
+"""`failure_probability`: the probability that a motion of a study fails, which prints itself."""
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from math import isfinite
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tomli_w
 
 from jaxmech.config import environment_json, opened, plain, require_same_config, write_whole
 from jaxmech.config.errors import InputError, refuse
-from jaxmech.ensemble.failure.design_points import Search, search
 from jaxmech.ensemble.failure.limit_state import ExhaustedError, LimitState, limit_state_of
-from jaxmech.ensemble.failure.result import DesignPoint, FailureEstimate, FailureProbability
-from jaxmech.ensemble.failure.sampling import (
+from jaxmech.ensemble.failure.methods import (
+    FailureEstimate,
     FlatError,
+    Search,
     first_order,
     importance,
     importance_weights,
     monte_carlo,
     runs,
+    search,
     subset_simulation,
 )
-from jaxmech.ensemble.store.folder import origin
+from jaxmech.ensemble.plan import origin
 from jaxmech.ensemble.study import Failure, Study
 
+_SHOWN = 8  # variables that a printed result lists
 _OFTEN = 0.05  # probability from which on crude Monte Carlo is as quick as anything
 _PILOT = (400, 4)  # points of a level of the pilot, and its runs
 _DEVIATIONS = 4.0  # of the pilot, within which importance sampling agrees
@@ -37,6 +41,137 @@ _MAY_CHANGE = {
     "size", "statistics", "store", "failure.method",
     "failure.coefficient_of_variation", "failure.most", "failure.confidence",
 }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class DesignPoint:
+    """A most probable failure: the point of a region of failures that is nearest to the medians.
+
+    Attributes:
+        index: reliability index β, its distance from the medians in standard deviations.
+        variables: the drawn variables, by full name.
+        importance: importance factors of the variables, which sum to one. With correlations they
+            are those of Der Kiureghian's γ.
+        q: initial coordinates, shape (n,); with v and params, `simulate` gives the motion.
+        v: initial velocities.
+        params: parameters.
+        u: the point in standard normal space.
+    """
+
+    index: float
+    variables: Mapping[str, float]
+    importance: Mapping[str, float]
+    q: np.ndarray
+    v: np.ndarray
+    params: Mapping[str, Any]
+    u: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class FailureProbability:
+    """The probability of a failure, with what it depends on.
+
+    The result of `failure_probability`.
+
+    Attributes:
+        estimate: the estimate of the method that the study asks for, or that was chosen.
+        confidence: of the interval.
+        trajectories: number of trajectories of all methods together, those with gradients included.
+        gradients: number of trajectories with gradients.
+        lost: number of trajectories that could not be computed to their end.
+        design_points: the design points, the most probable one first.
+        estimates: all estimates, also those of other methods for comparison.
+        remarks: what the limit state looks like, in words, such as several regions of failures.
+        doubts: what speaks against the result, in words; empty if nothing does.
+    """
+
+    estimate: FailureEstimate
+    confidence: float
+    trajectories: int
+    gradients: int
+    lost: int
+    design_points: tuple[DesignPoint, ...]
+    estimates: tuple[FailureEstimate, ...]
+    remarks: tuple[str, ...]
+    doubts: tuple[str, ...]
+
+    @property
+    def probability(self) -> float:
+        """The probability of failure."""
+        return self.estimate.probability
+
+    @property
+    def coefficient_of_variation(self) -> float:
+        """The standard deviation of the probability, relative to it; NaN if it is not known."""
+        return self.estimate.coefficient_of_variation
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The interval of the probability; NaN for an approximation."""
+        return self.estimate.interval(self.confidence)
+
+    @property
+    def method(self) -> str:
+        """The method of the estimate."""
+        return self.estimate.method
+
+    def __str__(self) -> str:
+        return "\n".join(_card(self))
+
+    def as_dict(self) -> dict[str, Any]:
+        """All but the failures in standard normal space, as plain data, with None for NaN."""
+        names = ("probability", "interval", "coefficient_of_variation", "method")
+        shown = {name: getattr(self, name) for name in names}
+        rest = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "estimate"}
+        plain: dict[str, Any] = _plain({**shown, **rest})
+        return plain
+
+
+def _plain(value: Any) -> Any:
+    """Data for JSON: of a design point only parameters that are numbers, of estimates no points."""
+    if isinstance(value, DesignPoint):
+        arrays = {name: np.asarray(x) for name, x in value.params.items()}
+        params = {name: x for name, x in arrays.items() if x.dtype.kind in "fiu"}
+        value = replace(value, params=params)
+    if is_dataclass(value):
+        hidden = ("failures", "weights")
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)
+                if f.name not in hidden}  # fmt: skip
+    if isinstance(value, Mapping):
+        return {key: _plain(x) for key, x in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(x) for x in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def _card(result: FailureProbability) -> Iterator[str]:
+    low, high = result.interval
+    percent = f"{100 * result.confidence:g} %"
+    interval = f", {percent} interval {low:.3g} ... {high:.3g}" if isfinite(low) else ""
+    yield f"probability of failure {result.probability:.4g}{interval} ({result.method})"
+    yield from (f"  WARNING: {doubt}" for doubt in result.doubts)
+    yield from (f"  {remark}" for remark in result.remarks)
+    if isfinite(result.coefficient_of_variation):
+        yield f"  coefficient of variation   {100 * result.coefficient_of_variation:.1f} %"
+    lost = f", {result.lost:,} of them not computed to their end" if result.lost else ""
+    yield f"  trajectories               {result.trajectories:,}{lost}"
+    yield f"  of them with gradients     {result.gradients:,}"
+    for estimate in result.estimates:
+        if estimate is not result.estimate:
+            spread = estimate.coefficient_of_variation
+            about = f" +- {100 * spread:.0f} %" if isfinite(spread) else ""
+            yield f"  by {estimate.method:<24}{estimate.probability:.4g}{about}"
+    for point in result.design_points:
+        yield f"  design point, reliability index {point.index:.4f}"
+        yield f"    {'variable':<32}{'value':>12}{'importance':>12}"
+        order = sorted(point.importance, key=lambda name: -point.importance[name])
+        for name in order[:_SHOWN]:
+            share = 100 * point.importance[name]
+            yield f"    {name:<32}{point.variables[name]:>12.5g}{share:>10.1f} %"
+        if len(order) > _SHOWN:
+            yield f"    and {len(order) - _SHOWN} more"
 
 
 def failure_probability(
@@ -99,11 +234,11 @@ def failure_probability(
     limit.stop = stop
     if out is None:
         return probability_of(limit, failure, study.seed)
-    config, (motion, subject) = plain(study), (limit.margin.study, limit.margin.subject)
+    config = plain(study)
     with opened(out, "failure"):
         if (out / "config.toml").is_file():
             require_same_config(out, config, _MAY_CHANGE)
-        facts = environment_json(origin(motion, subject, limit.sampler))
+        facts = environment_json(origin(limit.plan))
         write_whole(out / "environment.json", facts)
         write_whole(out / "config.toml", tomli_w.dumps(config))
         result = probability_of(limit, failure, study.seed)

@@ -5,7 +5,7 @@ which lets a joint pass it by a little. Here it is a gap that is never negative,
 of zero.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.interop.mujoco.bodies import Mount, Offset, carrier, tidy
-from jaxmech.interop.mujoco.left_out import LeftOut
-from jaxmech.interop.mujoco.robot import Conversion
+from jaxmech.interop.mujoco.bodies import Conversion, Offset, Tree, tidy
 from jaxmech.interop.mujoco.source import is_any, is_on, mujoco, names_of
-from jaxmech.parts import AbstractBody, Joint, rope, spherical, stop, vectors, weld
+from jaxmech.parts import Joint, rope, spherical, stop, vectors, weld
 from jaxmech.system import Holonomic, Unilateral
 
 
@@ -46,14 +44,9 @@ class Coupling:
         return q[self.a] - self.starts[0] - value
 
 
-def loops(
-    model: Any,
-    names: tuple[str, ...],
-    mounts: list[Mount],
-    bodies: dict[int, AbstractBody],
-    left_out: LeftOut,
-) -> list[Joint]:
-    """The equalities between bodies: `connect` is a ball, `weld` a weld."""
+def loops(tree: Tree, names: Sequence[str]) -> list[Joint]:
+    """The equalities between bodies, with these names: `connect` is a ball, `weld` a weld."""
+    model, left_out = tree.model, tree.left_out
     kinds = mujoco().mjtEq
     joints: list[Joint] = []
     for k in range(model.neq if is_on("equality", model) else 0):
@@ -68,8 +61,8 @@ def loops(
                 left_out.add(f"{kind.removeprefix('mjEQ_').lower()} equality", names[k])
             continue
         pairs = _ends(model, k, is_weld)
-        ends = [mounts[body].pose.then(pose) for body, pose in pairs]
-        a, b = (carrier(mounts, bodies, body) for body, _ in pairs)
+        ends = [tree.mounts[body].pose.then(pose) for body, pose in pairs]
+        a, b = (tree.carrier(body) for body, _ in pairs)
         if a == b:
             left_out.add("equality within one body", names[k])
             continue
@@ -98,10 +91,10 @@ def _ends(model: Any, k: int, is_weld: bool) -> tuple[tuple[int, Offset], tuple[
     return (first, Offset(data[:3], no_turn)), (second, Offset(data[3:6], no_turn))
 
 
-def couplings(model: Any, names: tuple[str, ...], conversion: Conversion) -> list[Holonomic]:
+def couplings(tree: Tree, names: Sequence[str], conversion: Conversion) -> list[Holonomic]:
     """The equalities between the coordinates of joints."""
     constraints = []
-    index = {s.qpos: conversion.names.index(s.coordinate) for s in conversion.scalars}
+    model, index = tree.model, conversion.indices("qpos")
     for k in range(model.neq if is_on("equality", model) else 0):
         is_coupling = is_any(model.eq_type[k], mujoco().mjtEq.mjEQ_JOINT)
         if not is_coupling or not model.eq_active0[k]:
@@ -136,44 +129,32 @@ class TendonRange:
         return jnp.stack([length - self.lower, self.upper - length])
 
 
-def scalar_joints(model: Any, names: Sequence[str]) -> tuple[str, ...]:
-    """The names of hinges and slides."""
-    kinds = mujoco().mjtJoint
-    scalars = (kinds.mjJNT_HINGE, kinds.mjJNT_SLIDE)
-    return tuple(x for j, x in enumerate(names) if is_any(model.jnt_type[j], *scalars))
-
-
 def limits_of(
-    model: Any, joints: Mapping[str, Joint], names: Sequence[str], conversion: Conversion,
-    mounts: list[Mount], moving: dict[int, AbstractBody],
-) -> tuple[list[Joint | Unilateral], set[tuple[str, str]]]:  # fmt: skip
-    """The parts that limits become, and what they take over: pairs of a kind and a name.
-
-    `names` are those of all joints.
-    """
+    tree: Tree, conversion: Conversion
+) -> tuple[list[Joint | Unilateral], set[tuple[str, str]]]:
+    """The parts that limits become, and what they take over: pairs of a kind and a name."""
+    model = tree.model
     parts: list[Joint | Unilateral] = []
     taken: set[tuple[str, str]] = set()
     if not is_on("limit", model):
         return parts, taken
-    scalars = scalar_joints(model, names)
-    for j, name in enumerate(names):
-        if model.jnt_limited[j] and name in scalars:
+    joints = {joint.name: joint for joint in tree.joints}
+    for j, name in enumerate(tree.joint_names):
+        if model.jnt_limited[j] and name in tree.scalar_joints:
             lower, upper = map(float, model.jnt_range[j])
             parts.append(stop(f"{name}.limit", joints[name], lower=lower, upper=upper))
             taken.add(("joint limit", name))
     for k, name in enumerate(names_of(model, "tendon", model.ntendon)):
-        part = _tendon(model, k, name, conversion, mounts, moving)
+        part = _tendon(tree, k, name, conversion)
         if part is not None:
             parts.append(part)
             taken.add(("tendon", name))
     return parts, taken
 
 
-def _tendon(
-    model: Any, k: int, name: str, conversion: Conversion, mounts: list[Mount],
-    moving: dict[int, AbstractBody],
-) -> Joint | Unilateral | None:  # fmt: skip
+def _tendon(tree: Tree, k: int, name: str, conversion: Conversion) -> Joint | Unilateral | None:
     """A tendon that does nothing but limit; None for any other."""
+    model = tree.model
     has_force = any(np.any(getattr(model, field)[k]) for field in _FIELDS if hasattr(model, field))
     if not model.tendon_limited[k] or has_force:
         return None
@@ -182,7 +163,7 @@ def _tendon(
     wraps = range(first, first + count)
     lower, upper = map(float, model.tendon_range[k])
     if all(is_any(model.wrap_type[w], kinds.mjWRAP_JOINT) for w in wraps):
-        index = {s.qpos: conversion.names.index(s.coordinate) for s in conversion.scalars}
+        index = conversion.indices("qpos")
         pairs = tuple(
             (index[int(model.jnt_qposadr[model.wrap_objid[w]])], float(model.wrap_prm[w]))
             for w in wraps
@@ -195,8 +176,8 @@ def _tendon(
         site = model.wrap_objid[w]
         body = int(model.site_bodyid[site])
         offset = Offset(model.site_pos[site], model.site_quat[site])
-        at = tidy(mounts[body].pose.then(offset).position)
-        points.append((carrier(mounts, moving, body), at))
+        at = tidy(tree.mounts[body].pose.then(offset).position)
+        points.append((tree.carrier(body), at))
     if len({body.name for body, _ in points}) == 1:
         return None  # its length does not change
     return rope(f"{name}.limit", points, upper)

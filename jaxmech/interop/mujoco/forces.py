@@ -3,7 +3,7 @@
 Actuators are those on hinges and slides; their inputs are parameters.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.interop.mujoco.bodies import Floats, Mount, Offset, Values, tidy
-from jaxmech.interop.mujoco.left_out import FIELDS, LeftOut
-from jaxmech.interop.mujoco.robot import Conversion
-from jaxmech.interop.mujoco.source import is_any, is_on, mujoco
+from jaxmech.interop.mujoco.bodies import Conversion, Floats, Offset, Tree, tidy
+from jaxmech.interop.mujoco.source import FIELDS, is_any, is_on, mujoco
 from jaxmech.parts import (
-    AbstractBody,
     AbstractRigidBody,
     CoordinateSprings,
     Gravity,
@@ -28,13 +25,14 @@ from jaxmech.parts import (
 )
 
 
-def terms(model: Any, joints: tuple[str, ...], conversion: Conversion, values: Values) -> list[Any]:
+def terms(tree: Tree, conversion: Conversion) -> list[Any]:
     """The energies of rotors (armature) and springs."""
     energies: list[Any] = []
+    model, values = tree.model, tree.values
     spring = is_on("spring", model)
     scalars = {s.dof: s for s in conversion.scalars}
     turning, sprung = [], []
-    for j, name in enumerate(joints):
+    for j, name in enumerate(tree.joint_names):
         dof = int(model.jnt_dofadr[j])
         entry = scalars.get(dof)
         armature = float(model.dof_armature[dof])
@@ -95,48 +93,43 @@ class Resistance:
 
 
 def resistance(
-    model: Any, joints: tuple[str, ...], conversion: Conversion, values: Values, speed: Any,
-    sticking: Collection[str] = (),
-) -> tuple[list[Resistance], dict[str, Value]]:  # fmt: skip
+    tree: Tree, conversion: Conversion, speed: Any, sticking: Collection[str] = ()
+) -> tuple[list[Resistance], dict[str, Value]]:
     """The damping and the friction of all joints, if there are any.
 
     Also the limits of the friction of joints that are `sticking`, which is not among them.
     """
-    damping = _each(model.dof_damping, "damping", "damper", model, joints, values)
-    limits = model.dof_frictionloss
-    friction = _each(limits, "frictionloss", "frictionloss", model, joints, values)
-    dry = {name: x for name, x in zip(joints, friction, strict=True) if x and name in sticking}
-    friction = tuple(0.0 if name in dry else x for name, x in zip(joints, friction, strict=True))
+    model, joints, dry = tree.model, tree.joint_names, dict[str, Value]()
+
+    def of_joints(numbers: Floats, kind: str, flag: str) -> list[Value]:
+        """A number for each joint: that of its first entry in qvel, or a parameter."""
+        first = [float(numbers[dof]) if is_on(flag, model) else 0.0 for dof in model.jnt_dofadr]
+        return [tree.values.value(kind, name, x) for name, x in zip(joints, first, strict=True)]
+
+    damping = of_joints(model.dof_damping, "damping", "damper")
+    friction = of_joints(model.dof_frictionloss, "frictionloss", "frictionloss")
+    for k, name in enumerate(joints):
+        if friction[k] and name in sticking:
+            dry[name], friction[k] = friction[k], 0.0
     if not any(damping) and not any(friction):
         return [], dry
     joint_of = tuple(int(j) for j in model.dof_jntid)
-    return [Resistance(conversion, joint_of, damping, friction, speed)], dry
+    return [Resistance(conversion, joint_of, tuple(damping), tuple(friction), speed)], dry
 
 
-def _each(
-    numbers: Floats, kind: str, flag: str, model: Any, joints: tuple[str, ...], values: Values
-) -> tuple[Value, ...]:
-    """A number for each joint: that of its first entry in qvel, or a parameter."""
-    acts = is_on(flag, model)
-    of_joints = [float(numbers[dof]) if acts else 0.0 for dof in model.jnt_dofadr]
-    return tuple(values.value(kind, name, x) for name, x in zip(joints, of_joints, strict=True))
-
-
-def supports(
-    model: Any, mounts: list[Mount], bodies: dict[int, AbstractBody], names: tuple[str, ...],
-    joints: tuple[str, ...], left_out: LeftOut,
-) -> tuple[Support, ...]:  # fmt: skip
+def supports(tree: Tree) -> tuple[Support, ...]:
     """The forces that carry a part of the weight of the moving bodies.
 
     That they count as forces of actuators, with limits, is left out.
     """
+    model, names = tree.model, tree.names
     g = np.asarray(model.opt.gravity)
     is_passive = is_on("spring", model) or is_on("damper", model)  # else there are none in MuJoCo
     if not g.any() or not is_on("gravity", model) or not is_passive:
         return ()
     forces: list[Support] = []
-    for index, moving in bodies.items():
-        members = [k for k, mount in enumerate(mounts) if mount.index == index and k]
+    for index, moving in tree.moving.items():
+        members = tree.members(index)
         factors = {float(model.body_gravcomp[k]) for k in members if model.body_mass[k]}
         assert isinstance(moving, AbstractRigidBody)
         own = moving.properties
@@ -153,13 +146,14 @@ def supports(
             )
         for k in members:
             factor = float(model.body_gravcomp[k])
-            center = mounts[k].pose.then(Offset(model.body_ipos[k], model.body_iquat[k])).position
+            own_frame = Offset(model.body_ipos[k], model.body_iquat[k])
+            center = tree.mounts[k].pose.then(own_frame).position
             mass = float(model.body_mass[k])
             if factor:
                 carried = tuple(tidy(factor * g))
                 forces.append(Support(names[k], moving, mass, tuple(tidy(center)), carried))
     for j in np.flatnonzero(model.jnt_actgravcomp) if forces else ():
-        left_out.add("weight carried by actuators", joints[j])
+        tree.left_out.add("weight carried by actuators", tree.joint_names[j])
     return tuple(forces)
 
 
@@ -230,19 +224,17 @@ def _within(x: Array, limits: Range) -> Array:
     return x if limits == _FREE else jnp.clip(x, *limits)
 
 
-def actuators(
-    model: Any, names: tuple[str, ...], conversion: Conversion, left_out: LeftOut
-) -> list[Actuators]:
+def actuators(tree: Tree, names: Sequence[str], conversion: Conversion) -> list[Actuators]:
     """The actuators of a model; those that have no counterpart are listed."""
-    index = {s.dof: conversion.names.index(s.coordinate) for s in conversion.scalars}
+    model, index = tree.model, conversion.indices("dof")
     driving = []
     for k, name in enumerate(names if is_on("actuation", model) else ()):
         group = int(model.actuator_group[k])
         if 0 <= group < 31 and int(model.opt.disableactuator) >> group & 1:
             continue  # the model switches its group off
-        joint = _joint(model, k)
+        joint = _joint(tree, k)
         if joint is None:
-            left_out.add("actuator", name)
+            tree.left_out.add("actuator", name)
         else:
             clamp = is_on("clampctrl", model) and model.actuator_ctrllimited[k]
             forced = model.actuator_forcelimited[k]
@@ -259,31 +251,26 @@ def actuators(
             )
     limits = {
         index[int(model.jnt_dofadr[j])]: _pair(model.jnt_actfrcrange[j])
-        for j in range(model.njnt)
-        if model.jnt_actfrclimited[j] and _is_scalar(model, j)
+        for j, name in enumerate(tree.joint_names)
+        if model.jnt_actfrclimited[j] and name in tree.scalar_joints
     }
     return [Actuators(tuple(driving), tuple(limits.items()))] if driving else []
 
 
-def _joint(model: Any, k: int) -> int | None:
+def _joint(tree: Tree, k: int) -> int | None:
     """The hinge or slide that an actuator moves; None if it is of another kind."""
-    p = mujoco()
+    model, p = tree.model, mujoco()
     joint = int(model.actuator_trnid[k, 0])
     is_plain = (
         is_any(model.actuator_dyntype[k], p.mjtDyn.mjDYN_NONE)
         and is_any(model.actuator_gaintype[k], p.mjtGain.mjGAIN_FIXED, p.mjtGain.mjGAIN_AFFINE)
         and is_any(model.actuator_biastype[k], p.mjtBias.mjBIAS_NONE, p.mjtBias.mjBIAS_AFFINE)
         and is_any(model.actuator_trntype[k], p.mjtTrn.mjTRN_JOINT, p.mjtTrn.mjTRN_JOINTINPARENT)
-        and _is_scalar(model, joint)
+        and tree.joint_names[joint] in tree.scalar_joints
         and int(model.actuator_plugin[k]) < 0
         and not any(np.any(getattr(model, x)[k]) for x in FIELDS["actuator"] if hasattr(model, x))
     )
     return joint if is_plain else None
-
-
-def _is_scalar(model: Any, joint: int) -> bool:
-    kinds = mujoco().mjtJoint
-    return is_any(model.jnt_type[joint], kinds.mjJNT_HINGE, kinds.mjJNT_SLIDE)
 
 
 def _gain(parameters: Floats, count: int) -> tuple[float, ...]:

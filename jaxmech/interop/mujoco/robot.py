@@ -1,140 +1,48 @@
-"""`Robot`: the mechanism of an MJCF or URDF file, and how to find things of the file in it.
-
-Hinges, slides and free bodies have the same positions in both. The quaternion of a ball is that
-of its body relative to the body before it; in qpos it is relative to the reference pose. Where q
-has the rates of a quaternion, qvel has the angular velocity along the axes of the body.
-"""
+"""`from_mjcf`: a mechanism from an MJCF or URDF file, and the `Robot` to find its things in it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from jaxmech.interop.as_model import as_model
+from jaxmech.interop.mujoco.bodies import (
+    Conversion,
+    Mount,
+    Offset,
+    Tree,
+    Values,
+    mounts_of,
+    tidy,
+)
+from jaxmech.interop.mujoco.constraints import couplings, limits_of, loops
+from jaxmech.interop.mujoco.forces import actuators, resistance, supports, terms, weights
+from jaxmech.interop.mujoco.source import (
+    LeftOut,
+    add_model,
+    compiled,
+    inputs_of,
+    is_any,
+    mujoco,
+    names_of,
+    spec_of,
+    text_of,
+    unknown_elements,
+)
+from jaxmech.interop.mujoco.visuals import visuals_of_model
 from jaxmech.models import Model
-from jaxmech.parts import Frame, Mechanism, vectors
+from jaxmech.parts import Frame, Mechanism, dry_friction, spanning_tree, vectors
 from jaxmech.system import System
+from jaxmech.utils.caller import warn_caller
+
+KINDS = ("anchor", "armature", "center", "damping", "frictionloss", "inertia", "mass", "stiffness")
 
 
-@dataclass(frozen=True)
-class Scalar:
-    """A coordinate that is an entry of qpos, and its rate one of qvel."""
-
-    coordinate: str
-    qpos: int
-    dof: int
-
-
-@dataclass(frozen=True)
-class Quaternion:
-    """Four coordinates, from the one of the given name on, that are a quaternion in qpos.
-
-    `turn` is the attitude of the body at the reference pose.
-    """
-
-    coordinate: str
-    qpos: int
-    dof: int
-    turn: tuple[float, ...] = (1.0, 0.0, 0.0, 0.0)
-
-
-@dataclass(frozen=True)
-class Conversion:
-    """The entries of q, by their indices, and those of qpos and qvel to which they belong.
-
-    Attributes:
-        names: the names of the coordinates.
-        scalars: entries that are the same numbers.
-        quaternions: entries that are quaternions.
-    """
-
-    names: tuple[str, ...]
-    scalars: tuple[Scalar, ...]
-    quaternions: tuple[Quaternion, ...]
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """The sizes of qpos and qvel."""
-        n, k = len(self.scalars), len(self.quaternions)
-        return n + 4 * k, n + 3 * k
-
-    def q(self, qpos: Any) -> Array:
-        """The coordinates, (n,)."""
-        x = _sized("qpos", qpos, self.size[0])
-        quaternions = [
-            vectors.product(np.asarray(e.turn, x.dtype), x[e.qpos : e.qpos + 4])
-            for e in self.quaternions
-        ]
-        return self._joined(x[self._of("qpos")], quaternions)
-
-    def qpos(self, q: Any) -> Array:
-        """MuJoCo's positions, (nq,)."""
-        x = _sized("q", q, len(self.names))
-        parts = [x[self._in_q]]
-        for e, k in zip(self.quaternions, self._firsts, strict=True):
-            parts.append(
-                vectors.product(vectors.conjugate(np.asarray(e.turn, x.dtype)), x[k : k + 4])
-            )
-        return jnp.concatenate(parts)[self._order("qpos", 4)]
-
-    def v(self, q: Any, qvel: Any) -> Array:
-        """The rates of the coordinates, (n,), at the coordinates q."""
-        x, u = _sized("q", q, len(self.names)), _sized("qvel", qvel, self.size[1])
-        rates = [
-            vectors.product(x[k : k + 4], jnp.append(0.0, u[e.dof : e.dof + 3])) / 2
-            for e, k in zip(self.quaternions, self._firsts, strict=True)
-        ]
-        return self._joined(u[self._of("dof")], rates)
-
-    def qvel(self, q: Any, v: Any) -> Array:
-        """MuJoCo's velocities, (nv,), at the coordinates q and their rates v."""
-        n = len(self.names)
-        x, rate = _sized("q", q, n), _sized("v", v, n)
-        parts = [rate[self._in_q]]
-        parts += [vectors.spin_in_body(x[k : k + 4], rate[k : k + 4]) for k in self._firsts]
-        return jnp.concatenate(parts)[self._order("dof", 3)]
-
-    def generalized(self, q: Array, force: Array) -> Array:
-        """The force on the coordinates, (n,), that does the work of `force` (nv,) on qvel."""
-        turning = [
-            2 * vectors.product(q[k : k + 4], jnp.append(0.0, force[e.dof : e.dof + 3]))
-            for e, k in zip(self.quaternions, self._firsts, strict=True)
-        ]
-        return self._joined(force[self._of("dof")], turning)
-
-    @property
-    def _in_q(self) -> np.ndarray:
-        return np.array([self.names.index(s.coordinate) for s in self.scalars], int)
-
-    @property
-    def _firsts(self) -> tuple[int, ...]:
-        return tuple(self.names.index(e.coordinate) for e in self.quaternions)
-
-    def _of(self, kind: str) -> np.ndarray:
-        return np.array([getattr(s, kind) for s in self.scalars], int)
-
-    def _order(self, kind: str, size: int) -> np.ndarray:
-        """Where each entry of qpos or qvel is, if scalars come first."""
-        starts = [getattr(e, kind) + np.arange(size) for e in self.quaternions]
-        return np.argsort(np.concatenate([self._of(kind), *starts]))
-
-    def _joined(self, scalars: Array, quaternions: list[Array]) -> Array:
-        starts = [k + np.arange(4) for k in self._firsts]
-        order = np.argsort(np.concatenate([self._in_q, *starts]))
-        return jnp.concatenate([scalars, *quaternions])[order]
-
-
-def _sized(name: str, values: Any, size: int) -> Array:
-    x = 1.0 * jnp.asarray(values)
-    if x.shape != (size,):
-        raise ValueError(
-            f"Argument `{name}` must have shape ({size},), but has shape {x.shape}; for a batch "
-            "use `jax.vmap`."
-        )
-    return x
+class IgnoredElementsWarning(UserWarning):
+    """A model has elements that could not be taken over."""
 
 
 class BodyPose(NamedTuple):
@@ -266,3 +174,151 @@ class Robot:
         return Frame(
             frame.point(origin), vectors.matmul(frame.axes, vectors.rotation(turn)), attitude
         )
+
+
+def from_mjcf(
+    source: Any,
+    *,
+    strict: bool = False,
+    params: tuple[str, ...] = (),
+    friction_speed: float = 0.01,
+    velocities: Literal["rates", "spins"] = "rates",
+    limits: bool = False,
+) -> Robot:
+    """The mechanism of an MJCF or URDF file, with its equalities as hard constraints.
+
+    Taken over are bodies with their inertias (also from geoms), hinges, slides, balls and free
+    joints, `connect`, `weld` and `joint` equalities, springs, damping, armature, frictionloss,
+    gravity and its compensation, actuators that are affine in ctrl, way and speed (`motor`,
+    `position`, `velocity`, `general`, with their ranges), sites and keyframes, and for pictures the
+    geoms, of a URDF file those of its collisions. Bodies without joints become a part of the body
+    that they are fixed to. Hinges and slides have the angles and positions of MuJoCo's `qpos` as
+    coordinates. The inputs of actuators are `params["ctrl.elbow"]` and so on, zero by default.
+
+    Args:
+        source: path of a file, its text, or an `MjSpec`.
+        strict: whether to raise for elements that cannot come along, instead of a warning.
+        params: kinds of numbers that are parameters by name instead of constants, out of
+            "anchor" (where a hinge, slide or ball is on the body before it), "armature", "center",
+            "damping", "frictionloss", "inertia", "mass" and "stiffness": `params["mass.forearm"]`.
+        friction_speed: the speed [rad/s or m/s] below which frictionloss f is smoothed, as
+            f tanh(v / friction_speed).
+        velocities: those of the `Mechanism`; with "spins", v has the numbers of MuJoCo's `qvel`.
+        limits: whether limits of hinges, slides and tendons are unilateral constraints, stops and
+            ropes that nothing passes, with names such as "elbow.limit"; and frictionloss of hinges
+            and slides is dry friction that sticks, "elbow.friction". Without, limits are left out.
+
+    Returns:
+        A `Robot`: the mechanism, what was ignored, keyframes, sites, and the conversion of
+        coordinates.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ImportError: if MuJoCo is not installed, or too old for a URDF file.
+        ValueError: if the file is not a model, or has elements that cannot be converted and
+            `strict` is set.
+
+    Example:
+        >>> robot = from_mjcf('''<mujoco><worldbody><body name="arm">
+        ...   <joint name="pivot" axis="0 1 0"/>
+        ...   <inertial pos="0 0 -1" mass="2" diaginertia="0.1 0.1 0.1"/>
+        ... </body></worldbody></mujoco>''')
+        >>> robot.mechanism.system
+        System(coordinates=('pivot.angle',), constraints=())
+    """
+    for kind in params:
+        if kind not in KINDS:
+            raise ValueError(
+                f"Argument `params` must hold kinds out of {', '.join(KINDS)}, but has {kind!r}."
+            )
+    spec, source_name = spec_of(source)
+    model = compiled(spec, source_name)
+    left_out = LeftOut()
+    for element in unknown_elements(text_of(source)):
+        left_out.add("unknown element", element)
+    robot = _robot(model, spec, left_out, Values(tuple(params)), friction_speed, velocities, limits)
+    if robot.ignored:
+        summary = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in robot.ignored.items())
+        if strict:
+            raise ValueError(
+                f"The model has elements that cannot come along: {summary}; remove them, or leave "
+                "out `strict`."
+            )
+        warn_caller(f"left out of the model: {summary}.", IgnoredElementsWarning)
+    return robot
+
+
+def _robot(
+    model: Any, spec: Any, left_out: LeftOut, values: Values, friction_speed: float,
+    velocities: Literal["rates", "spins"], has_limits: bool,
+) -> Robot:  # fmt: skip
+    """All parts of the robot of a compiled model."""
+    # The bodies that move, with what is fixed to them, in a tree of joints.
+    mounts = mounts_of(model)
+    looks = visuals_of_model(model, spec, mounts)
+    tree = Tree(model, mounts, looks, values, left_out)
+    if not tree.moving:
+        raise ValueError("The model must have a body that moves, but none has a joint; add joints.")
+    names, joints = tree.names, tree.joint_names
+    equalities = names_of(model, "equality", model.neq, (*joints, *names))
+    closing = loops(tree, equalities)
+    cut = tuple(joint.name for joint in closing)
+    order = spanning_tree(tree.bodies, [*tree.joints, *closing], cut)[0].coordinates
+    conversion = tree.conversion(order)
+
+    # What acts on them, and limits.
+    inputs, by_name = inputs_of(model), {joint.name: joint for joint in tree.joints}
+    carrying, driving = supports(tree), actuators(tree, [*inputs], conversion)
+    sticking = tree.scalar_joints if has_limits else ()
+    resisting, dry = resistance(tree, conversion, friction_speed, sticking)
+    forces = [*weights(model), *carrying, *terms(tree, conversion), *resisting, *driving]
+    frictions = [dry_friction(f"{k}.friction", by_name[k], static=x) for k, x in dry.items()]
+    driven = [actuator.name for actuator in driving[0].actuators] if driving else []
+    stops, taken = limits_of(tree, conversion) if has_limits else ([], set())
+    add_model(left_out, model, spec, names, joints, taken)
+    equations = couplings(tree, equalities, conversion)
+    mechanism = Mechanism(
+        tree.bodies,
+        [*tree.joints, *closing, *equations, *stops, *frictions],
+        forces,
+        {**values.params, **{f"ctrl.{name}": 0.0 for name in driven}},
+        coordinates="joints",
+        cut=cut,
+        velocities=velocities,
+        scenery=looks.get(0, ()),
+    )
+
+    # Where things of the file are in it, and its keyframes.
+    def body_pose(mount: Mount, pose: Offset) -> BodyPose:
+        body = tree.moving.get(mount.index)
+        position, attitude = (tuple(float(x) for x in tidy(part)) for part in pose)
+        return BodyPose("ground" if body is None else body.name, position, attitude)
+
+    sites = {}
+    for s, name in enumerate(names_of(model, "site", model.nsite)):
+        mount = mounts[model.site_bodyid[s]]
+        own = Offset(model.site_pos[s], model.site_quat[s])
+        sites[name] = body_pose(mount, mount.pose.then(own))
+    coordinates = {}  # of each joint; those of a free one are of its body
+    for j, name in enumerate(joints):
+        is_free = is_any(model.jnt_type[j], mujoco().mjtJoint.mjJNT_FREE)
+        prefix = names[model.jnt_bodyid[j]] if is_free else name
+        coordinates[name] = tuple(x for x in order if x.rpartition(".")[0] == prefix)
+    keyframes, params = {}, mechanism.params
+    for k, name in enumerate(names_of(model, "key", model.nkey)):
+        q = conversion.q(model.key_qpos[k])
+        rates = conversion.v(q, model.key_qvel[k])
+        v = mechanism.system.dynamics.from_speeds(q, rates, jnp.zeros(()), params)
+        settings = {f"ctrl.{x}": float(model.key_ctrl[k, n]) for x, n in inputs.items()}
+        ctrl = {x: value for x, value in settings.items() if x in params}
+        keyframes[name] = Keyframe(q, v, ctrl)
+    return Robot(
+        mechanism,
+        left_out.frozen(),
+        keyframes,
+        {names[k]: body_pose(mount, mount.pose) for k, mount in enumerate(mounts)},
+        sites,
+        coordinates,
+        conversion,
+        np.array(model.qpos0),
+    )

@@ -1,6 +1,7 @@
 """What the bodies of a model look like: its geoms."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,11 +34,17 @@ def visuals_of_model(model: Any, spec: Any, mounts: list[Mount]) -> Looks:
         mounts: the carrier of each body.
     """
     looks: dict[int, list[Visual]] = {}
-    for body, pose, make in _of_geoms(_with_meshes(model, spec)):
-        look = mounts[body]
-        position, attitude = look.pose.then(pose)
-        visual = make(at=tuple(position.tolist()), turn=tuple(attitude.tolist()))
-        looks.setdefault(look.index, []).append(visual)
+    model = _with_meshes(model, spec)
+    for g in range(model.ngeom):
+        rgba = model.mat_rgba[m] if (m := model.geom_matid[g]) >= 0 else model.geom_rgba[g]
+        make = _maker(model, g)
+        if make is None or model.geom_group[g] > _SHOWN or rgba[3] <= 0:
+            continue
+        color = None if np.allclose(rgba[:3], _PLAIN) else tuple(float(x) for x in rgba[:3])
+        mount = mounts[model.geom_bodyid[g]]
+        pose = mount.pose.then(Offset(model.geom_pos[g], model.geom_quat[g]))
+        position, attitude = (tuple(x.tolist()) for x in pose)
+        looks.setdefault(mount.index, []).append(make(at=position, turn=attitude, color=color))
     return {index: tuple(visuals) for index, visuals in looks.items()}
 
 
@@ -57,35 +64,22 @@ def _with_meshes(model: Any, spec: Any) -> Any:
         return model
 
 
-def _of_geoms(model: Any) -> Iterator[tuple[int, Offset, Any]]:
-    """The bodies of geoms, the poses on them, and functions that make their visuals."""
-    for g in range(model.ngeom):
-        rgba = model.mat_rgba[m] if (m := model.geom_matid[g]) >= 0 else model.geom_rgba[g]
-        color = tuple(float(x) for x in rgba[:3])
-        make = _geom(model, g, None if np.allclose(color, _PLAIN) else color)
-        if make is not None and model.geom_group[g] <= _SHOWN and rgba[3] > 0:
-            pose = Offset(model.geom_pos[g].copy(), model.geom_quat[g].copy())
-            yield int(model.geom_bodyid[g]), pose, make
-
-
-def _geom(model: Any, g: int, color: Any) -> Any:
+def _maker(model: Any, g: int) -> Callable[..., Visual] | None:
+    """The function that makes the visual of a geom; None for kinds without one."""
     kinds, kind = mujoco().mjtGeom, model.geom_type[g]
     a, b, c = (float(x) for x in model.geom_size[g])
     if is_any(kind, kinds.mjGEOM_MESH):
         k = model.geom_dataid[g]
         first, count = model.mesh_vertadr[k], model.mesh_vertnum[k]
         start, number = model.mesh_faceadr[k], model.mesh_facenum[k]
-        mesh = Triangles(
-            np.array(model.mesh_vert[first : first + count], float),
-            np.array(model.mesh_face[start : start + number], int),
-        )
-        return lambda **look: Visual.mesh(mesh, color=color, **look)
+        vertices = np.array(model.mesh_vert[first : first + count], float)
+        faces = np.array(model.mesh_face[start : start + number], int)
+        return partial(Visual.mesh, Triangles(vertices, faces))
     makers: dict[Any, Callable[..., Visual]] = {
-        kinds.mjGEOM_SPHERE: lambda **look: Visual.sphere(a, **look),
-        kinds.mjGEOM_CAPSULE: lambda **look: Visual.capsule(a, 2 * b, **look),
-        kinds.mjGEOM_ELLIPSOID: lambda **look: Visual.ellipsoid((a, b, c), **look),
-        kinds.mjGEOM_CYLINDER: lambda **look: Visual.cylinder(a, 2 * b, **look),
-        kinds.mjGEOM_BOX: lambda **look: Visual.box((2 * a, 2 * b, 2 * c), **look),
+        kinds.mjGEOM_SPHERE: partial(Visual.sphere, a),
+        kinds.mjGEOM_CAPSULE: partial(Visual.capsule, a, 2 * b),
+        kinds.mjGEOM_ELLIPSOID: partial(Visual.ellipsoid, (a, b, c)),
+        kinds.mjGEOM_CYLINDER: partial(Visual.cylinder, a, 2 * b),
+        kinds.mjGEOM_BOX: partial(Visual.box, (2 * a, 2 * b, 2 * c)),
     }
-    make = next((make for one, make in makers.items() if is_any(kind, one)), None)
-    return None if make is None else lambda **look: make(color=color, **look)
+    return next((make for one, make in makers.items() if is_any(kind, one)), None)

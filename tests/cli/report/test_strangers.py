@@ -15,7 +15,7 @@ from jaxmech.cli.report import write_report
 from jaxmech.config.errors import InputError
 from jaxmech.config.run_folder import FolderError
 from jaxmech.ensemble import replay
-from jaxmech.ensemble.finished.dataset import open as open_dataset
+from jaxmech.ensemble.store import open as open_dataset
 from tests.cli.report.test_page import Page
 from tests.ensemble.studies import OBSERVED, computed, killed
 

@@ -19,7 +19,7 @@ from jaxmech.ensemble import (
     Times,
     Uniform,
 )
-from jaxmech.ensemble.draws.sampler import Sampler
+from jaxmech.ensemble.draws import Sampler
 
 RULES = {
     "m1": Normal(mean=1.0, sd=0.2, low=0.8),

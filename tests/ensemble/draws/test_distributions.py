@@ -9,7 +9,7 @@ from scipy import stats
 
 from jaxmech.config.errors import StudyError
 from jaxmech.ensemble import Discrete, Fixed, LogNormal, Normal, Scipy, Uniform
-from jaxmech.ensemble.draws.distributions import quantile
+from jaxmech.ensemble.distributions import quantile
 
 U = np.array([1e-9, 0.1, 0.4, 0.5, 0.7, 0.999])
 GAMMA = stats.gamma(3.0, scale=0.3)

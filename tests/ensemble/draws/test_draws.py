@@ -8,7 +8,7 @@ from scipy.stats import kstest
 
 from jaxmech.config.load import Subject, load
 from jaxmech.ensemble import Fixed, Normal, Sampling, Study, Times, Uniform
-from jaxmech.ensemble.draws.sampler import Sampler
+from jaxmech.ensemble.draws import Sampler
 from jaxmech.models import Model
 from jaxmech.system import System
 from tests.ensemble.studies import write_study

@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import jaxmech as jm
 from jaxmech.config.toml import read
-from jaxmech.ensemble import Study, WhiteNoise, open_results, run_study
-from jaxmech.ensemble.store.results import array_of
+from jaxmech.ensemble import Study, open_results, run_study
+from jaxmech.ensemble.store import array_of
 from jaxmech.system import Signal
 from tests.ensemble.studies import CAR, replayed
 
@@ -59,12 +58,3 @@ def test_a_trajectory_has_an_input_of_its_own(tmp_path: Path) -> None:
     np.testing.assert_allclose(trajectory.values["q"], sol.q, atol=1e-9)
     assert np.abs(sol.q).max() > 1e-4
     assert "input road from white noise" in (out / "summary.txt").read_text()
-
-
-def test_white_noise_has_its_intensity() -> None:
-    noise = WhiteNoise(intensity=3.0, interval=0.05)
-    signal = noise.signal(1.0, 2.0)
-    assert signal.values.shape == (20,)
-    assert signal.interpolation == "hold"
-    np.testing.assert_allclose(np.asarray(signal.ts)[[0, -1]], [1.0, 1.95])
-    assert noise.deviation**2 * 0.05 == pytest.approx(3.0)

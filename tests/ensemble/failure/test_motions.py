@@ -10,7 +10,7 @@ from scipy import stats
 
 import jaxmech as jm
 from jaxmech.ensemble import Failure, Fixed, Normal, Observed, Study, Times, failure_probability
-from jaxmech.ensemble.members.observed import StudyEvent
+from jaxmech.ensemble.study import StudyEvent
 from jaxmech.integrate import FixedSteps
 from tests.ensemble.failure.problems import (
     OMEGA,

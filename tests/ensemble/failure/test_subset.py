@@ -11,9 +11,8 @@ from scipy import stats
 from jaxmech.config.errors import StudyError
 from jaxmech.ensemble import Failure, Normal
 from jaxmech.ensemble.failure.limit_state import ExhaustedError, LimitState
-from jaxmech.ensemble.failure.probability import probability_of
-from jaxmech.ensemble.failure.result import FailureProbability
-from jaxmech.ensemble.failure.sampling import subset_simulation
+from jaxmech.ensemble.failure.methods import subset_simulation
+from jaxmech.ensemble.failure.probability import FailureProbability, probability_of
 
 Points = Callable[[np.ndarray], np.ndarray]
 
@@ -24,10 +23,9 @@ class Margins(LimitState):
     def __init__(self, fn: Points, slope: Points | None, n: int, most: int = 200_000) -> None:
         normal = Normal(mean=0.0, sd=1.0)
         laws = {f"u{k}": normal.frozen() for k in range(n)}
-        self.margin: Any = SimpleNamespace(
-            study=SimpleNamespace(block_size=512), failure=Failure(of="x", above=5.0)
-        )
-        self.sampler: Any = SimpleNamespace(drawn=laws, factor=None)
+        self.study: Any = SimpleNamespace(block_size=512)
+        self.failure = Failure(of="x", above=5.0)
+        self.plan: Any = SimpleNamespace(sampler=SimpleNamespace(drawn=laws, factor=None))
         self.most = most
         self.fn, self.slope = fn, slope
 

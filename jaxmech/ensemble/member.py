@@ -1,9 +1,13 @@
-"""One trajectory of a study as a function of its draws: its stored and observed quantities."""
+"""One trajectory of a study as a function of its draws: its stored and observed quantities.
 
-from collections.abc import Iterable, Mapping
+`quantities_of` has all that can be observed, stored or reduced, by name: the series of `simulate`,
+its audit, coordinates and velocities, multipliers, observed quantities, and what events leave.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,32 +16,146 @@ from jaxtyping import Array
 
 from jaxmech.compiler import native_call
 from jaxmech.config import Subject
-from jaxmech.ensemble.draws.sampler import Variable
-from jaxmech.ensemble.members.observed import SERIES
-from jaxmech.ensemble.members.quantities import (
-    AUDIT,
-    OF_EVENTS,
-    VELOCITY,
-    Dims,
-    Quantity,
-    event_values,
-    memory_names,
-    multipliers_name,
-    multipliers_names,
-    quantities_of,
-    quantity_entries,
-    study_events,
-)
-from jaxmech.ensemble.study import SECTIONS, Study
-from jaxmech.integrate import EventSet
+from jaxmech.config.errors import Problem, refuse, refuse_all
+from jaxmech.ensemble.draws import Variable, array_name
+from jaxmech.ensemble.statistics import FirstPassage
+from jaxmech.ensemble.study import SECTIONS, SERIES, Study
+from jaxmech.integrate import EventSet, event_set_of
 from jaxmech.linalg import matvec
 from jaxmech.run import Solution, observe, simulate
 from jaxmech.state import assemble
 from jaxmech.status import Status, succeeded
 from jaxmech.system import System, extents_at, levels_of, named_values
-from jaxmech.utils.units import shown_coordinates
+from jaxmech.utils.text import not_one_of
+from jaxmech.utils.units import columns, shown_coordinates, units_of
 
 Tree = dict[str, dict[str, Any]]  # section, name -> value
+Dims = tuple[str, ...]  # names of the dimensions of an array
+VELOCITY = "velocity"  # dimension of quasi-velocities
+_TITLES = {
+    "q": "generalized coordinates, and states of first order",
+    "v": "generalized velocities",
+    "rates": "rates of the coordinates, T v with quasi-velocities",
+    "qdd": "generalized accelerations",
+    "constraint_force": "generalized force of the constraints on the system, A^T lambda",
+    "energy": "energy v . dL/dv - L",
+    "position_residual": "largest |phi|, of all steps where they are not projected",
+    "velocity_residual": "largest |dphi/dt| and |psi| likewise",
+    "worst_position_residual": "largest |phi| of all saves",
+    "worst_velocity_residual": "largest |dphi/dt| and |psi| of all saves",
+    "energy_drift": "largest |E - E(start)|, NaN where E is not conserved",
+    "integration_error": "estimated error of the integration relative to the motion",
+    "missed_events": "occurrences of events in too long steps, not located",
+    "rank": "smallest number of independent constraint equations",
+    "status": "how the trajectory ended; -1 is not yet computed",
+    "t_failed": "time of the failure, NaN where there was none",
+}
+AUDIT = (
+    "status", "t_failed", "rank", "energy_drift", "integration_error", "worst_position_residual",
+    "worst_velocity_residual",
+)  # fmt: skip
+OF_EVENTS = ("stopped_by", "t_end", "missed_events")  # quantities of a study with events
+_UNITS = {"t_failed": "s", "t_end": "s", "energy": "J", "energy_drift": "J"}
+_OBSERVED = {"qdd", "multipliers", "constraint_force"}  # series of `observe`
+_DERIVED = {*_OBSERVED, "rates"}  # series that a `Solution` does not hold
+_ROUND_OFF = 64  # units of round-off within which a state is on its constraints
+
+
+class Quantity(NamedTuple):
+    """What is known of a quantity before it is computed.
+
+    Attributes:
+        dims: names of the first dimensions of its array for one trajectory.
+        unit: empty if it has none, or none is known.
+        is_stored: whether each trajectory has it in a run folder, whatever is saved.
+    """
+
+    dims: Dims = ()
+    unit: str = ""
+    is_stored: bool = False
+
+
+def quantities_of(study: Study, system: System) -> dict[str, Quantity]:
+    """All quantities of a study, or a StudyError if two have one name, or a name none."""
+    time, problems = ("time",), list[Problem]()
+    coordinate = ("time", "coordinate")
+    velocity = ("time", VELOCITY if system.velocities else "coordinate")
+    known = dict.fromkeys(("q", "rates"), Quantity(coordinate))
+    known |= dict.fromkeys(("v", "qdd", "constraint_force"), Quantity(velocity))
+    for name in ("energy", "position_residual", "velocity_residual"):
+        known[name] = Quantity(time, _UNITS.get(name, ""))
+    known |= {name: Quantity((), _UNITS.get(name, ""), is_stored=True) for name in AUDIT}
+    known |= dict.fromkeys(multipliers_names(system), Quantity(time))
+    entries = quantity_entries(system)
+    units = units_of(system.units, entries)
+    known |= {name: Quantity(time, units.get(name, "")) for name in entries}
+    for name, item in study.observe.items():
+        if name in known or name == "multipliers":
+            message = "must have another name: there is a quantity of that name"
+            problems.append(Problem(("observe", name), message))
+        known[name] = Quantity(time if item.keep == "all" else (), item.unit or "")
+    crossed = (*entries, *study.observe)
+    if study.events:
+        known |= {name: Quantity((), _UNITS.get(name, ""), is_stored=True) for name in OF_EVENTS}
+    for name, event in study.events.items():
+        occurrence = (f"{name}_occurrence",)
+        own = {
+            f"{name}_count": Quantity(is_stored=True),
+            f"{name}_time": Quantity(unit="s"),
+            f"{name}_times": Quantity(occurrence, "s", is_stored=True),
+            f"{name}_q": Quantity((*occurrence, *coordinate[1:]), is_stored=True),
+            f"{name}_v": Quantity((*occurrence, *velocity[1:]), is_stored=True),
+            f"{name}_passed": Quantity(time),
+        }
+        if clashes := own.keys() & known.keys():
+            message = f"must have another name: there is a quantity `{min(clashes)}` already"
+            problems.append(Problem(("events", name), message))
+        if event.of is not None and event.of not in crossed:
+            message = not_one_of(event.of, crossed, "a coordinate or an observed quantity")
+            problems.append(Problem(("events", name, "of"), message))
+        known |= own
+    for name, statistic in study.statistics.items():
+        is_passage = isinstance(statistic, FirstPassage)
+        valid, what = (study.events, "an event of this study") if is_passage else (known, "")
+        for of in statistic.quantities:
+            if of not in valid:
+                message = not_one_of(of, valid, what or "a quantity")
+                problems.append(Problem(("statistics", name, "of"), message))
+    refuse_all(problems)
+    return known
+
+
+def quantity_entries(system: System) -> dict[str, tuple[str, int]]:
+    """The names in q, those in v that are no rates, and those of controllers: array and index."""
+    kept = memory_names(system)
+    entries = columns(system.coordinates, system.velocity_names, kept)
+    named = {*shown_coordinates(system.coordinates), *system.velocities, *system.states, *kept}
+    return {name: entry for name, entry in entries.items() if name in named}
+
+
+def memory_names(system: System) -> tuple[str, ...]:
+    """The names of what controllers keep, which the stored q and v end with."""
+    return () if system.sampling is None else system.sampling.names
+
+
+def multipliers_name(constraint: str) -> str:
+    """The name of the multipliers of a constraint."""
+    return array_name(f"multipliers_{constraint}")
+
+
+def multipliers_names(system: System) -> tuple[str, ...]:
+    """The names of the multipliers of all constraints."""
+    return tuple(multipliers_name(constraint.name) for constraint in system.constraints)
+
+
+def study_events(study: Study, system: System) -> EventSet:
+    """The events of a study for `simulate`, or a StudyError."""
+    entries, observe = quantity_entries(system), study.observe
+    try:
+        events = [item.event(name, entries, observe) for name, item in study.events.items()]
+        return event_set_of(system, events, study.inactive)
+    except (TypeError, ValueError) as error:
+        raise refuse("events", f"cannot be used: {error}") from error
 
 
 def merged(shared: Tree, varying: Tree) -> Tree:
@@ -73,27 +191,12 @@ def inputs_of(
     return varying, shared
 
 
-_OBSERVED = {"qdd", "multipliers", "constraint_force"}  # series of `observe`
-_DERIVED = {*_OBSERVED, "rates"}  # series that a `Solution` does not hold
-_ROUND_OFF = 64  # units of round-off within which a state is on its constraints
-
-
-def save_times(study: Study) -> np.ndarray:
-    """The saved times [s], shape (saves,)."""
-    return np.linspace(study.times.start, study.times.end, study.times.saves)
-
-
 @dataclass(frozen=True, eq=False)
 class StudyTrajectory:
-    """One trajectory of a study as a function of its draws.
-
-    A kernel computes blocks of them; store, statistics and workers know no more of a trajectory.
-    """
+    """One trajectory of a study as a function of its draws."""
 
     study: Study  # with functions in place of their names
     subject: Subject  # its system
-    # names of the quantities that statistics are computed from
-    wanted: frozenset[str] = frozenset()
 
     @property
     def system(self) -> System:
@@ -110,9 +213,14 @@ class StudyTrajectory:
         return params_of(self.subject, inputs)
 
     @property
+    def save_times(self) -> np.ndarray:
+        """The saved times [s], shape (saves,), in double precision."""
+        return np.linspace(self.study.times.start, self.study.times.end, self.study.times.saves)
+
+    @property
     def ts(self) -> np.ndarray:
-        """The saved times [s]."""
-        return save_times(self.study).astype(self.dtype)
+        """The saved times [s] in the precision of the study."""
+        return self.save_times.astype(self.dtype)
 
     @property
     def may_skip_assembly(self) -> bool:
@@ -173,7 +281,14 @@ class StudyTrajectory:
         params = self.params(inputs)
         q, v, met = self.start(inputs, assembled)
         values = self._values(self.motion(q, v, params), params)
-        stored = {name: self._stored(name, values[name]) for name in self._names}
+        audit = AUDIT if self.study.store == "statistics" else self.quantities
+        always = [name for name in audit if self.quantities[name].is_stored]
+        missed = OF_EVENTS[-1:] if self.study.events else ()
+        stored = {name: values[name] for name in dict.fromkeys((*always, *missed, *self._series))}
+        if self.study.store == "final":
+            for name in self._series:
+                if self.quantities[name].dims[:1] == ("time",):
+                    stored[name] = stored[name][-1:]
         return stored, {name: values[name] for name in ("status", *sorted(self.wanted))}, met
 
     def motion(self, q: Array, v: Array, params: dict[str, Any]) -> Solution:
@@ -216,8 +331,22 @@ class StudyTrajectory:
             name: getattr(sol, array)[:, k]
             for name, (array, k) in quantity_entries(self.system).items()
         }
-        if sol.events is not None:
-            values |= event_values(sol.events, sol.ts, sol.memory.shape[1])
+        if (events := sol.events) is not None:
+            missed = sum((events[x].missed for x in events), jnp.zeros_like(events.stopped_by))
+            values |= {"stopped_by": events.stopped_by, "t_end": events.t_end}
+            values["missed_events"] = missed
+            # What controllers keep is not recorded at events: NaN.
+            beside = ((0, 0), (0, sol.memory.shape[1]))
+            for name in events:
+                record = events[name]
+                values |= {
+                    f"{name}_count": record.count,
+                    f"{name}_time": record.t[0],
+                    f"{name}_times": record.t,
+                    f"{name}_q": jnp.pad(record.q, beside, constant_values=jnp.nan),
+                    f"{name}_v": jnp.pad(record.v, beside, constant_values=jnp.nan),
+                    f"{name}_passed": record.t[0] <= sol.ts,
+                }
         reactions = None
         if self._needs_reactions:
             reactions = observe(self.system, sol, params, formulation=self.study.formulation)
@@ -236,6 +365,11 @@ class StudyTrajectory:
         return quantities_of(self.study, self.system)
 
     @cached_property
+    def wanted(self) -> frozenset[str]:
+        """The names of the quantities that statistics are computed from."""
+        return frozenset(x for statistic in self.study.statistics.values() for x in statistic.names)
+
+    @cached_property
     def _needs_reactions(self) -> bool:
         of_reactions = {*_OBSERVED, *multipliers_names(self.system)}
         is_wanted = not of_reactions.isdisjoint({*self._series, *self.wanted})
@@ -249,43 +383,25 @@ class StudyTrajectory:
         each = (multipliers_names(self.system) if x == "multipliers" else (x,) for x in names)
         return tuple(dict.fromkeys(name for group in each for name in group))
 
-    @cached_property
-    def _names(self) -> tuple[str, ...]:
-        """The arrays that are stored."""
-        audit = AUDIT if self.study.store == "statistics" else self.quantities
-        always = [name for name in audit if self.quantities[name].is_stored]
-        missed = OF_EVENTS[-1:] if self.study.events else ()
-        return tuple(dict.fromkeys((*always, *missed, *self._series)))
-
-    def _stored(self, name: str, value: Array) -> Array:
-        if self.quantities[name].is_stored:
-            return value
-        if self.study.store == "final" and self.quantities[name].dims[:1] == ("time",):
-            value = value[-1:]
-        return value
-
     def is_good(self, values: Mapping[str, Array]) -> Array:
         """Whether trajectories were computed to their end."""
         return jnp.asarray(succeeded(values["status"]))
 
-    def shared_arrays(self) -> Iterable[tuple[str, np.ndarray, dict[str, Any]]]:
+    def shared_arrays(self) -> Iterator[tuple[str, np.ndarray, dict[str, Any]]]:
         """The saved times, and the names of the coordinates and of quasi-velocities."""
         system, kept = self.system, memory_names(self.system)
-        ts = save_times(self.study)[-1 if self.study.store == "final" else 0 :]
+        ts = self.save_times[-1 if self.study.store == "final" else 0 :]
         yield "t", ts, {"long_name": "time", "units": "s"}
         names = (*shown_coordinates(system.coordinates), *system.states, *kept)
         yield "coordinate", np.array(names), {}
         if system.velocities:
             yield VELOCITY, np.array((*system.velocity_names, *kept)), {}
 
-    def dimensions(self, name: str, count: int) -> Dims:
-        """Time first, then coordinates, velocities or rows of the array's own."""
-        rows = (f"{name}_row", *(f"{name}_{k}" for k in range(count)))
-        return (*self.quantities[name].dims, *rows)[:count]
-
     def attributes(self, name: str) -> dict[str, Any]:
         """Long name and units, and the meaning of a status (CF conventions, section 3.5)."""
-        attributes = self.quantities[name].attributes(name)
+        attributes: dict[str, Any] = {"long_name": _TITLES.get(name, name).replace("_", " ")}
+        if unit := self.quantities[name].unit:
+            attributes["units"] = unit
         if name == "status":
             attributes["flag_values"] = [int(status) for status in Status]
             attributes["flag_meanings"] = " ".join(status.name for status in Status)

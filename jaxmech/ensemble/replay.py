@@ -11,21 +11,17 @@ import numpy as np
 from jaxmech.config import (
     Subject,
     changes,
-    copies_of,
     environment,
-    plain,
     python_files,
     require_same_config,
     stored_environment,
+    structure,
 )
 from jaxmech.config.errors import InputError
-from jaxmech.ensemble.blocks.kernel import BlockProgram
-from jaxmech.ensemble.blocks.plan import planned
-from jaxmech.ensemble.draws.sampler import stored_name
-from jaxmech.ensemble.members.observed import stored_study
-from jaxmech.ensemble.members.trajectory import StudyTrajectory, first_of
-from jaxmech.ensemble.store.folder import MAY_CHANGE, with_stored_sizes
-from jaxmech.ensemble.store.results import Results, open_results
+from jaxmech.ensemble.blocks import BlockProgram
+from jaxmech.ensemble.member import StudyTrajectory, first_of
+from jaxmech.ensemble.plan import planned
+from jaxmech.ensemble.store import MAY_CHANGE, Results, open_results
 from jaxmech.ensemble.study import LANES, SAVED, Study
 from jaxmech.status import Status, succeeded
 
@@ -91,8 +87,6 @@ def replays(
     """Compute some trajectories of a run again, one after the other, as `replay` does."""
     results = open_results(path)
     if study is None:
-        from jaxmech.config import structure
-
         if files := python_files(results.config, path):
             names = ", ".join(file.name for file in files)
             raise InputError(
@@ -102,11 +96,9 @@ def replays(
             )
         study, folder = structure(results.config, Study), path
     else:  # with the sizes of the run, which it must be of
-        whole = planned(with_stored_sizes(study, path), folder)
-        study, subject = whole.named, whole.subject
-        copies = copies_of(subject.name, subject.source, whole.files)
-        stored = stored_study(study, subject, copies, folder)
-        require_same_config(path, plain(stored), MAY_CHANGE)
+        whole = planned(study, folder, path)
+        require_same_config(path, whole.config, MAY_CHANGE)
+        study = whole.named
     for index in indices:
         if not 0 <= index < study.size:
             range_text = f"the trajectories 0 to {study.size - 1}"
@@ -117,12 +109,10 @@ def replays(
         )
     quantities = {item.of for item in study.events.values()}  # which are part of the program
     observe = {name: item for name, item in study.observe.items() if name in quantities}
-    alone = replace(
-        study, observe=observe, statistics={}, store="all", save=SERIES,
-    )  # fmt: skip
+    alone = replace(study, observe=observe, statistics={}, store="all", save=SERIES, block=LANES)
     plan = planned(alone, folder)
-    trajectory = StudyTrajectory(replace(plan.study, block=LANES), plan.subject)
-    program = BlockProgram(trajectory, plan.sampler, LANES, {})
+    trajectory = StudyTrajectory(plan.study, plan.subject)
+    program = BlockProgram(trajectory, plan.sampler)
     differing = tuple(changes(stored_environment(path), environment(), _ENVIRONMENT))
     replayed = []
     for index in indices:
@@ -137,7 +127,7 @@ def replays(
                 value = values[name][-1:] if last else values[name]
                 compared[name] = value.tobytes() == results.rows(name, index).tobytes()
         rows = program.sampler.rows(index, index + 1)
-        drawn = {stored_name(v): np.asarray(v.values[0]) for v in rows if v.varies}
+        drawn = {v.stored_name: np.asarray(v.values[0]) for v in rows if v.varies}
         params = trajectory.params(first_of(inputs.varying, inputs.shared))
         parts = results, plan.subject, index, drawn, params, trajectory.ts, values, compared
         replayed.append(ReplayedTrajectory(*parts, differing))

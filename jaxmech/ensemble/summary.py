@@ -3,15 +3,13 @@
 It follows from the stored results alone, so an interrupted and continued run has the same one.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from jaxmech.config import stored_environment
-from jaxmech.ensemble.statistics.histogram import QUANTILES
-from jaxmech.ensemble.statistics.protocol import StatisticResult
-from jaxmech.ensemble.store.results import STATISTICS_FILE, Results
+from jaxmech.ensemble.statistics import QUANTILES
+from jaxmech.ensemble.store import STATISTICS_FILE, Results
 from jaxmech.run import TOO_COARSE
 from jaxmech.status import Status, succeeded
 from jaxmech.utils.tracers import evenly_spaced
@@ -28,9 +26,7 @@ _MOST = 64  # numbers of an array that a summary holds
 _LONGEST_ROW = 8  # numbers of an array that its table shows
 
 
-def summarize(
-    results: Results, statistics: Mapping[str, StatisticResult] | None = None
-) -> dict[str, Any]:
+def summarize(results: Results) -> dict[str, Any]:
     """The content of `summary.json`."""
     status, ranks = results.status, results.good("rank")
     worst = {key: results.good(name) for key, name in WORST.items()}
@@ -70,18 +66,16 @@ def summarize(
             }
             for name, table in tables.items()
         }
-    reductions = results.statistics if statistics is None else statistics
-    if reductions:
+    if results.statistics:
         summary["statistics"] = {
             name: {key: _plain(value) for key, value in values.items()}
-            for name, values in reductions.items()
+            for name, values in results.statistics.items()
         }
     units: dict[str, dict[str, str]] = {}
-    for name, values in reductions.items():
+    for name, values in results.statistics.items():
         known = results.statistic_units(name).items()
         units |= {name: shown} if (shown := {k: x for k, x in known if k in values}) else {}
-    summary |= {"statistic_units": units} if units else {}
-    return summary
+    return summary | ({"statistic_units": units} if units else {})
 
 
 def _message(results: Results, status: Status) -> str:

@@ -1,1 +1,0 @@
-"""Finished runs: their `summary`, one member again by `replay`, a `dataset`."""

@@ -1,0 +1,366 @@
+"""A study that can be computed: `planned` reads its files, and makes all checks without tracing.
+
+`origin` says what its results depend on, and `require_used` refuses what nothing reads.
+"""
+
+import inspect
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import ceil, sqrt
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.analysis import State, unused_parameters
+from jaxmech.config import (
+    ENDED,
+    Rows,
+    Subject,
+    SubjectInputs,
+    TableError,
+    closed_loop,
+    copies_of,
+    copy_of,
+    digest,
+    environment,
+    find,
+    load,
+    named_copy,
+    plain,
+    python_files,
+    require_no_run_code,
+    system_digest,
+)
+from jaxmech.config.errors import Key, Problem, StudyError, refuse, refuse_all
+from jaxmech.ensemble.distributions import Normal
+from jaxmech.ensemble.draws import Sampler
+from jaxmech.ensemble.member import (
+    VELOCITY,
+    first_of,
+    inputs_of,
+    memory_names,
+    params_of,
+    quantities_of,
+    study_events,
+)
+from jaxmech.ensemble.statistics import Custom, Reduction
+from jaxmech.ensemble.study import Observed, RecordedInput, Study, WhiteNoise
+from jaxmech.integrate import FixedSteps, Gaps
+from jaxmech.laws import observed_at
+from jaxmech.system import Signal
+from jaxmech.utils.checks import MissingParameterError, argument_count
+from jaxmech.utils.digests import arrays_digest, sha256
+
+STATES = "statistics"  # the array that holds the states of the statistics
+_FUNCTIONS = {  # fields of the settings of a study
+    "observe": ("function",), "statistics": ("functions",), "events": ("function", "jump"),
+}  # fmt: skip
+_CALLABLE: Any = Callable
+_ROUND_OFF = 1e-9  # of an interval of noise
+_BEYOND = 1e-6  # share of the distance of samples that may lack at the ends
+_FIRST = 1024  # members whose draws are digested, whatever the size of a block
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A study that can be computed."""
+
+    named: Study  # as it is written
+    study: Study  # with functions in place of their names
+    subject: Subject  # its system
+    sampler: Sampler  # its draws
+    files: list[Path]  # Python files that hold those functions, and those of inputs
+    folder: Path  # to which the names of files are relative
+
+    def sized(self, **sizes: Any) -> "Plan":
+        """The plan with its steps or its block filled in."""
+        named, study = replace(self.named, **sizes), replace(self.study, **sizes)
+        return replace(self, named=named, study=study)
+
+    @property
+    def copies(self) -> dict[Path, str]:
+        """The files of the study, with the names of their copies in a run folder."""
+        return copies_of(self.subject.name, self.subject.source, self.files)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration that is stored, in which files are named by their copies."""
+        study, subject, copies = self.named, self.subject, self.copies
+
+        def renamed(reference: Any, key: Key) -> Any:
+            if not isinstance(reference, str) or reference.startswith("python:"):
+                return reference
+            return named_copy(reference, copies, self.folder)
+
+        sections = _with_functions(study, renamed)
+        sections["controllers"] = tuple(renamed(name, ()) for name in study.controllers)
+        sections["inputs"] = {
+            name: replace(item, file=copies[(self.folder / item.file).resolve()])
+            if isinstance(item, RecordedInput)
+            else item
+            for name, item in study.inputs.items()
+        }
+        if subject.source:
+            sections["model"] = copy_of(subject.name, subject.source)[1]
+        return plain(replace(study, **sections))
+
+
+def planned(study: Study, folder: Path = Path(), run: Path | None = None) -> Plan:
+    """The study with its system and draws: all checks without tracing.
+
+    The sizes that it does not name are those of an existing run folder, if there is one.
+    """
+    study = study if run is None else with_stored_sizes(study, run)
+    require_no_run_code(python_files(plain(study), folder), folder)
+    if study.precision == "float64" and not jax.config.read("jax_enable_x64"):
+        advice = 'call jax.config.update("jax_enable_x64", True) first, or set it to float32'
+        raise refuse("precision", f"must be float32, the precision of this process; {advice}")
+    subject = load(study.model, study.model_options, folder, study.parameters)
+    model = subject.model
+    params = model.params if model else None
+    system, params, controllers = closed_loop(subject.system, params, study.controllers, folder)
+    model = replace(model, system=system, params=params) if model else None
+    subject = replace(subject, system=system, model=model)
+    quantities_of(study, subject.system)  # which have names of their own
+    with_functions, files = _with_read_functions(study, folder)
+    files = list(dict.fromkeys([*files, *controllers]))
+    if study.inputs:
+        inputs = _read_inputs(study, folder)
+        rules = {x: study.parameters.get(x, Normal(mean=0.0, sd=1.0)) for x in inputs.deviations}
+        parameters = {**study.parameters, **rules}
+        study, with_functions = (replace(x, parameters=parameters) for x in (study, with_functions))
+        subject = replace(subject, inputs=inputs)
+        recorded = (x for x in study.inputs.values() if isinstance(x, RecordedInput))
+        files += list(dict.fromkeys((folder / item.file).resolve() for item in recorded))
+    sampler = Sampler(study, subject)
+    reserved = {"t", "coordinate", STATES, *(x.stored_name for x in sampler.rows(0, 1))}
+    reserved |= {VELOCITY} if subject.system.velocities else set()
+    taken = reserved & study.observe.keys() if study.store != "statistics" else ()
+    for name in taken:
+        message = f"must have another name: a run folder has an array `{name}` already"
+        raise refuse(("observe", name), message)
+    return Plan(study, with_functions, subject, sampler, files, folder)
+
+
+def with_stored_sizes(study: Study, path: Path) -> Study:
+    """The study with the block and steps of an existing run folder, where it names none."""
+    try:
+        stored: Any = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
+        chosen = stored.get("steps", {})
+        sizes, times = (stored.get("block"), chosen.get("per_save")), chosen.get("times", ())
+    except (OSError, ValueError, AttributeError):  # `open_run` reports it
+        return study
+    block, per_save = (x if isinstance(x, int) and x >= 1 else None for x in sizes)
+    steps = study.steps
+    if isinstance(steps, FixedSteps) and steps.per_save is None and per_save:
+        steps = replace(steps, per_save=per_save, times=steps.times or times)
+        study = replace(study, steps=steps)
+    return replace(study, block=block) if study.block is None and block else study
+
+
+def _with_read_functions(study: Study, folder: Path) -> tuple[Study, list[Path]]:
+    """The study with its functions in place of their names, and their files."""
+    problems: list[Problem] = []
+    files: list[Path] = []
+
+    def get(reference: Any, key: Key) -> Any:
+        value, is_reduction = reference, key[0] == "statistics"
+        if isinstance(reference, str):
+            kinds = (Reduction, _CALLABLE) if is_reduction else (_CALLABLE,)
+            try:
+                source = find(reference, {}, folder, kinds)
+            except StudyError as error:
+                problems.extend(Problem(key, p.message) for p in error.problems)
+                return reference
+            files.append(source.path)
+            value = source.value
+        count = argument_count(value) if callable(value) else 0
+        if is_reduction and not isinstance(value, Reduction):
+            kind = type(value).__name__
+            message = f"must name a jaxmech.ensemble.Reduction, but {reference} is a {kind}"
+            problems.append(Problem(key, message))
+        elif key[0] == "observe" and count not in (4, 5):
+            message = "must name a function of q, v, t, params, or of these and reactions, but it "
+            problems.append(Problem(key, f"{message}takes {count} arguments"))
+        return value
+
+    sections = _with_functions(study, get)
+    refuse_all(problems)
+    return replace(study, **sections), files
+
+
+def _with_functions(study: Study, get: Callable[[Any, Key], Any]) -> dict[str, Any]:
+    """Replace the names of functions in quantities, statistics and events by `get`."""
+    sections: dict[str, Any] = {}
+    for section, fields in _FUNCTIONS.items():
+        sections[section] = dict(getattr(study, section))
+        for name, table in sections[section].items():
+            functions = {
+                f: get(getattr(table, f), (section, name, f)) for f in fields if hasattr(table, f)
+            }
+            sections[section][name] = replace(table, **functions)
+    return sections
+
+
+def _read_inputs(study: Study, folder: Path) -> SubjectInputs:
+    """The samples of inputs, whose files must cover the times of the study."""
+    first, last = study.times.start, study.times.end
+    signals: dict[str, Signal] = {}
+    deviations, digests, notes = {}, {}, {}
+    problems: list[Problem] = []
+    for name, item in study.inputs.items():
+        if isinstance(item, WhiteNoise):  # none in the middle, in intervals of known deviation
+            count = max(ceil((last - first) / item.interval - _ROUND_OFF), 2)
+            starts = first + item.interval * np.arange(count)
+            signals[name] = Signal(starts, np.zeros(count), "hold")
+            deviations[name] = sqrt(item.intensity / item.interval)
+            continue
+        try:
+            path = folder / item.file
+            if not path.is_file():
+                raise refuse("file", f"must name a file, but there is none at {path}")
+            rows = Rows.of_file(path, item.units)
+            column, time = rows.required("column", item.column), rows.required("time", item.time)
+            converted = rows.notes(time, column)
+            values = rows.numbers(item.column)[:, 0]
+            for row in np.flatnonzero(np.isnan(values)).tolist()[:1]:
+                raise TableError(
+                    f"{rows.location(row)}: `{item.column}` is missing; it must be known at every "
+                    "sample, interpolate it, or leave the row out"
+                )
+            signal = Signal(rows.times(item.time, None), values, item.interpolation, item.delay)
+        except StudyError as error:
+            raise error.within("inputs", name) from None
+        except TableError as error:
+            raise refuse(("inputs", name, "file"), f"must hold a signal: {error}") from error
+        digests[f"input {name}"] = arrays_digest(signal.ts, signal.values, signal.delay)
+        times = np.asarray(signal.ts) + float(signal.delay)
+        spacing = float(np.diff(times).max())
+        end = times[-1] + spacing * (signal.interpolation == "hold")
+        if times[0] > first + _BEYOND * spacing or end < last - _BEYOND * spacing:
+            message = f"must hold samples from {first:g} s to {last:g} s, the times of the study, "
+            message += f"but those of {item.file} are known from {times[0]:g} s to {end:g} s"
+            problems.append(Problem(("inputs", name, "file"), message))
+        signals[name], notes[name] = signal, tuple(converted)
+    refuse_all(problems)
+    return SubjectInputs(signals, digests, deviations, notes)
+
+
+@contextmanager
+def errors_as_problems() -> Iterator[None]:
+    """Raise errors of the model's functions as a StudyError."""
+    try:
+        yield
+    except StudyError:
+        raise
+    except MissingParameterError as error:
+        message = f"must give the parameter {error.name!r}, which {error.read_by} reads"
+        if error.similar:
+            message += f"; correct the name {error.similar!r} if it is meant"
+        raise refuse("parameters", message) from error
+    except KeyError as error:
+        message = f"must give the parameter {error}, which the model reads"
+        raise refuse("parameters", message) from error
+    except SystemExit as error:
+        raise refuse("model", f"cannot be computed: {ENDED}") from error
+    except Exception as error:  # the model is the user's code and may raise anything
+        description = f"{type(error).__name__}: {error}"
+        raise refuse("model", f"cannot be computed: {description}") from error
+
+
+def origin(plan: Plan) -> dict[str, Any]:
+    """The content of `environment.json` but the time: facts, digests of functions and draws."""
+    study, subject, sampler = plan.study, plan.subject, plan.sampler
+    system, dtype = subject.system, np.dtype(study.precision)
+    inputs = first_of(*inputs_of(sampler.rows(0, 1), dtype))
+    params = params_of(subject, inputs)
+    functions = {"system": system_digest(system, params, dtype)}
+    if subject.model:
+        functions["start"] = digest(subject.model.state, inputs["start"], params)
+    sizes = system.n, system.n_velocities, len(memory_names(system))
+    states = [*(np.zeros((2, size), dtype) for size in sizes), np.zeros(2, dtype)]
+    for name, quantity in study.observe.items():
+
+        def along(q: Any, v: Any, memory: Any, t: Any, params: Any, it: Any = quantity) -> Array:
+            return it.along(system, (q, v, memory, t), params, None)
+
+        needs_more = quantity.needs_reactions
+        code = _of_file(quantity.function) if needs_more else digest(along, *states, params)
+        functions[f"observe {name}"] = code
+    for name, event in study.events.items():
+        for suffix, fn in (("", event.function), (" jump", event.jump)):
+            if callable(fn):
+                functions[f"event {name}{suffix}"] = _of_file(fn)
+    for name, statistic in study.statistics.items():
+        if isinstance(statistic, Custom) and isinstance(statistic.functions, Reduction):
+            files = map(_of_file, filter(None, statistic.functions))
+            functions[f"statistic {name}"] = sha256(*files)
+    # Some at the beginning and the last member: another seed, size or rule changes one of them, and
+    # all draws of a large study would take long.
+    last = sampler.size - 1
+    parts = sampler.rows(0, min(_FIRST, sampler.size)), sampler.rows(last, sampler.size)
+    draws = {
+        same[0].stored_name: arrays_digest(*(variable.values for variable in same))
+        for same in zip(*parts, strict=True)
+    }
+    facts = environment(subject)
+    facts |= {"functions": functions, "draws": {**draws, **subject.inputs.digests}}
+    notes = {name: list(words) for name, words in subject.inputs.notes.items() if words}
+    return facts | ({"inputs": notes} if notes else {})
+
+
+def _of_file(fn: Any) -> str:
+    """The digest of the file of a function that cannot be traced yet, or of its code alone."""
+    try:
+        return sha256(Path(inspect.getfile(fn)).read_text(encoding="utf-8"))
+    except (TypeError, OSError):
+        code = getattr(fn, "__code__", None)
+        return sha256(repr(code and (code.co_code, code.co_consts, code.co_names)))
+
+
+def require_used(plan: Plan) -> None:
+    """Raise a StudyError for inputs, and parameters of a bare `System`, that nothing uses."""
+    study, subject = plan.study, plan.subject
+    if subject.model and not subject.inputs.signals:
+        return
+    drawn = first_of(*inputs_of(plan.sampler.rows(0, 1), np.dtype(study.precision)))
+    system = subject.system
+    q, v = jnp.zeros(system.n), jnp.zeros(system.n_velocities)
+    state = State(q, v, q[0], params_of(subject, drawn))
+    event_set = study_events(study, system)
+
+    def also(q: Array, v: Array, t: Array, params: Any) -> Any:
+        """What reads parameters beside the system."""
+        start = subject.model.state(drawn["start"], params) if subject.model else ()
+        if not (study.events or study.observe or study.statistics):
+            return start
+        if system.sampling is not None:  # as in a run
+            memory = system.memory_at(t[None], params)
+            params = system.with_outputs(params, memory)
+        gaps = Gaps.of(system, q, t, params)
+        reactions = observed_at(gaps.system(system), study.formulation, q, v, t, params)
+        reactions, events = gaps.joined(reactions), event_set.events
+        transitions = [event.transition for event in events if event.transition]
+        return (
+            start,
+            [Observed(event.fn).at(q, v, t, params, reactions) for event in events],
+            [x.at(q, v, t, params, reactions) for x in study.observe.values()],
+            [x.fn(q, v, t, params) for x in transitions if x.fn],
+            [x.restitution(params) for x in transitions if callable(x.restitution)],
+        )
+
+    unused = set(unused_parameters(system, state, energy=True, also=also))
+    message = "is not read by the system; call it in one of its functions, as `params[name](t)`"
+    idle = (name for name in subject.inputs.signals if f"{name}.values" in unused)
+    problems = [Problem(("inputs", name), message) for name in idle]
+    params = {} if subject.model else drawn["parameters"]
+    used_names = ", ".join(sorted(params.keys() - unused)) or "none"
+    message = f"is not used by the system; it uses {used_names}"
+    problems += [Problem(("parameters", name), message) for name in params if name in unused]
+    refuse_all(problems)

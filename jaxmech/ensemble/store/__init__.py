@@ -1,1 +1,0 @@
-"""The run folder of a study: `folder` creates and continues it, `results` reads it."""

@@ -1,0 +1,613 @@
+"""`view`: a mechanism in motion in the browser, in three dimensions, and as one HTML file.
+
+A page shows solids, lines, dots and arrows, each with its frames, by group; among them the forces
+of joints, and what is known of each body. Its parts are in the folder `page`.
+"""
+
+import base64
+import gzip
+import html
+import json
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from matplotlib.colors import to_rgb
+
+from jaxmech import meshes
+from jaxmech.geometry import Geometry, Solid
+from jaxmech.interop.mujoco import Robot
+from jaxmech.models import Model
+from jaxmech.parts import Gravity, Joint, Mechanism, Reader
+from jaxmech.plot.mechanisms import down_of
+from jaxmech.plot.motions import (
+    THICK,
+    Display,
+    Shapes,
+    digits,
+    dimension,
+    display_of,
+    extent,
+    is_dot,
+    is_empty,
+    is_outline,
+    moving,
+    path,
+    shapes_at,
+    trail_names,
+)
+from jaxmech.plot.panels import GREY, ORANGE
+from jaxmech.plot.scene import DARK, colors_by_body, is_inside
+from jaxmech.run import Solution, observe
+from jaxmech.utils.checks import require_positive
+
+_LARGEST = 2.0**30  # of a multiple: its second difference must fit into 32 bits
+ROD, CURVE, DOT = 0.014, 0.004, 0.024  # radii relative to the size of the moving shapes
+_FRAMED = 60  # number of times at which the outermost points are looked for
+_FINE = 1e-5  # step of lengths relative to the size
+_REACH = 2.0  # how far lines at rest are drawn beyond the box, relative to its size
+_LONGEST = 0.35  # length of the longest arrow, relative to the size of the moving shapes
+_RADIUS = 0.007  # of a shaft, relative to the size
+_USUAL = 0.98  # share of the forces that are at most as long; peaks of an impact are longer
+_LEAST = 1e-3  # force relative to the largest below which there is no arrow
+_HEIGHT = 480  # pixels of a view in a notebook
+
+
+@dataclass
+class Stream:
+    """Arrays, one after another; equal ones once."""
+
+    parts: list[np.ndarray] = field(default_factory=list)
+    count: int = 0
+    seen: dict[Any, dict[str, Any]] = field(default_factory=dict)
+
+    def add(self, values: np.ndarray, step: float) -> dict[str, Any]:
+        """Add an array (K, C); where it is and how it is read.
+
+        Unknown rows at the end are left out; others repeat the one before.
+        """
+        known = np.isfinite(values).all(axis=1)
+        rows = int(np.flatnonzero(known)[-1]) + 1 if known.any() else 0
+        last = np.maximum.accumulate(np.where(known, np.arange(len(known)), 0))[:rows]
+        kept = values[:rows][last] if rows else np.zeros((0, values.shape[1]))
+        if rows and not known[0]:
+            kept = np.where(np.isfinite(kept), kept, kept[np.argmax(known)])
+        if rows > 1 and (np.abs(kept - kept[:1]) < step / 2).all() and rows == len(values):
+            kept, rows = kept[:1], 1
+        step = max(step, float(np.abs(kept).max(initial=0.0)) / _LARGEST)
+        whole = np.round(kept / step).astype(np.int64)
+        key = (whole.shape, step, rows == 1 or rows == len(values), whole.tobytes())
+        if key not in self.seen:
+            first = np.diff(whole, axis=0, prepend=0)
+            second = np.diff(first, axis=0, prepend=0).astype("<i4")
+            self.seen[key] = {
+                "at": self.count,
+                "rows": rows,
+                "columns": whole.shape[1],
+                "step": step,
+            }
+            self.parts.append(second.T.ravel())
+            self.count += second.size
+        return self.seen[key]
+
+    def text(self) -> str:
+        """All numbers: bytes of equal significance together, compressed, in base 64."""
+        numbers = np.concatenate([np.zeros(0, "<i4"), *self.parts])
+        planes = numbers.view(np.uint8).reshape(-1, 4).T.tobytes()
+        return base64.b64encode(gzip.compress(planes, 6, mtime=0)).decode("ascii")
+
+
+_BASIC = {  # of which lines, dots and arrows consist
+    "cylinder": meshes.cylinder(12),
+    "cone": meshes.cone(20),
+    "sphere": meshes.sphere(16, 8),
+    "triangle": meshes.Triangles(
+        np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0]]), np.array([[0, 1, 2]])
+    ),
+}
+
+Color = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Box:
+    """The box around what moves: corners (3,)."""
+
+    low: np.ndarray
+    high: np.ndarray
+    is_planar: bool
+    outermost: np.ndarray  # points in many directions (m, 3), which the first picture frames
+
+    @property
+    def center(self) -> np.ndarray:
+        """The middle of the box."""
+        return (self.low + self.high) / 2
+
+    @property
+    def size(self) -> float:
+        """The largest side [m]."""
+        return float((self.high - self.low).max()) or 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """Something in a group, with its points or frames over time.
+
+    Attributes:
+        group: the name of its body, joint or force.
+        kind: "solid", "line", "dot", "arrow" or "trail".
+        member: index of the trajectory, 0 for the one shown in full; -1 for what is at rest.
+        color: red, green and blue from 0 to 1.
+        points: points (K, k, 3); for a solid the columns of its frame and its origin, (K, 4, 3).
+        mesh: vertices and faces of a solid.
+        radius: of a line, dot or arrow [m].
+        closed: whether a line is filled.
+    """
+
+    group: str
+    kind: str
+    member: int
+    color: Color
+    points: np.ndarray
+    mesh: tuple[np.ndarray, np.ndarray] | None = None
+    radius: float = 0.0
+    closed: bool = False
+
+
+def packed(
+    shown: Sequence[Item], size: float, facts: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, Any], Stream]:
+    """Items for the page, with facts about bodies by name, and the numbers that they refer to."""
+    stream = Stream()
+    stored: dict[Any, Any] = {}
+    basic = {name: _mesh(mesh, stream, stored) for name, mesh in _BASIC.items()}
+    groups: dict[str, int] = {}
+    items = []
+    for item in shown:
+        entry = {
+            "group": groups.setdefault(item.group, len(groups)), "kind": item.kind,
+            "member": item.member, "color": [round(x, 4) for x in item.color],
+            "radius": item.radius, "closed": item.closed,
+        }  # fmt: skip
+        points = item.points
+        if item.mesh is not None:
+            entry["mesh"] = _mesh(item.mesh, stream, stored)
+            # Axes are as exact as lengths, whatever the unit of the latter.
+            points = points * np.array([[size]] * 3 + [[1.0]])
+        entry["track"] = stream.add(points.reshape(len(points), -1), _FINE * size)
+        items.append(entry)
+    listed = [{"name": name, **facts.get(name, {})} for name in groups]
+    for group in listed:
+        if "values" in group:
+            values = group["values"]
+            largest = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
+            group["values"] = stream.add(values, 1e-6 * largest)
+    scene = {"items": items, "meshes": [*stored.values()], "groups": listed, "basic": basic}
+    return scene, stream
+
+
+def _mesh(mesh: tuple[np.ndarray, np.ndarray], stream: Stream, stored: dict[Any, Any]) -> int:
+    vertices, faces = mesh
+    size = float(np.abs(vertices).max(initial=0.0)) or 1.0
+    entry = {
+        "vertices": stream.add(vertices, 1e-5 * size) | {"all": len(vertices)},
+        "faces": stream.add(faces.astype(float), 1.0),
+    }
+    key = (entry["vertices"]["at"], entry["faces"]["at"])
+    stored.setdefault(key, entry)
+    return [*stored].index(key)
+
+
+def box_around(shapes: Shapes) -> Box:
+    """The box around all solids, and around the other shapes that move, or all if none does."""
+    framed = {n: x for n, x in shapes.items() if isinstance(x, Solid) and not is_empty(x)}
+    framed |= moving(shapes)
+    is_planar = dimension(shapes) == 2
+    points = np.concatenate([_corners(shape) for shape in (framed or shapes).values()])
+    points = points[np.isfinite(points).all(axis=1)]
+    directions = meshes.sphere(16, 8).vertices
+    outermost = points[np.unique((directions @ points.T).argmax(axis=1))]
+    return Box(points.min(axis=0), points.max(axis=0), is_planar, outermost)
+
+
+def framing(box: Box, items: Sequence[Item]) -> Box:
+    """The box with a first picture that frames these items too."""
+    points = [item.points[np.isfinite(item.points).all(axis=(1, 2))] for item in items]
+    ends = [x.reshape(-1, 3)[:: max(1, len(x) // _FRAMED)] for x in points]
+    return replace(box, outermost=np.concatenate([box.outermost, *ends]))
+
+
+def _corners(shape: Any) -> np.ndarray:
+    """Points at the outside of a shape at many times, (m, 3)."""
+    if not isinstance(shape, Solid):
+        points = shape[:, :: max(1, shape.shape[1] // _FRAMED)]
+        points = points.reshape(-1, shape.shape[-1])
+        return np.pad(points, ((0, 0), (0, 3 - points.shape[1])))
+    outside = []
+    directions = meshes.sphere(8, 4).vertices
+    for k in range(len(shape.origin)):
+        frames = _frames(shape, k)[:: max(1, shape.origin.shape[1] // _FRAMED)]
+        vertices = shape.vertices[k]
+        far = vertices[np.unique((directions @ vertices.T).argmax(axis=1))]
+        outside.append((frames[:, None, 3] + far @ frames[:, :3]).reshape(-1, 3))
+    return np.concatenate(outside)
+
+
+def items_of(
+    shapes: Shapes, members: Sequence[int], box: Box, trails: Sequence[str]
+) -> Iterator[Item]:
+    """The items of all shapes: the first trajectory in full, the others as ghosts."""
+    shapes = {name: shape for name, shape in shapes.items() if not is_empty(shape)}
+    in_motion = moving(shapes)
+    colors = colors_by_body(in_motion)
+    for name, shape in shapes.items():
+        group = name.rpartition(".")[0] if name.endswith(".center") else name.partition(".")[0]
+        moves = name in in_motion
+        if is_inside(name, shapes):
+            continue
+        for k in range(len(members) if moves else 1):
+            color = to_rgb(colors.get(name, DARK) if moves else GREY)
+            yield _item(group, shape, k, k if moves else -1, color, box)
+    for name in trails:
+        for k in range(len(members)):
+            points = in_space(path(shapes[name])[k], box)[:, None]
+            yield Item("trails", "trail", k, to_rgb(ORANGE), points, radius=0.6 * CURVE * box.size)
+
+
+def _item(group: str, shape: Any, k: int, member: int, color: Color, box: Box) -> Item:
+    if isinstance(shape, Solid):
+        own = (float(shape.color[0]), float(shape.color[1]), float(shape.color[2]))
+        return Item(
+            group, "solid", member, color if np.isnan(own[0]) else own, _frames(shape, k),
+            (shape.vertices[k], shape.faces),
+        )  # fmt: skip
+    points = in_space(shape[k], box)
+    if is_dot(shape):
+        return Item(group, "dot", member, color, points[:, None], radius=DOT * box.size)
+    radius = (ROD if points.shape[1] <= THICK and member >= 0 else CURVE) * box.size
+    if member < 0:
+        points = _clipped(points, box)
+    closed = is_outline(points)
+    return Item(group, "line", member, color, points, radius=radius, closed=closed)
+
+
+def _frames(shape: Solid, k: int) -> np.ndarray:
+    """Axes as rows and the origin, (K, 4, 3)."""
+    axes, origin = shape.axes[k].swapaxes(1, 2), shape.origin[k]
+    if origin.shape[1] == 2:
+        axes = np.pad(axes, ((0, 0), (0, 1), (0, 1)))
+        axes[:, 2, 2] = 1.0
+        origin = np.pad(origin, ((0, 0), (0, 1)))
+    return np.concatenate([axes, origin[:, None]], axis=1)
+
+
+def in_space(points: np.ndarray, box: Box) -> np.ndarray:
+    """Points in space; those of the plane lie in the middle of the depth."""
+    if points.shape[-1] == 3:
+        return points
+    depth = np.full((*points.shape[:-1], 1), box.center[2])
+    return np.concatenate([points, depth], axis=-1)
+
+
+def _clipped(points: np.ndarray, box: Box) -> np.ndarray:
+    """The part near the moving shapes of a straight line that goes far; other lines as they are."""
+    if points.shape[1] != 2:
+        return points
+    low, high = box.center - _REACH * box.size, box.center + _REACH * box.size
+    start, direction = points[:, :1], points[:, 1:] - points[:, :1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        first, last = (low - start) / direction, (high - start) / direction
+    inward = np.where(direction == 0, -np.inf, np.minimum(first, last))
+    outward = np.where(direction == 0, np.inf, np.maximum(first, last))
+    s = np.concatenate([inward.max(axis=2).clip(0, 1), outward.min(axis=2).clip(0, 1)], axis=1)
+    return start + s[..., None] * direction
+
+
+def arrows_of(
+    mechanism: Mechanism, solution: Solution, display: Display, times: np.ndarray, box: Box,
+    scale: float | None, other_params: bool,
+) -> tuple[list[Item], float]:  # fmt: skip
+    """The forces of all joints with names on their second bodies, and the metres per newton.
+
+    They are those of the first trajectory that is shown.
+    """
+    single, params = solution, display.first_params
+    if axes := solution.q.ndim - 2:
+        # Not by -1, which has no meaning for arrays without entries.
+        size, k = solution.status.size, display.members[0]
+        single = jax.tree.map(lambda x: x.reshape(size, *x.shape[axes:])[k], solution)
+    loads = observe(mechanism.system, single, params, other_params=other_params).loads
+    forces = {name: np.asarray(force, float) for name, (force, _) in loads.items()}
+    if not forces:
+        return [], 0.0
+    largest = _usual([*forces.values()])
+    scale = _LONGEST * box.size / largest if scale is None and largest else scale or 0.0
+    points = _points(mechanism, display, times, params)
+    ts = np.asarray(single.ts, float)
+    items = []
+    for name, force in forces.items():
+        arrow = scale * _interpolated(times, ts, force)
+        arrow[np.linalg.norm(arrow, axis=1) <= _LEAST * scale * largest] = np.nan
+        start, end = points[name], points[name] + arrow
+        pair = np.stack([np.where(np.isfinite(end), start, np.nan), end], axis=1)
+        pair = in_space(pair, box)
+        if box.is_planar:  # in front of the bodies
+            pair[..., 2] = box.high[2]
+        label = f"force of {name}"
+        items.append(Item(label, "arrow", 0, to_rgb(ORANGE), pair, radius=_RADIUS * box.size))
+    return items, scale
+
+
+def facts_of(mechanism: Mechanism, display: Display, times: np.ndarray) -> dict[str, Any]:
+    """By body: its mass, and the names and values of its coordinates at all times."""
+    params = display.first_params
+    q = display.track.at(times)[0]
+    order = mechanism.system.coordinates
+    facts: dict[str, Any] = {}
+    links = {x.body.name: x.name for x in getattr(mechanism.kinematics, "links", ())}
+    for body in mechanism.bodies:
+        read = Reader(f"body {body.name!r}", np.asarray(times[0]), params)
+        prefixes = {body.name, links.get(body.name, body.name)}
+        columns = [k for k, name in enumerate(order) if name.rpartition(".")[0] in prefixes]
+        facts[body.name] = {
+            "mass": float(body.inertia(read)[0]),
+            "names": [order[k] for k in columns],
+            "values": q[:, columns],
+        }
+    return facts
+
+
+def gravity_of(mechanism: Mechanism, display: Display) -> np.ndarray | None:
+    """The direction of gravity, (3,); None without gravity."""
+    if not any(isinstance(force, Gravity) for force in mechanism.forces):
+        return None
+    start = np.asarray(display.track.span[0])
+    down = np.asarray(down_of(mechanism, start, display.first_params), float)
+    return np.pad(down, (0, 3 - len(down)))
+
+
+def _points(
+    mechanism: Mechanism, display: Display, times: np.ndarray, params: Any
+) -> Mapping[str, np.ndarray]:
+    def points(q: Any, t: Any, params: Any) -> Mapping[str, Any]:
+        at_rest = np.zeros(mechanism.system.n_velocities, int)
+        q, _, t, params = mechanism.system.arguments(q, at_rest, t, params)
+        return {
+            joint.name: joint.point_on_b(
+                mechanism.kinematics.frames(joint.bodies[1:2], q, t, params)[0],
+                Reader(joint.part, t, params),
+            )
+            for joint in mechanism.joints
+            if isinstance(joint, Joint) and joint.name
+        }
+
+    shapes = shapes_at(points, display.track, times, params, batched=False)
+    return {name: x[0] for name, x in shapes.items()}
+
+
+def _usual(forces: Sequence[np.ndarray]) -> float:
+    sizes = np.concatenate([np.linalg.norm(force, axis=1) for force in forces])
+    finite_sizes = sizes[np.isfinite(sizes)]
+    return float(np.quantile(finite_sizes, _USUAL)) if finite_sizes.size else 0.0
+
+
+def _interpolated(times: np.ndarray, ts: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Values (T, d) at other times, (K, d); unknown where the neighbours are."""
+    sign = 1.0 if ts[-1] >= ts[0] else -1.0
+    return np.stack([np.interp(sign * times, sign * ts, x) for x in values.T], axis=1)
+
+
+_FOLDER = Path(__file__).parent / "page"
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """The result of `view`, which a notebook shows as a player.
+
+    Attributes:
+        ts: displayed times of the motion [s], one for each frame, shape (K,).
+        fps: frames per second.
+        speed: seconds of the motion per second of the player.
+        items: what is shown.
+        box: the box around what moves.
+        facts: what is known of bodies, by their names.
+        title: the title of the page.
+        label: text beside the time.
+        force_scale: length of an arrow per force [m/N]; 0 without arrows.
+        down: unit vector along which gravity pulls, (3,); None without gravity.
+    """
+
+    ts: np.ndarray
+    fps: float
+    speed: float
+    items: tuple[Item, ...]
+    box: Box
+    facts: Mapping[str, Mapping[str, Any]]
+    title: str = "motion"
+    label: str = ""
+    force_scale: float = 0.0
+    down: np.ndarray | None = None
+
+    def save(self, path: str | Path) -> Path:
+        """Write one HTML file, which needs neither a server nor the network.
+
+        Args:
+            path: the file, whose suffix must be .html.
+
+        Raises:
+            ValueError: if the suffix is a different one.
+            FileNotFoundError: if the folder does not exist.
+        """
+        target = page_path("path", path)
+        target.write_text(self.html(), encoding="utf-8")
+        return target
+
+    def open(self) -> Path:
+        """Write a temporary file and open it in the browser."""
+        with tempfile.NamedTemporaryFile(prefix="jaxmech-", suffix=".html", delete=False) as file:
+            path = self.save(file.name)
+        webbrowser.open(path.as_uri())
+        return path
+
+    def html(self) -> str:
+        """The page."""
+        box = self.box
+        scene, stream = packed(self.items, box.size, self.facts)
+        scene |= {
+            "size": box.size,
+            "times": [float(f"{t:.9g}") for t in self.ts],
+            "fps": self.fps,
+            "digits": digits(self.speed),
+            "label": self.label.lstrip(", "),
+            "box": {"low": box.low.tolist(), "high": box.high.tolist(), "planar": box.is_planar},
+            "outermost": [[float(f"{x:.5g}") for x in point] for point in box.outermost],
+            "down": None if self.down is None else self.down.tolist(),
+            "legend": self._legend(),
+        }
+        text = json.dumps(scene, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
+        scripts = _asset("renderer.js") + _asset("player.js").replace('"use strict";', "")
+        values = {
+            "title": html.escape(self.title), "style": _asset("style.css"), "scene": text,
+            "numbers": stream.text(), "scripts": scripts,
+        }  # fmt: skip
+        page = _asset("page.html")
+        for name, value in values.items():
+            page = page.replace("{{ " + name + " }}", value, 1)
+        return page
+
+    def _legend(self) -> list[dict[str, str]]:
+        if not self.force_scale:
+            return []
+        return [{"color": ORANGE, "text": f"forces of joints, {1 / self.force_scale:.3g} N per m"}]
+
+    def _repr_html_(self) -> str:
+        page = html.escape(self.html(), quote=True)
+        style = "width:100%;border:1px solid #ddd"
+        return f'<iframe srcdoc="{page}" height="{_HEIGHT}" style="{style}"></iframe>'
+
+    def __repr__(self) -> str:
+        joints = [x.group.removeprefix("force of ") for x in self.items if x.kind == "arrow"]
+        forces = f", forces of {', '.join(joints)}" if joints else ""
+        return f"View: {extent(self.ts, self.fps, self.speed)}{forces}"
+
+
+@cache
+def _asset(name: str) -> str:
+    return (_FOLDER / name).read_text("utf-8")
+
+
+def page_path(argument: str, path: str | Path) -> Path:
+    """The path of a page that can be written."""
+    target = Path(path)
+    if target.suffix.lower() != ".html":
+        raise ValueError(f"Argument `{argument}` must end in .html, but is {str(path)!r}.")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"Argument `{argument}` must be in a folder that exists, but {target.parent} does not."
+        )
+    return target
+
+
+def is_notebook() -> bool:
+    """Whether this is a notebook, which shows a `View` by itself."""
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
+
+
+def view(
+    subject: Model | Mechanism | Robot | Geometry,
+    motion: Solution | tuple[Any, Any],
+    params: Any = None,
+    *,
+    file: str | Path | None = None,
+    show: bool | None = None,
+    forces: bool = True,
+    force_scale: float | None = None,
+    speed: float | None = None,
+    fps: float = 30.0,
+    trails: Sequence[str] | None = None,
+    members: Sequence[int] | None = None,
+    params_axes: Any = None,
+    other_params: bool = False,
+) -> "View":
+    """View a motion in three dimensions in the browser, with a player.
+
+    The page has the shapes of `animate`. It can be turned, moved (with shift) and zoomed, and has a
+    button to play and pause (or the space bar), a slider for the time and a choice of speeds. The
+    first picture frames the whole motion. A click on a body shows its name, mass and coordinates;
+    "follow" lets the camera move along, and "parts" hides single parts. Of several trajectories the
+    first is shown in full and the others as ghosts. Arrows are the forces that the joints of a
+    mechanism exert on their second bodies, in the first trajectory.
+
+    The page is one file with everything in it, and needs neither a server nor the network.
+
+    Args:
+        subject: as for `animate`. Only a mechanism or a robot has forces.
+        motion: as for `animate`.
+        params: parameters; by default those of the model or mechanism.
+        file: an .html file to write.
+        show: whether to open the page in the browser; by default without a `file`, except in a
+            notebook, which shows the returned object.
+        forces: whether to show the forces of joints.
+        force_scale: length of an arrow per force [m/N]; by default such that the longest are a
+            third of the size of the mechanism.
+        speed: seconds of the motion per second; by default as in `animate`.
+        fps: frames per second.
+        trails: names of the shapes that leave a trail; by default as for `animate`.
+        members: indices of the trajectories of a batch, the first of them in full; by default the
+            first 16.
+        params_axes: axes of `params` with one entry for each trajectory, as `in_axes` of
+            `jax.vmap`; by default none.
+        other_params: whether `params` are meant to differ from those of the simulation.
+
+    Returns:
+        A `View`: `save("arm.html")` writes the page, `open()` opens it.
+
+    Raises:
+        TypeError, ValueError: as for `animate`, or if `file` does not end in .html.
+        FileNotFoundError: if the folder of `file` does not exist.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> model, ts = jm.models.double_pendulum(), jnp.linspace(0.0, 3.0, 61)
+        >>> swing = jm.simulate(model.system, *model.initial(), ts, model.params)
+        >>> jm.view(model, swing, show=False)
+        View: t = 0 ... 3 s in real time, 91 frames in 3 s
+    """
+    if file is not None:
+        page_path("file", file)
+    if force_scale is not None:
+        require_positive("force_scale", force_scale)
+    title = getattr(subject, "name", "motion")
+    subject = getattr(subject, "mechanism", subject)  # of a robot
+    display = display_of(
+        subject, motion, params, speed=speed, fps=fps, members=members, params_axes=params_axes,
+        other_params=other_params,
+    )  # fmt: skip
+    ts = display.moments(fps)
+    shapes = display.shapes_at(ts)
+    box = box_around(shapes)
+    names = trail_names(shapes, trails)
+    items, scale, facts, down = [*items_of(shapes, display.members, box, names)], 0.0, {}, None
+    if isinstance(subject, Mechanism):
+        facts, down = facts_of(subject, display, ts), gravity_of(subject, display)
+        if forces and isinstance(motion, Solution):
+            arrows, scale = arrows_of(subject, motion, display, ts, box, force_scale, other_params)
+            items += arrows
+            box = framing(box, arrows)
+    result = View(
+        ts, fps, display.speed, tuple(items), box, facts, title, display.label, scale, down
+    )
+    if file is not None:
+        result.save(file)
+    if show or (show is None and file is None and not is_notebook()):
+        result.open()
+    return result
