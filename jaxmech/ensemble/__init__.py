@@ -24,14 +24,11 @@ from jaxmech.ensemble.replay import ReplayedTrajectory as ReplayedTrajectory
 from jaxmech.ensemble.replay import replay as replay
 from jaxmech.ensemble.replay import replays as replays
 from jaxmech.ensemble.run import run_study as run_study
-from jaxmech.ensemble.statistics import Custom as Custom
 from jaxmech.ensemble.statistics import FirstPassage as FirstPassage
 from jaxmech.ensemble.statistics import Histogram as Histogram
 from jaxmech.ensemble.statistics import Moments as Moments
 from jaxmech.ensemble.statistics import Probability as Probability
 from jaxmech.ensemble.statistics import Quantiles as Quantiles
-from jaxmech.ensemble.statistics import Reduction as Reduction
-from jaxmech.ensemble.statistics import Sample as Sample
 from jaxmech.ensemble.store import Results as Results
 from jaxmech.ensemble.store import array_of as array_of
 from jaxmech.ensemble.store import open as open  # noqa: A004
@@ -52,7 +49,6 @@ from jaxmech.ensemble.summary import summarize as summarize
 
 __all__ = [
     "Correlation",
-    "Custom",
     "Discrete",
     "Failure",
     "FailureProbability",
@@ -66,7 +62,6 @@ __all__ = [
     "Probability",
     "Quantiles",
     "RecordedInput",
-    "Reduction",
     "Results",
     "Sampling",
     "Scipy",

@@ -116,11 +116,12 @@ def quantities_of(study: Study, system: System) -> dict[str, Quantity]:
         known |= own
     for name, statistic in study.statistics.items():
         is_passage = isinstance(statistic, FirstPassage)
-        valid, what = (study.events, "an event of this study") if is_passage else (known, "")
-        for of in statistic.quantities:
-            if of not in valid:
-                message = not_one_of(of, valid, what or "a quantity")
-                problems.append(Problem(("statistics", name, "of"), message))
+        valid, what = (
+            (study.events, "an event of this study") if is_passage else (known, "a quantity")
+        )
+        if statistic.of not in valid:
+            message = not_one_of(statistic.of, valid, what)
+            problems.append(Problem(("statistics", name, "of"), message))
     refuse_all(problems)
     return known
 

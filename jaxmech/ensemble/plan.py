@@ -49,7 +49,6 @@ from jaxmech.ensemble.member import (
     quantities_of,
     study_events,
 )
-from jaxmech.ensemble.statistics import Custom, Reduction
 from jaxmech.ensemble.study import Observed, RecordedInput, Study, WhiteNoise
 from jaxmech.integrate import FixedSteps, Gaps
 from jaxmech.laws import observed_at
@@ -59,7 +58,7 @@ from jaxmech.utils.digests import arrays_digest, sha256
 
 STATES = "statistics"  # the array that holds the states of the statistics
 _FUNCTIONS = {  # fields of the settings of a study
-    "observe": ("function",), "statistics": ("functions",), "events": ("function", "jump"),
+    "observe": ("function",), "events": ("function", "jump"),
 }  # fmt: skip
 _CALLABLE: Any = Callable
 _ROUND_OFF = 1e-9  # of an interval of noise
@@ -170,22 +169,17 @@ def _with_read_functions(study: Study, folder: Path) -> tuple[Study, list[Path]]
     files: list[Path] = []
 
     def get(reference: Any, key: Key) -> Any:
-        value, is_reduction = reference, key[0] == "statistics"
+        value = reference
         if isinstance(reference, str):
-            kinds = (Reduction, _CALLABLE) if is_reduction else (_CALLABLE,)
             try:
-                source = find(reference, {}, folder, kinds)
+                source = find(reference, {}, folder, (_CALLABLE,))
             except StudyError as error:
                 problems.extend(Problem(key, p.message) for p in error.problems)
                 return reference
             files.append(source.path)
             value = source.value
         count = argument_count(value) if callable(value) else 0
-        if is_reduction and not isinstance(value, Reduction):
-            kind = type(value).__name__
-            message = f"must name a jaxmech.ensemble.Reduction, but {reference} is a {kind}"
-            problems.append(Problem(key, message))
-        elif key[0] == "observe" and count not in (4, 5):
+        if key[0] == "observe" and count not in (4, 5):
             message = "must name a function of q, v, t, params, or of these and reactions, but it "
             problems.append(Problem(key, f"{message}takes {count} arguments"))
         return value
@@ -196,7 +190,7 @@ def _with_read_functions(study: Study, folder: Path) -> tuple[Study, list[Path]]
 
 
 def _with_functions(study: Study, get: Callable[[Any, Key], Any]) -> dict[str, Any]:
-    """Replace the names of functions in quantities, statistics and events by `get`."""
+    """Replace the names of functions in quantities and events by `get`."""
     sections: dict[str, Any] = {}
     for section, fields in _FUNCTIONS.items():
         sections[section] = dict(getattr(study, section))
@@ -297,10 +291,6 @@ def origin(plan: Plan) -> dict[str, Any]:
         for suffix, fn in (("", event.function), (" jump", event.jump)):
             if callable(fn):
                 functions[f"event {name}{suffix}"] = _of_file(fn)
-    for name, statistic in study.statistics.items():
-        if isinstance(statistic, Custom) and isinstance(statistic.functions, Reduction):
-            files = map(_of_file, filter(None, statistic.functions))
-            functions[f"statistic {name}"] = sha256(*files)
     # Some at the beginning and the last member: another seed, size or rule changes one of them, and
     # all draws of a large study would take long.
     last = sampler.size - 1

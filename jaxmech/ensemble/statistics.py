@@ -14,9 +14,9 @@ that a result has the same bits however the work was divided.
 """
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_type_hints
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 from scipy.special import ndtri
 
-from jaxmech.config import InFile
 from jaxmech.config.errors import out_of_range, refuse, refuse_all
 from jaxmech.utils.text import doc, setting
 
@@ -64,26 +63,18 @@ class Sample(NamedTuple):
 class AbstractStatistic(abc.ABC):
     """A statistic of a study, whose fields are the keys of its table in a configuration."""
 
-    of: str | tuple[str, ...]
+    of: str
     in_unit: ClassVar[tuple[str, ...]] = ()  # results that have the unit of the quantity
 
     def __post_init__(self) -> None:
-        kind, of = get_type_hints(type(self))["of"], getattr(self, "of", ())
-        if kind is str and not isinstance(of, str):
-            raise refuse("of", f"must be the name of one quantity, such as 'q', but is {of!r}")
-        if kind is not str and isinstance(of, str):
-            raise refuse("of", f"must be a tuple of names, such as ({of!r},), but is {of!r}")
+        if not isinstance(self.of, str):
+            raise refuse("of", f"must be the name of one quantity, such as 'q', but is {self.of!r}")
         refuse_all(out_of_range(self))
 
     @property
-    def quantities(self) -> tuple[str, ...]:
-        """The quantities that the key `of` names."""
-        return (self.of,) if isinstance(self.of, str) else self.of
-
-    @property
     def names(self) -> tuple[str, ...]:
-        """The quantities that it is computed from: by default those of the key `of`."""
-        return self.quantities
+        """The quantities that it is computed from: by default that of the key `of`."""
+        return (self.of,)
 
     def of_sample(self, sample: Sample) -> State:
         """The state of the trajectories of a sample; failed ones and padding do not count."""
@@ -477,69 +468,10 @@ def _places(weights: np.ndarray, p: np.ndarray) -> np.ndarray:
     return places.reshape(p.shape)
 
 
-class Reduction(NamedTuple):
-    """Three functions of a statistic; states are any trees of arrays of fixed shapes.
-
-    Attributes:
-        init: the state of no trajectory, from a `Sample`, of which only the shapes count.
-        update: the state with the trajectories of a `Sample` added.
-        merge: function of two states that returns the state of all their trajectories.
-        result: function that returns a dictionary of results from the final state; by default the
-            state.
-    """
-
-    init: Callable[[Sample], Any]
-    update: Callable[[Any, Sample], Any]
-    merge: Callable[[Any, Any], Any]
-    result: Callable[[Any], StatisticResult] | None = None
-
-
-@dataclass(frozen=True)
-class Custom(AbstractStatistic):
-    """A statistic defined by the functions of a `Reduction`.
-
-    In a configuration file it is named as "path/file.py:name", relative to the folder of the
-    configuration.
-    """
-
-    of: tuple[str, ...] = field(metadata=doc("names of the quantities that it is given"))
-    functions: Annotated[str | Reduction, InFile(str)] = field(
-        metadata=doc('"path/file.py:name" of a `Reduction`')
-    )
-
-    @property
-    def _reduction(self) -> Reduction:
-        if not isinstance(self.functions, Reduction):
-            raise TypeError(f"Argument `functions` must be a Reduction, but is {self.functions!r}.")
-        return self.functions
-
-    def init(self, sample: Sample) -> State:
-        """Call the user's `init`."""
-        return {"state": self._reduction.init(sample)}
-
-    def update(self, state: State, sample: Sample) -> State:
-        """Call the user's `update`."""
-        return {"state": self._reduction.update(state["state"], sample)}
-
-    def merge(self, first: State, second: State) -> State:
-        """Call the user's `merge`."""
-        return {"state": self._reduction.merge(first["state"], second["state"])}
-
-    def result(self, state: State) -> StatisticResult:
-        """Call the user's `result`, or return the leaves of the state."""
-        inner = jax.tree.map(np.asarray, state["state"])
-        if self._reduction.result is not None:
-            return dict(self._reduction.result(inner))
-        if isinstance(inner, dict):
-            return dict(inner)
-        return {str(k): leaf for k, leaf in enumerate(jax.tree.leaves(inner))}
-
-
 STATISTICS: dict[str, type[AbstractStatistic]] = {
     "moments": Moments,
     "probability": Probability,
     "first-passage": FirstPassage,
     "quantiles": Quantiles,
     "histogram": Histogram,
-    "custom": Custom,
 }

@@ -1,19 +1,15 @@
 """Statistics of known numbers: against numpy and scipy, in one piece and merged from parts."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
 from jaxmech.ensemble.statistics import (
-    Custom,
     FirstPassage,
     Histogram,
     Moments,
     Probability,
     Quantiles,
-    Reduction,
 )
 from tests.ensemble.statistics.helpers import result, sample
 
@@ -112,20 +108,3 @@ def test_quantiles_are_within_their_error(values) -> None:
         found["error"] <= np.maximum(4 * width / 512, 1e-14 * np.abs(values).max()) + 1e-12
     )
     assert np.all(found["low"] <= found["quantiles"])
-
-
-def test_a_reduction_of_ones_own_is_updated_and_merged() -> None:
-    largest = Reduction(
-        init=lambda sample: {"square": jnp.zeros(())},
-        update=lambda state, sample: {
-            "square": jnp.maximum(state["square"], (sample.values["x"] ** 2).max())
-        },
-        merge=lambda a, b: jax.tree.map(jnp.maximum, a, b),
-    )
-    found = result(Custom(of=("x",), functions=largest), sample({"x": SCALAR}), 400)
-    assert found["square"] == (SCALAR**2).max()
-    rooted = largest._replace(result=lambda state: {"root": np.sqrt(state["square"])})
-    assert (
-        result(Custom(of=("x",), functions=rooted), sample({"x": SCALAR}))["root"]
-        == np.abs(SCALAR).max()
-    )
