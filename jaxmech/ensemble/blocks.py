@@ -166,7 +166,6 @@ class BlockProgram:
 
     @property
     def study(self) -> Study:
-        """The study, with its sizes."""
         return self.member.study
 
     @property

@@ -125,7 +125,6 @@ class Uniform:
             raise refuse("low", message)
 
     def frozen(self, default: float = nan) -> Law:
-        """The distribution, which does not depend on the default."""
         low, width = self.low, self.high - self.low
         return Law(
             lambda q: low + width * q,
@@ -242,7 +241,6 @@ class Scipy:
         self.frozen()
 
     def frozen(self, default: float = nan) -> Law:
-        """The distribution, which does not depend on the default."""
         from scipy import stats  # imports slowly
 
         family = getattr(stats, self.name, None)

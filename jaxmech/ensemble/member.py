@@ -201,12 +201,10 @@ class StudyTrajectory:
 
     @property
     def system(self) -> System:
-        """The mechanical system."""
         return self.subject.system
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Floating-point type of the computation."""
         return np.dtype(self.study.precision)
 
     def params(self, inputs: Tree) -> dict[str, Any]:
@@ -231,7 +229,6 @@ class StudyTrajectory:
 
     @cached_property
     def event_set(self) -> EventSet:
-        """The events, as `simulate` has them."""
         return study_events(self.study, self.system)
 
     def start(self, inputs: Tree, assembled: bool) -> tuple[Array, Array, Array]:
@@ -385,7 +382,6 @@ class StudyTrajectory:
         return tuple(dict.fromkeys(name for group in each for name in group))
 
     def is_good(self, values: Mapping[str, Array]) -> Array:
-        """Whether trajectories were computed to their end."""
         return jnp.asarray(succeeded(values["status"]))
 
     def shared_arrays(self) -> Iterator[tuple[str, np.ndarray, dict[str, Any]]]:

@@ -78,7 +78,6 @@ class Plan:
     folder: Path  # to which the names of files are relative
 
     def sized(self, **sizes: Any) -> "Plan":
-        """The plan with its steps or its block filled in."""
         named, study = replace(self.named, **sizes), replace(self.study, **sizes)
         return replace(self, named=named, study=study)
 

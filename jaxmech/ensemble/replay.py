@@ -45,7 +45,6 @@ class ReplayedTrajectory:
 
     @property
     def status(self) -> Status:
-        """The status of the trajectory."""
         return Status(int(self.values["status"]))
 
     @property

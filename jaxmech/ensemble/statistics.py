@@ -130,7 +130,6 @@ class Moments(AbstractStatistic):
     in_unit = ("mean", "mean_low", "mean_high", "sd", "min", "max")
 
     def of_sample(self, sample: Sample) -> State:
-        """Count, extremes and centred moments of the values that are finite."""
         value, w = sample.counted(self.of)  # of which those that do not count are zero
         # From the first value that counts, since a mean of large numbers loses digits.
         centre = jnp.take_along_axis(value, (w > 0).argmax(0)[None], 0)
@@ -149,11 +148,8 @@ class Moments(AbstractStatistic):
         }
 
     def merge(self, first: State, second: State) -> State:
-        """Merge the centred moments; of equal extremes keep the first one.
-
-        By the formulas of Chan, Golub and LeVeque, "Algorithms for computing the sample variance",
-        The American Statistician 37, 1983.
-        """
+        # Formulas of Chan, Golub and LeVeque, "Algorithms for computing the sample variance",
+        # The American Statistician 37, 1983.
         total = first["count"] + second["count"]
         share = (second["count"] / jnp.maximum(total, 1)).astype(second["mean"].dtype)
         # The mean of a state without any value is of no account.
@@ -217,7 +213,6 @@ class Probability(AbstractStatistic):
         super().__post_init__()
 
     def of_sample(self, sample: Sample) -> State:
-        """Count hits."""
         value = sample.floats(self.of).reshape(len(sample.good), -1)
         counts = sample.good & ~jnp.isnan(value).any(1)
         beyond = value < self.below if self.below is not None else value > jnp.asarray(self.above)
@@ -225,7 +220,6 @@ class Probability(AbstractStatistic):
         return {key: x.sum().astype(sample.number.dtype) for key, x in flags.items()}
 
     def result(self, state: State) -> StatisticResult:
-        """The probability with its interval, and the counts behind it."""
         hits, count = int(state["hits"]), int(state["count"])
         low, high = of_proportion(hits, count, self.confidence, self.interval)
         return {
@@ -254,11 +248,9 @@ class FirstPassage(AbstractStatistic):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The quantities of the event."""
         return f"{self.of}_passed", f"{self.of}_time"
 
     def of_sample(self, sample: Sample) -> State:
-        """Count the trajectories by the saved time at which the event has first occurred."""
         past = sample.values[self.names[0]] > 0
         # The first true one; the last column stands for trajectories that never pass.
         never = jnp.full((len(past), 1), True)
@@ -268,12 +260,10 @@ class FirstPassage(AbstractStatistic):
         return {"passed": is_first.sum(0).astype(sample.number.dtype), "times": times}
 
     def merge(self, first: State, second: State) -> State:
-        """Sums, and the moments of the times."""
         times = self._times.merge(first["times"], second["times"])
         return {"passed": first["passed"] + second["passed"], "times": times}
 
     def result(self, state: State) -> StatisticResult:
-        """The number that first passed at each saved time, and the probability of it by then."""
         passed = np.asarray(state["passed"])
         count, hits = int(passed.sum()), np.cumsum(passed)[:-1]
         bounds = [of_proportion(n, count, self.confidence, "clopper-pearson") for n in hits]
@@ -333,14 +323,12 @@ class _Binned(AbstractStatistic):
     bins: int
 
     def init(self, sample: Sample) -> State:
-        """Bins without values."""
         value = sample.floats(self.of)
         zero = jnp.zeros(value.shape[1:], value.dtype)
         weights = jnp.zeros((*zero.shape, self.bins), value.dtype)
         return {"weights": weights, "min": zero + jnp.inf, "max": zero - jnp.inf}
 
     def update(self, state: State, sample: Sample) -> State:
-        """Widen the bins as far as necessary, and count."""
         value, w = sample.counted(self.of)
         low = jnp.minimum(state["min"], jnp.where(w > 0, value, jnp.inf).min(0))
         high = jnp.maximum(state["max"], jnp.where(w > 0, value, -jnp.inf).max(0))
@@ -352,7 +340,6 @@ class _Binned(AbstractStatistic):
         return {"weights": weights, "min": low, "max": high}
 
     def merge(self, first: State, second: State) -> State:
-        """Sums of the counts in common bins."""
         low = jnp.minimum(first["min"], second["min"])
         high = jnp.maximum(first["max"], second["max"])
         weights = self._widened(first, low, high) + self._widened(second, low, high)

@@ -86,7 +86,6 @@ class _Names:
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """The names of the coordinates."""
         return tuple(str(x.func) for x in self.q)
 
     def function(self, expression: Any, *, of_positions: bool = False) -> Callable[..., Array]:
@@ -124,7 +123,6 @@ class _Expression:
     of_positions: bool
 
     def __call__(self, q: Any, *state: Any) -> Array:
-        """The value, a scalar, a vector or a matrix."""
         q = 1.0 * jnp.asarray(q)
         v, (t, params) = (q, state) if self.of_positions else (state[0], state[1:])
         parameters = [params[name] for name in self.names]

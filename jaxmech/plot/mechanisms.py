@@ -94,7 +94,6 @@ class Drawing:
 
     @property
     def width(self) -> Array:
-        """Half the width of a link [m]."""
         return self.sketch.width
 
     @property
@@ -104,7 +103,6 @@ class Drawing:
 
     @property
     def is_on_ground(self) -> bool:
-        """Whether the first body is the ground."""
         return self.part.bodies[0].name == "ground"
 
     def on(self, k: int, local: Any) -> Array:
@@ -116,7 +114,6 @@ class Drawing:
         return self.sketch.depth(self.part.bodies[k].name)
 
     def has_visual(self, k: int) -> bool:
-        """Whether a body has a look of its own."""
         return bool(getattr(self.part.bodies[k], "visual", ()))
 
     def pointing(self, k: int, axis: Any) -> Array:
@@ -614,7 +611,6 @@ class _Link:
         return jnp.asarray(self.local) + away * beyond / jnp.where(distance == 0, 1.0, distance)
 
     def shapes(self, sketch: Sketch, *, is_covered: bool) -> Shapes:
-        """The solids of the body."""
         name, d = self.body.name, self.body.dimension
         height, level = sketch.height, sketch.depth(name)
         if not self.is_rigid:

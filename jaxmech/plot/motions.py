@@ -447,7 +447,6 @@ class Display:
 
     @property
     def first_params(self) -> Any:
-        """The parameters of the first trajectory."""
         return jax.tree.map(lambda x: x[0], self.params) if self.batched else self.params
 
     def moments(self, fps: float, fine: int = 1) -> np.ndarray:

@@ -46,7 +46,6 @@ class Outline(PathPatch):
         super().__init__(_silhouette(body.vertices, body.faces), **style)
 
     def show(self, body: Solid, k: int) -> None:
-        """Move the outline to time k."""
         (a, c), (b, d) = body.axes[k].T
         x, y = body.origin[k]
         self.set_visible(bool(np.isfinite([a, b, c, d, x, y]).all()))
@@ -66,7 +65,6 @@ class Faces(Poly3DCollection):  # type: ignore[misc]
         self._corners = np.zeros((0, 3, 3))
 
     def show(self, bodies: Sequence[Solid], k: int) -> None:
-        """Move the faces to time k."""
         parts = [(body.origin[k] + body.vertices @ body.axes[k].T)[body.faces] for body in bodies]
         self._corners = np.concatenate(parts)
 

@@ -207,7 +207,6 @@ class Shown:
 
     @property
     def title(self) -> str:
-        """How many trajectories there are, and at which event they are drawn."""
         failed = int((~self.good).sum())
         lost = f", {failed:,} failed and left out" if failed else ""
         many = f"{self.good.size:,} trajectories{lost}" if self.good.size > 1 else ""

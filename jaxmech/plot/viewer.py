@@ -127,7 +127,6 @@ class Box:
 
     @property
     def center(self) -> np.ndarray:
-        """The middle of the box."""
         return (self.low + self.high) / 2
 
     @property
@@ -457,7 +456,6 @@ class View:
         return path
 
     def html(self) -> str:
-        """The page."""
         box = self.box
         scene, stream = packed(self.items, box.size, self.facts)
         scene |= {

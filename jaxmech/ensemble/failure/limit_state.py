@@ -64,7 +64,6 @@ class LimitState:
 
     @property
     def sampler(self) -> Sampler:
-        """The draws."""
         return self.plan.sampler
 
     @property

@@ -97,7 +97,6 @@ class FailureProbability:
 
     @property
     def probability(self) -> float:
-        """The probability of failure."""
         return self.estimate.probability
 
     @property
@@ -112,7 +111,6 @@ class FailureProbability:
 
     @property
     def method(self) -> str:
-        """The method of the estimate."""
         return self.estimate.method
 
     def __str__(self) -> str:

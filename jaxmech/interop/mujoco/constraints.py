@@ -36,7 +36,6 @@ class Coupling:
     coefficients: tuple[float, ...]
 
     def __call__(self, q: Any, t: Any, params: Any) -> Array:
-        """The residual of the equation."""
         coordinate = jnp.zeros((), q.dtype) if self.b is None else q[self.b] - self.starts[1]
         value = jnp.zeros((), q.dtype)
         for coefficient in reversed(self.coefficients):

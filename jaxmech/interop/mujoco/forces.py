@@ -80,7 +80,6 @@ class Resistance:
     speed: Value
 
     def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
-        """The generalized force (n,)."""
         q, v = jnp.asarray(q), jnp.asarray(v)
         read = Reader("resistance of the joints", jnp.asarray(t), params)
         joints, count = np.array(self.joint_of), len(self.damping)
@@ -207,7 +206,6 @@ class Actuators:
     limits: tuple[tuple[int, Range], ...]
 
     def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
-        """The generalized force (n,)."""
         q, v, t = jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)
         read = Reader("the actuators", t, params)
         totals: dict[int, Array] = {}

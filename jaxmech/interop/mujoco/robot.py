@@ -113,7 +113,6 @@ class Robot:
 
     @property
     def system(self) -> System:
-        """The system of the mechanism."""
         return self.mechanism.system
 
     @property

@@ -304,13 +304,11 @@ class LeftOut:
         self.kinds: dict[str, list[str]] = {}
 
     def add(self, kind: str, name: str) -> None:
-        """Add the name of something of a kind."""
         names = self.kinds.setdefault(kind, [])
         if name not in names:
             names.append(name)
 
     def frozen(self) -> dict[str, tuple[str, ...]]:
-        """The names by kind."""
         return {kind: tuple(names) for kind, names in self.kinds.items()}
 
 
