@@ -14,7 +14,6 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,9 +62,8 @@ class Sampler:
         self.entries: dict[str, tuple[str, str, Index]] = {}
         self.drawn: dict[str, Law] = {}  # the distributions, by full name
         for plan in self._plans:
-            for key, index in plan.keys.items():
-                self.entries[key] = plan.section, plan.name, index
-                self.drawn[key] = plan.laws[index]
+            for key, (index, law) in plan.laws.items():
+                self.entries[key], self.drawn[key] = (plan.section, plan.name, index), law
         names = [*self.drawn]
         self.points = Points(study.sampling.design, study.seed, study.size, names)
         # the factor of the correlation matrix of all drawn variables, if any are correlated
@@ -83,7 +81,7 @@ class Sampler:
             if plan.laws:
                 values = np.array(np.broadcast_to(values, (rows, *values.shape)), float, order="C")
                 by_entry = np.moveaxis(values, 0, -1)
-                for key, index in plan.keys.items():
+                for key, (index, _) in plan.laws.items():
                     by_entry[index] = columns[key]
             variables.append(Variable(plan.section, plan.name, values, varies=bool(plan.laws)))
         return tuple(variables)
@@ -202,13 +200,7 @@ class _DrawPlan:
     section: str
     name: str
     base: np.ndarray
-    laws: Mapping[Index, Law]
-
-    @cached_property
-    def keys(self) -> dict[str, Index]:
-        """The index of each entry that is drawn by its full name, such as "parameters.m[3]"."""
-        indices = [*self.laws]
-        return dict(zip(entry_names(f"{self.section}.{self.name}", indices), indices, strict=True))
+    laws: Mapping[str, tuple[Index, Law]]  # by full name, such as "parameters.m[3]"
 
 
 def _plans(study: Study, subject: Subject) -> list[_DrawPlan]:
@@ -284,7 +276,8 @@ def _plan_of(
             except StudyError as error:
                 raise error.within(section, key) from None
             laws |= {index: of_value[x] for index, x in values.items()}
-    return _DrawPlan(section, name, base, laws)
+    keys = entry_names(f"{section}.{name}", laws)
+    return _DrawPlan(section, name, base, dict(zip(keys, laws.items(), strict=True)))
 
 
 def _index(section: str, key: str, name: str, base: np.ndarray) -> Index:

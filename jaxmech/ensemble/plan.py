@@ -57,9 +57,7 @@ from jaxmech.utils.checks import MissingParameterError, argument_count
 from jaxmech.utils.digests import arrays_digest, sha256
 
 STATES = "statistics"  # the array that holds the states of the statistics
-_FUNCTIONS = {  # fields of the settings of a study
-    "observe": ("function",), "events": ("function", "jump"),
-}  # fmt: skip
+_FUNCTIONS = {"observe": ("function",), "events": ("function", "jump")}  # fields of settings
 _CALLABLE: Any = Callable
 _ROUND_OFF = 1e-9  # of an interval of noise
 _BEYOND = 1e-6  # share of the distance of samples that may lack at the ends
@@ -175,8 +173,8 @@ def _with_read_functions(study: Study, folder: Path) -> tuple[Study, list[Path]]
             except StudyError as error:
                 problems.extend(Problem(key, p.message) for p in error.problems)
                 return reference
-            files.append(source.path)
             value = source.value
+            files.append(source.path)
         count = argument_count(value) if callable(value) else 0
         if key[0] == "observe" and count not in (4, 5):
             message = "must name a function of q, v, t, params, or of these and reactions, but it "
@@ -190,15 +188,13 @@ def _with_read_functions(study: Study, folder: Path) -> tuple[Study, list[Path]]
 
 def _with_functions(study: Study, get: Callable[[Any, Key], Any]) -> dict[str, Any]:
     """Replace the names of functions in quantities and events by `get`."""
-    sections: dict[str, Any] = {}
-    for section, fields in _FUNCTIONS.items():
-        sections[section] = dict(getattr(study, section))
-        for name, table in sections[section].items():
-            functions = {
-                f: get(getattr(table, f), (section, name, f)) for f in fields if hasattr(table, f)
-            }
-            sections[section][name] = replace(table, **functions)
-    return sections
+    return {
+        section: {
+            name: replace(table, **{f: get(getattr(table, f), (section, name, f)) for f in fields})
+            for name, table in getattr(study, section).items()
+        }
+        for section, fields in _FUNCTIONS.items()
+    }
 
 
 def _read_inputs(study: Study, folder: Path) -> SubjectInputs:

@@ -405,17 +405,15 @@ class RunFolder:
 
     def is_sound(self, block: int) -> bool:
         """Whether the chunks of a marked block are there and have their checksums."""
-        files = chunks_of(self.path, block)
-        if files is None or not is_whole(self.path, block):
+        if not is_whole(self.path, block):
             return False
-        names = {file.relative_to(self.path).parts[1] for file in files}
-        arrays = {name: self._array(name) for name in names}
-        try:
-            for name, array in arrays.items():
-                size = 1 if name == STATES else self.block
+        for file in chunks_of(self.path, block) or []:
+            name = file.relative_to(self.path).parts[1]
+            array, size = self._array(name), 1 if name == STATES else self.block
+            try:
                 array[block * size : (block + 1) * size]
-        except ValueError:  # of Zarr, by a checksum
-            return False
+            except ValueError:  # of Zarr, by a checksum
+                return False
         return True
 
     def _array(self, name: str) -> zarr.Array[Any]:
