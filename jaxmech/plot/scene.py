@@ -1,9 +1,11 @@
-"""The picture of a mechanism at one time: its shapes as artists of matplotlib.
+"""What a picture or a page shows of a motion: items, and pictures of them at one time.
 
-Solids are outlines seen from above in the plane, and shaded faces in space.
+Items are solids, lines, dots and trails, each with its frames or points over time, by group. In a
+picture solids are outlines seen from above in the plane, and shaded faces in space.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,9 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Affine2D
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
+from jaxmech import meshes
 from jaxmech.geometry import Solid
+from jaxmech.meshes import Triangles
 from jaxmech.plot.motions import (
     THICK,
     Shape,
@@ -33,21 +37,200 @@ from jaxmech.plot.motions import (
 )
 from jaxmech.plot.panels import COLORS, GREY, ORANGE, add_axes, new_figure
 
+DARK = "#333333"  # dots
+FRAMED = 60  # number of times at which the outermost points are looked for
+_ROD, CURVE, _DOT = 0.014, 0.004, 0.024  # radii relative to the size of the moving shapes
+_REACH = 2.0  # how far lines at rest are drawn beyond the box, relative to its size
 _SUN = np.array([0.35, -0.5, 0.8])  # in space, towards the light
 _SHADE, _GLOW = 0.45, 0.6  # brightness away from the light, and what it adds
 _GHOST = 0.3  # opacity in a large group of trajectories
 _DEPTHS = 0.4  # of the order in which solids in the plane are drawn
+_WIDTH = 5.2  # inches
+_ROOM = 0.06  # margin around moving shapes, relative to their size
+_MOST_TICKS = 7  # over the width of the picture
+_FLAT = 0.25  # smallest side of the picture relative to the largest
+
+Color = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Box:
+    """The box around what moves: corners (3,)."""
+
+    low: np.ndarray
+    high: np.ndarray
+    is_planar: bool
+    outermost: np.ndarray  # points in many directions (m, 3), which the first picture frames
+
+    @property
+    def center(self) -> np.ndarray:
+        return (self.low + self.high) / 2
+
+    @property
+    def size(self) -> float:
+        """The largest side [m]."""
+        return float((self.high - self.low).max()) or 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """Something in a group, with its points or frames over time.
+
+    Attributes:
+        group: the name of its body, joint or force.
+        kind: "solid", "line", "dot", "arrow" or "trail".
+        member: index of the trajectory, 0 for the one shown in full; -1 for what is at rest.
+        color: red, green and blue from 0 to 1.
+        points: points (K, k, 3); for a solid the columns of its frame and its origin, (K, 4, 3).
+        mesh: that of a solid.
+        radius: of a line, dot or arrow [m].
+        closed: whether a line is filled.
+    """
+
+    group: str
+    kind: str
+    member: int
+    color: Color
+    points: np.ndarray
+    mesh: Triangles | None = None
+    radius: float = 0.0
+    closed: bool = False
+
+
+def box_around(shapes: Shapes) -> Box:
+    """The box around all solids, and around the other shapes that move, or all if none does."""
+    framed = {n: x for n, x in shapes.items() if isinstance(x, Solid) and not is_empty(x)}
+    framed |= moving(shapes)
+    is_planar = dimension(shapes) == 2
+    points = np.concatenate([_corners(shape) for shape in (framed or shapes).values()])
+    points = points[np.isfinite(points).all(axis=1)]
+    directions = meshes.sphere(16, 8).vertices
+    outermost = points[np.unique((directions @ points.T).argmax(axis=1))]
+    return Box(points.min(axis=0), points.max(axis=0), is_planar, outermost)
+
+
+def _corners(shape: Any) -> np.ndarray:
+    """Points at the outside of a shape at many times, (m, 3)."""
+    if not isinstance(shape, Solid):
+        points = shape[:, :: max(1, shape.shape[1] // FRAMED)]
+        points = points.reshape(-1, shape.shape[-1])
+        return np.pad(points, ((0, 0), (0, 3 - points.shape[1])))
+    outside = []
+    directions = meshes.sphere(8, 4).vertices
+    for k in range(len(shape.origin)):
+        frames = _frames(shape, k)[:: max(1, shape.origin.shape[1] // FRAMED)]
+        vertices = shape.vertices[k]
+        far = vertices[np.unique((directions @ vertices.T).argmax(axis=1))]
+        outside.append((frames[:, None, 3] + far @ frames[:, :3]).reshape(-1, 3))
+    return np.concatenate(outside)
+
+
+def items_of(
+    shapes: Shapes, members: Sequence[int], box: Box, trails: Sequence[str]
+) -> Iterator[Item]:
+    """The items of all shapes: the first trajectory in full, the others as ghosts."""
+    shapes = {name: shape for name, shape in shapes.items() if not is_empty(shape)}
+    in_motion = moving(shapes)
+    colors = colors_by_body(in_motion)
+    for name, shape in shapes.items():
+        group = name.rpartition(".")[0] if name.endswith(".center") else name.partition(".")[0]
+        moves = name in in_motion
+        if is_inside(name, shapes):
+            continue
+        for k in range(len(members)) if moves else _different(shape):
+            color = to_rgb(colors.get(name, DARK) if moves else GREY)
+            yield _item(group, shape, k, k if moves else -1, color, box)
+    for name in trails:
+        for k in range(len(members)):
+            points = in_space(path(shapes[name])[k], box)[:, None]
+            yield Item("trails", "trail", k, to_rgb(ORANGE), points, radius=0.6 * CURVE * box.size)
+
+
+def _item(group: str, shape: Any, k: int, member: int, color: Color, box: Box) -> Item:
+    if isinstance(shape, Solid):
+        own = (float(shape.color[0]), float(shape.color[1]), float(shape.color[2]))
+        return Item(
+            group, "solid", member, color if np.isnan(own[0]) else own, _frames(shape, k),
+            Triangles(shape.vertices[k], shape.faces),
+        )  # fmt: skip
+    points = in_space(shape[k], box)
+    if is_dot(shape):
+        return Item(group, "dot", member, color, points[:, None], radius=_DOT * box.size)
+    radius = (_ROD if points.shape[1] <= THICK and member >= 0 else CURVE) * box.size
+    if member < 0:
+        points = _clipped(points, box)
+    closed = is_outline(points)
+    return Item(group, "line", member, color, points, radius=radius, closed=closed)
+
+
+def _frames(shape: Solid, k: int) -> np.ndarray:
+    """Axes as rows and the origin, (K, 4, 3)."""
+    axes, origin = shape.axes[k].swapaxes(1, 2), shape.origin[k]
+    if origin.shape[1] == 2:
+        axes = np.pad(axes, ((0, 0), (0, 1), (0, 1)))
+        axes[:, 2, 2] = 1.0
+        origin = np.pad(origin, ((0, 0), (0, 1)))
+    return np.concatenate([axes, origin[:, None]], axis=1)
+
+
+def in_space(points: np.ndarray, box: Box) -> np.ndarray:
+    """Points in space; those of the plane lie in the middle of the depth."""
+    if points.shape[-1] == 3:
+        return points
+    depth = np.full((*points.shape[:-1], 1), box.center[2])
+    return np.concatenate([points, depth], axis=-1)
+
+
+def _clipped(points: np.ndarray, box: Box) -> np.ndarray:
+    """The part near the moving shapes of a straight line that goes far; other lines as they are."""
+    if points.shape[1] != 2:
+        return points
+    low, high = box.center - _REACH * box.size, box.center + _REACH * box.size
+    start, direction = points[:, :1], points[:, 1:] - points[:, :1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        first, last = (low - start) / direction, (high - start) / direction
+    inward = np.where(direction == 0, -np.inf, np.minimum(first, last))
+    outward = np.where(direction == 0, np.inf, np.maximum(first, last))
+    s = np.concatenate([inward.max(axis=2).clip(0, 1), outward.min(axis=2).clip(0, 1)], axis=1)
+    return start + s[..., None] * direction
+
+
+def is_inside(name: str, shapes: Shapes) -> bool:
+    """Whether a dot is drawn by a solid, or is the centre of mass of a body that is."""
+    has_solids = any(isinstance(shape, Solid) for shape in shapes.values())
+    is_center = name.endswith(".center") and has_solids
+    return is_dot(shapes[name]) and (is_center or f"{name}.solid" in shapes)
+
+
+def _different(shape: Shape) -> Iterator[int]:
+    """The trajectories in which a shape at rest is not where it is in the first."""
+    points = points_of(shape)
+    yield 0
+    yield from (k for k in range(1, len(points)) if not np.array_equal(points[k, 0], points[0, 0]))
+
+
+def colors_by_body(shapes: Shapes) -> dict[str, str]:
+    """The colour of each line or solid without one of its own, common to all of a body."""
+    lines = {
+        n: n.partition(".")[0] for n, x in shapes.items() if not is_dot(x) and not _is_colored(x)
+    }
+    bodies = list(dict.fromkeys(lines.values()))
+    return {name: COLORS[bodies.index(body) % len(COLORS)] for name, body in lines.items()}
+
+
+def _is_colored(shape: Shape) -> bool:
+    return isinstance(shape, Solid) and bool(np.isfinite(shape.color).all())
 
 
 class Outline(PathPatch):
     """A solid seen from above, moved by its transformation."""
 
-    def __init__(self, body: Solid, **style: Any) -> None:
-        super().__init__(_silhouette(body.vertices, body.faces), **style)
+    def __init__(self, item: Item, **style: Any) -> None:
+        assert item.mesh is not None
+        super().__init__(_silhouette(*item.mesh), **style)
 
-    def show(self, body: Solid, k: int) -> None:
-        (a, c), (b, d) = body.axes[k].T
-        x, y = body.origin[k]
+    def show(self, item: Item, k: int) -> None:
+        (a, c), (b, d), _, (x, y) = item.points[k, :, :2]
         self.set_visible(bool(np.isfinite([a, b, c, d, x, y]).all()))
         if self.get_visible():
             moved = Affine2D.from_values(a, c, b, d, x, y)
@@ -57,16 +240,17 @@ class Outline(PathPatch):
 class Faces(Poly3DCollection):  # type: ignore[misc]
     """The faces of all solids in space, from back to front, shaded by a light from above."""
 
-    def __init__(self, bodies: Sequence[Solid], **style: Any) -> None:
+    def __init__(self, items: Sequence[Item], **style: Any) -> None:
         super().__init__([np.zeros((3, 3))], **style)
-        self._colors = np.repeat(
-            [body.color for body in bodies], [len(body.faces) for body in bodies], axis=0
-        )
+        self._meshes = [item.mesh for item in items if item.mesh is not None]
+        counts = [len(mesh.faces) for mesh in self._meshes]
+        self._colors = np.repeat([item.color for item in items], counts, axis=0)
         self._corners = np.zeros((0, 3, 3))
 
-    def show(self, bodies: Sequence[Solid], k: int) -> None:
-        parts = [(body.origin[k] + body.vertices @ body.axes[k].T)[body.faces] for body in bodies]
-        self._corners = np.concatenate(parts)
+    def show(self, items: Sequence[Item], k: int) -> None:
+        frames = [item.points[k] for item in items]
+        pairs = zip(frames, self._meshes, strict=True)
+        self._corners = np.concatenate([(f[3] + x @ f[:3])[faces] for f, (x, faces) in pairs])
 
     def do_3d_projection(self) -> float:
         """Leave out the faces that look away, shade the others, and project them."""
@@ -90,24 +274,24 @@ class Faces(Poly3DCollection):  # type: ignore[misc]
 Drawing = Outline | Faces
 
 
-def drawings(ax: Axes, bodies: Sequence[Solid], *, members: int) -> list[tuple[Drawing, Any]]:
+def _solids(ax: Axes, items: Sequence[Item], members: int) -> list[tuple[Drawing, Any]]:
     """The artists of solids, each with what its method `show` needs."""
-    if not bodies:
+    if not items:
         return []
     opacity = _GHOST + (0.92 - _GHOST) / members
-    if bodies[0].origin.shape[1] == 3:
-        faces = Faces(bodies, linewidths=0.3, zorder=3, alpha=opacity if members > 1 else None)
+    if ax.name == "3d":
+        faces = Faces(items, linewidths=0.3, zorder=3, alpha=opacity if members > 1 else None)
         ax.add_collection3d(faces)  # type: ignore[attr-defined]
-        return [(faces, bodies)]
-    depths = np.array([body.vertices[:, 2].max() for body in bodies])
+        return [(faces, items)]
+    depths = np.array([item.mesh.vertices[:, 2].max() for item in items if item.mesh is not None])
     span = np.ptp(depths) or 1.0
     pairs: list[tuple[Drawing, Any]] = []
-    for body, depth in zip(bodies, depths, strict=True):
-        fill = (*body.color, opacity)
-        edge = tuple(0.6 * x for x in body.color)
+    for item, depth in zip(items, depths, strict=True):
+        fill = (*item.color, opacity)
+        edge = tuple(0.6 * x for x in item.color)
         order = 2 + _DEPTHS * float(depth - depths.min()) / span
         style = {"facecolor": fill, "edgecolor": edge, "linewidth": 0.8, "zorder": order}
-        pairs.append((ax.add_patch(Outline(body, **style)), body))  # type: ignore[arg-type]
+        pairs.append((ax.add_patch(Outline(item, **style)), item))  # type: ignore[arg-type]
     return pairs
 
 
@@ -143,85 +327,99 @@ def _silhouette(vertices: np.ndarray, faces: np.ndarray) -> Path:
     return Path.make_compound_path(*loops) if loops else Path(np.zeros((1, 2)))
 
 
-DARK = "#333333"  # dots
-_WIDTH = 5.2  # inches
-_ROOM = 0.06  # margin around moving shapes, relative to their size
-_MOST_TICKS = 7  # over the width of the picture
-_FLAT = 0.25  # smallest side of the picture relative to the largest
-
-
 class Scene:
     """The shapes of one or several trajectories in axes, drawn for one time by `show`."""
 
-    def __init__(
-        self, ax: Axes, shapes: Shapes, trails: Sequence[str], stride: int, *,
-        is_framed: bool = False,
-    ) -> None:  # fmt: skip
-        """Make the artists; times are `stride` entries of the shapes apart.
-
-        Axes that show a scene already, `is_framed`, keep their limits and labels.
-        """
-        self.ax, self._every = ax, stride
+    def __init__(self, ax: Axes, shapes: Shapes, trails: Sequence[str], stride: int) -> None:
+        """Make the artists; times are `stride` entries of the shapes apart."""
+        self.ax, self._every, self._d = ax, stride, dimension(shapes)
         shapes = {name: shape for name, shape in shapes.items() if not is_empty(shape)}
-        paths = {name: path(shapes[name]) for name in trails}
-        shapes = {name: shape for name, shape in shapes.items() if not is_inside(name, shapes)}
-        self._d, in_motion = dimension(shapes), moving(shapes)
-        self._moving = in_motion
-        if not is_framed:
-            self._frame(framed(shapes))
-        self._artists: list[tuple[Any, Any]] = []
-        colors = colors_by_body(in_motion)
-        count = len(points_of(next(iter(shapes.values()))))
-        solids: list[Solid] = []
-        self._trails = [
-            (self._line(color, linewidth=0.9, alpha=0.6, zorder=1.5), paths[name][k])
-            for name in trails
-            for k, color in enumerate(_colors(count, ORANGE))
-        ]
-        for name, shape in shapes.items():
-            moves = name in in_motion
-            single = colors.get(name, DARK) if moves else GREY
-            of_each = _colors(count, single) if moves else [GREY] * count
-            for k in range(count) if moves else _different(shape):
-                if isinstance(shape, Solid):
-                    has_own = bool(np.isfinite(shape.color).all())
-                    is_own = has_own and (count == 1 or not moves)
-                    color = tuple(shape.color) if is_own else of_each[k]
-                    frames = shape.origin[k], shape.axes[k], shape.vertices[k]
-                    solids.append(Solid(*frames, shape.faces, to_rgb(color)))
-                    continue
-                artist = _artist(ax, shape[k], of_each[k], is_fixed=not moves, is_group=count > 1)
-                if moves:
-                    self._artists.append((artist, shape[k]))
-                else:
-                    _move(artist, shape[k][0])
-        self._artists += drawings(ax, solids, members=count)
+        self._frame(framed({n: x for n, x in shapes.items() if not is_inside(n, shapes)}))
+        self._count = count = len(points_of(next(iter(shapes.values()))))
+        items = [*items_of(shapes, range(count), box_around(shapes), trails)]
+        if count > 1:  # each trajectory in a colour of its own
+            colors = (
+                COLORS
+                if count <= len(COLORS)
+                else colormaps["viridis"](np.linspace(0, 0.92, count))
+            )
+            items = [
+                replace(x, color=to_rgb(colors[x.member])) if x.member >= 0 else x for x in items
+            ]
+        self._moving = [x for x in items if x.member >= 0 and x.kind != "trail"]
+        self._artists = self._drawn(items)
 
     @property
     def artists(self) -> list[Any]:
         """The artists that move, from back to front."""
-        return sorted((x for x, _ in (*self._artists, *self._trails)), key=lambda x: x.get_zorder())
+        return sorted((x for x, _ in self._artists), key=lambda x: x.get_zorder())
 
     def show(self, moment: int) -> None:
         """Draw the shapes at a time, and the trails up to it."""
-        k = moment * self._every
-        for artist, points in self._artists:
-            _move(artist, points, k)
-        for artist, points in self._trails:
-            _move(artist, points[: k + 1])
+        for artist, item in self._artists:
+            self._move(artist, item, moment * self._every)
 
     def strobe(self, moments: Sequence[int]) -> None:
         """Draw the shapes at several times, the earlier the fainter and farther behind."""
         for index, moment in enumerate(moments[:-1]):
-            earlier = Scene(self.ax, self._moving, (), self._every, is_framed=True)
-            earlier.show(moment)
-            for artist in earlier.artists:
+            for artist, item in self._drawn(self._moving):
+                self._move(artist, item, moment * self._every)
                 artist.set_alpha(0.12 + 0.6 * index / len(moments))
                 artist.set_zorder(artist.get_zorder() - 1)
         self.show(moments[-1])
 
-    def _line(self, color: Any, **style: Any) -> Any:
-        return self.ax.plot(*[[]] * self._d, color=color, **style)[0]
+    def _drawn(self, items: Sequence[Item]) -> list[tuple[Any, Any]]:
+        """The artists of items, each with what it shows; lines and dots at rest stay in place."""
+        drawn: list[tuple[Any, Any]] = []
+        for item in items:
+            if item.mesh is None:
+                artist = self._artist(item)
+                if item.member < 0:
+                    self._move(artist, item, 0)
+                else:
+                    drawn.append((artist, item))
+        return drawn + _solids(self.ax, [x for x in items if x.mesh is not None], self._count)
+
+    def _artist(self, item: Item) -> Any:
+        """Make a dot, a line, a filled outline or a trail."""
+        is_fixed, is_group, empty = item.member < 0, self._count > 1, [list[float]()] * self._d
+        style: dict[str, Any] = {"axlim_clip": True} if self._d == 3 and is_fixed else {}
+        if item.kind == "trail":
+            style = {"linewidth": 0.9, "alpha": 0.6, "zorder": 1.5}
+        elif item.kind == "dot":
+            size = 4.0 if is_fixed or is_group else 6.0
+            style |= {"marker": "o", "markersize": size, "linestyle": "", "zorder": 4}
+        else:
+            is_curve = item.points.shape[1] > THICK
+            if item.closed:
+                width = 1.0 if is_fixed else 1.4 if is_curve or is_group else 2.2
+                return self._filled(item.color, linewidth=width, zorder=1 if is_fixed else 2)
+            width = 3.0 if not (is_fixed or is_group) else 1.4
+            style |= {"linewidth": 1.2 if is_curve else width, "solid_capstyle": "round"}
+            style["zorder"] = 1 if is_fixed else 3
+        return self.ax.plot(*empty, color=item.color, **style)[0]
+
+    def _filled(self, color: Color, **style: Any) -> Any:
+        style |= {"facecolor": to_rgba(color, 0.15), "edgecolor": to_rgba(color, 0.95)}
+        if self._d == 2:
+            return self.ax.add_patch(Polygon(np.zeros((2, 2)), closed=True, **style))
+        space: Any = self.ax
+        return space.add_collection3d(Poly3DCollection([np.zeros((3, 3))], **style))
+
+    def _move(self, artist: Any, item: Any, k: int) -> None:
+        if isinstance(artist, Drawing):
+            artist.show(item, k)
+            return
+        points = item.points[: k + 1, 0] if item.kind == "trail" else item.points[k]
+        points = points[:, : self._d]
+        if isinstance(artist, Polygon):
+            artist.set_xy(points)
+        elif isinstance(artist, Poly3DCollection):
+            artist.set_verts([points])
+        elif self._d == 3:
+            artist.set_data_3d(*points.T)
+        else:
+            artist.set_data(*points.T)
 
     def _frame(self, shapes: Shapes) -> None:
         low, high = bounds(shapes)
@@ -251,84 +449,3 @@ def new_axes(shapes: Shapes) -> Axes:
     size = np.maximum(high - low, _FLAT * (high - low).max())
     height = float(np.clip(_WIDTH * size[1] / (size[0] or 1.0), 0.45 * _WIDTH, 1.1 * _WIDTH))
     return add_axes(new_figure(_WIDTH, height + 0.4))
-
-
-def is_inside(name: str, shapes: Shapes) -> bool:
-    """Whether a dot is drawn by a solid, or is the centre of mass of a body that is."""
-    has_solids = any(isinstance(shape, Solid) for shape in shapes.values())
-    is_center = name.endswith(".center") and has_solids
-    return is_dot(shapes[name]) and (is_center or f"{name}.solid" in shapes)
-
-
-def _different(shape: Shape) -> Iterator[int]:
-    """The trajectories in which a shape at rest is not where it is in the first."""
-    points = points_of(shape)
-    yield 0
-    yield from (k for k in range(1, len(points)) if not np.array_equal(points[k, 0], points[0, 0]))
-
-
-def colors_by_body(shapes: Shapes) -> dict[str, str]:
-    """The colour of each line or solid without one of its own, common to all of a body."""
-    lines = {
-        n: n.partition(".")[0] for n, x in shapes.items() if not is_dot(x) and not _is_colored(x)
-    }
-    bodies = list(dict.fromkeys(lines.values()))
-    return {name: COLORS[bodies.index(body) % len(COLORS)] for name, body in lines.items()}
-
-
-def _is_colored(shape: Shape) -> bool:
-    return isinstance(shape, Solid) and bool(np.isfinite(shape.color).all())
-
-
-def _colors(count: int, single: str) -> list[Any]:
-    if count == 1:
-        return [single]
-    if count <= len(COLORS):
-        return list(COLORS[:count])
-    return [colormaps["viridis"](x) for x in np.linspace(0, 0.92, count)]
-
-
-def _artist(
-    ax: Axes, points: np.ndarray, color: Any, *, is_fixed: bool = False, is_group: bool = False
-) -> Any:
-    """Make a dot, a line or a filled outline for points (K, d) or (K, k, d) over time."""
-    d = points.shape[-1]
-    style: dict[str, Any] = {"axlim_clip": True} if d == 3 and is_fixed else {}
-    empty: list[list[float]] = [[]] * d
-    if points.ndim == 2:
-        style |= {
-            "marker": "o",
-            "markersize": 4.0 if is_fixed or is_group else 6.0,
-            "linestyle": "",
-        }
-        return ax.plot(*empty, color=color, zorder=4, **style)[0]
-    is_curve = points.shape[1] > THICK
-    if is_outline(points):
-        width = 1.0 if is_fixed else 1.4 if is_curve or is_group else 2.2
-        return _filled(ax, d, color, linewidth=width, zorder=1 if is_fixed else 2)
-    width = 3.0 if not (is_fixed or is_group) else 1.4
-    style |= {"linewidth": 1.2 if is_curve else width, "solid_capstyle": "round"}
-    return ax.plot(*empty, color=color, zorder=1 if is_fixed else 3, **style)[0]
-
-
-def _filled(ax: Axes, d: int, color: Any, **style: Any) -> Any:
-    style |= {"facecolor": to_rgba(color, 0.15), "edgecolor": to_rgba(color, 0.95)}
-    if d == 2:
-        return ax.add_patch(Polygon(np.zeros((2, 2)), closed=True, **style))
-    space: Any = ax
-    return space.add_collection3d(Poly3DCollection([np.zeros((3, 3))], **style))
-
-
-def _move(artist: Any, shape: Any, k: int | None = None) -> None:
-    if isinstance(artist, Drawing):
-        artist.show(shape, k or 0)
-        return
-    points = np.atleast_2d(shape if k is None else shape[k])
-    if isinstance(artist, Polygon):
-        artist.set_xy(points)
-    elif isinstance(artist, Poly3DCollection):
-        artist.set_verts([points])
-    elif points.shape[1] == 3:
-        artist.set_data_3d(*points.T)
-    else:
-        artist.set_data(*points.T)

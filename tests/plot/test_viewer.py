@@ -17,7 +17,8 @@ from PIL import Image
 
 import jaxmech as jm
 from jaxmech.parts import Visual, gravity, ground, planar_body, revolute, spatial_body
-from jaxmech.plot.viewer import Item, Stream
+from jaxmech.plot.scene import Item
+from jaxmech.plot.viewer import Stream
 
 TS = np.linspace(0.0, 1.0, 11)
 GRAVITY = 9.81
