@@ -295,7 +295,7 @@ class BlockProgram:
             for name, s in self.study.statistics.items():
                 sample = Sample({x: values[x] for x in s.names}, good, real, index)
                 with jax.numpy_rank_promotion("allow"):
-                    updated[name] = s.update(states[name], sample)
+                    updated[name] = s.add(states[name], sample)
             return updated, (arrays, met.all())
 
         states = self._empty()

@@ -82,6 +82,12 @@ def run_study(
     plan = plan.sized(steps=kernel.study.steps, block=kernel.block)
     require_used(plan)
     facts, may_differ = origin(plan), MAY_DIFFER if client else ()
+
+    def write(name: str, content: bytes) -> None:
+        # An unchanged file is left alone: a run that is only looked at again writes nothing.
+        if not (out / name).is_file() or (out / name).read_bytes() != content:
+            write_whole(out / name, content)
+
     with (
         connected(client) as workers,
         open_run(out, kernel, plan, facts, may_differ, tell) as target,
@@ -96,18 +102,12 @@ def run_study(
         if study.statistics:
             results = kernel.results(map(target.states, range(target.count)))
             named = ((f"{name}/{key}", x) for name, of in results.items() for key, x in of.items())
-            _write_changed(out / SUMMARY[2], npz({name: np.asarray(x) for name, x in named}))
+            write(SUMMARY[2], npz({name: np.asarray(x) for name, x in named}))
         summary = summarize(open_results(out))
         text = json.dumps(summary, indent=2, allow_nan=False)
-        _write_changed(out / SUMMARY[0], f"{text}\n".encode())
-        _write_changed(out / SUMMARY[1], as_table(summary).encode())
+        write(SUMMARY[0], f"{text}\n".encode())
+        write(SUMMARY[1], as_table(summary).encode())
         return summary
-
-
-def _write_changed(file: Path, content: bytes) -> None:
-    # An unchanged file is left alone: a run that is only looked at again writes nothing.
-    if not file.is_file() or file.read_bytes() != content:
-        write_whole(file, content)
 
 
 def compute_here(

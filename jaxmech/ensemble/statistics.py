@@ -6,7 +6,7 @@ A statistic has a state that is updated with trajectories, and merged with anoth
     merge(first, second)    of the trajectories of both, those of `first` before those of `second`
     result(state)           the named results, on the host
     init(sample)            the state of no trajectory at all
-    update(state, sample)   with the trajectories of a sample
+    add(state, sample)      with the trajectories of a sample
 
 All but `result` are pure JAX functions of arrays of fixed shapes; the last two follow from the
 first two, unless a statistic has its own. States are merged in the order of the trajectories, so
@@ -84,7 +84,7 @@ class AbstractStatistic(abc.ABC):
         """The state of no trajectory; only shapes and types of the sample count."""
         return self.of_sample(jax.tree.map(lambda x: jnp.zeros_like(x[:1]), sample))
 
-    def update(self, state: State, sample: Sample) -> State:
+    def add(self, state: State, sample: Sample) -> State:
         """The state with the trajectories of a sample added."""
         return self.merge(state, self.of_sample(sample))
 
@@ -328,7 +328,7 @@ class _Binned(AbstractStatistic):
         weights = jnp.zeros((*zero.shape, self.bins), value.dtype)
         return {"weights": weights, "min": zero + jnp.inf, "max": zero - jnp.inf}
 
-    def update(self, state: State, sample: Sample) -> State:
+    def add(self, state: State, sample: Sample) -> State:
         value, w = sample.counted(self.of)
         low = jnp.minimum(state["min"], jnp.where(w > 0, value, jnp.inf).min(0))
         high = jnp.maximum(state["max"], jnp.where(w > 0, value, -jnp.inf).max(0))

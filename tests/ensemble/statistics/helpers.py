@@ -37,7 +37,7 @@ def compiled(statistic: AbstractStatistic) -> tuple[Any, Any]:
 
     def of(one: Sample) -> Any:
         with jax.numpy_rank_promotion("allow"):
-            return statistic.update(statistic.init(one), one)
+            return statistic.add(statistic.init(one), one)
 
     def both(first: Any, second: Any) -> Any:
         with jax.numpy_rank_promotion("allow"):
