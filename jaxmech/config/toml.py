@@ -129,23 +129,26 @@ POLICIES: Mapping[Any, OneOf] = {
 }
 
 
-def words(kind: Any) -> str:
-    """Describe a type of the schema, for messages and for `--help`."""
+def description(kind: Any) -> tuple[str, Any]:
+    """A type of the schema in words, and the dataclass or choice of the tables in it, if any."""
     kind, choice = required(kind), choice_of(kind)
-    if get_origin(kind) is Literal or (choice and choice.tag is None):
-        return alternatives(choice.kinds if choice else get_args(kind))
-    if get_origin(kind) is tuple:
-        item = get_args(kind)[0]
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Literal or (choice and choice.tag is None):
+        return alternatives(choice.kinds if choice else parts), None
+    if origin is tuple:
+        text, table = description(parts[0])
         plurals = {NAME: "strings or integers", str: "strings", float: "numbers", int: "integers"}
-        return f"a list of {plurals.get(item, 'tables' if is_dataclass(item) else words(item))}"
-    if is_dataclass(kind) or get_origin(kind) is Mapping or choice:
-        return "a table"
+        return f"a list of {'tables' if table else plurals.get(parts[0], text)}", table
+    if origin is Mapping:
+        return "a table", description(parts[1])[1]
+    if is_dataclass(kind) or choice:
+        return "a table", choice or kind
     names = {
         int: "an integer", float: "a number", str: "a string", bool: "true or false",
         NAME: "a string or an integer", NUMBER_OR_NAME: "a number or a string",
     }  # fmt: skip
-    others = "a string" if str in get_args(kind) else "a number or a list of numbers"
-    return names.get(kind, others)
+    others = "a string" if str in parts else "a number or a list of numbers"
+    return names.get(kind, others), None
 
 
 def alternatives(names: Iterable[str]) -> str:
@@ -295,7 +298,7 @@ def _problems(error: pydantic.ValidationError, kind: type) -> Iterator[Problem]:
                 (field,) = (x for x in fields(table) if x.name == names[-1])
                 yield Problem(key, limit_problem(field.metadata, value))
             case _:
-                yield from _mismatch(f"must be {words(hint)}", value).within(*key).problems
+                yield from _mismatch(f"must be {description(hint)[0]}", value).within(*key).problems
 
 
 def _mismatch(requirement: str, value: Any) -> StudyError:
@@ -416,11 +419,14 @@ def key_descriptions(kind: type) -> str:
 def _descriptions(kind: type, shown: set[int], table: str = "", indent: int = 2) -> Iterator[str]:
     """The keys of a table, then the tables within it; choices that several share come once."""
     hints = hints_of(kind)
-    tables = {entry: inner for entry in fields(kind) if (inner := _table(hints[entry.name]))}
+    tables = dict[Any, Any]()
     for entry in fields(kind):
-        if entry not in tables:
+        described_as, inner = description(hints[entry.name])
+        if inner:
+            tables[entry] = inner
+        else:
             label = f"{' ' * indent}{entry.name}"
-            text = f"{entry.metadata['description']}; {words(hints[entry.name])}"
+            text = f"{entry.metadata['description']}; {described_as}"
             default = ""
             if entry.default is MISSING and entry.default_factory is MISSING:
                 default = ", required"
@@ -456,15 +462,6 @@ def _descriptions(kind: type, shown: set[int], table: str = "", indent: int = 2)
             if own != before and choice != "...":  # keys common to several are listed once
                 yield from _descriptions(described, shown, indent=6)
             before = own
-
-
-def _table(kind: Any) -> Any:
-    """The dataclass, or the choice of some, that a table of this type holds; None for a value."""
-    choice = choice_of(get_args(kind)[1] if get_origin(kind) is Mapping else kind)
-    if choice:
-        return choice if choice.tag else None
-    tables = [x for x in (kind, *get_args(kind)) if isinstance(x, type) and is_dataclass(x)]
-    return tables[0] if len(tables) == 1 else None
 
 
 def _split(dotted: str) -> Key:

@@ -3,7 +3,7 @@
 In the order in which a fit goes through them: `fit` has its arguments, `recording` and `table` the
 data; `parameters` has the numbers to fit, `problem` their residuals, `segments` the motions that
 are simulated, and `noise` their weights; `optimize` minimizes, `uncertainty` assesses the end, and
-`outcome` makes the `result` of it.
+`result` is what is made of it.
 """
 
 from jaxmech.config import TableError as TableError

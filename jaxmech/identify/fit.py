@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.identify.optimize import Solved, TrustRegion, across_kinks, solve, starting_points
-from jaxmech.identify.outcome import result_of
 from jaxmech.identify.parameters import Parameters, bodies_of, contact_bounds, parameters
 from jaxmech.identify.problem import (
     Conditions,
@@ -29,7 +28,7 @@ from jaxmech.identify.problem import (
     with_inputs,
 )
 from jaxmech.identify.recording import named, require_same_sensors
-from jaxmech.identify.result import Fit
+from jaxmech.identify.result import Fit, result_of
 from jaxmech.identify.segments import (
     DefaultSensors,
     InitialState,
