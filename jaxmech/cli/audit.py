@@ -61,7 +61,6 @@ class Deviation:
     error: float
 
     def lines(self) -> list[str]:
-        """The table of deviations."""
 
         def row(name: str, values: np.ndarray) -> str:
             return f"  {name:<30} {values.max():12.2e} {values[-1]:12.2e}"
@@ -176,7 +175,6 @@ class FileAudit:
 
     @property
     def serious(self) -> bool:
-        """Whether something in the file is wrong."""
         failed = self.deviation is not None and self.deviation.status != Status.OK
         return failed or self.structure.serious
 

@@ -260,7 +260,6 @@ class MemberQuantity:
                 yield f"The {name} value is {value}, of member {index:,}."
 
     def picture(self) -> Picture:
-        """Its distribution over the members."""
         x = self.values
         count = len(np.histogram_bin_edges(x, "auto")) - 1 if np.ptp(x) > 0 else 1
         draw = partial(

@@ -118,7 +118,6 @@ class Settings:
 
     @property
     def free_starts(self) -> bool:
-        """Whether the initial states of the recordings are fitted."""
         first = self.horizon.first if self.horizon else self.initial_states
         return first == "free"
 

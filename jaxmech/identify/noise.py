@@ -266,7 +266,7 @@ def misfit(
             held = (np.asarray(conditions.start_weight) > 0)[:, :, None] * np.asarray(data.along)
             degrees += int(np.linalg.matrix_rank(held).sum())
         r = np.concatenate([one[np.isfinite(one)] for one in residuals])
-        squares = float((r**2).sum() + (outer(task, at, conditions) ** 2).sum())
+        squares = float((r**2).sum() + sum((x**2).sum() for x in outer(task, at, conditions)))
         if task.loss is not None:
             # Those that normal noise of the same median would have, of which a median knows as
             # much as 0.37 of the samples.

@@ -154,7 +154,6 @@ class Unknowns:
         self.first = np.clip(at.y + self.offset, *self.limits)
 
     def at(self, x: np.ndarray) -> Point:
-        """The point of x."""
         return evaluated(self.task, x - self.offset)
 
 

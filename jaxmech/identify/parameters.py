@@ -133,11 +133,9 @@ class BodyInertia:
         return tuple((k,) for k in [*range(first), *(first + inertia.ravel()).tolist()])
 
     def first(self, start: np.ndarray) -> np.ndarray:
-        """The offset of the unknowns."""
         return np.full(len(self.entries(())), _FIRST)
 
     def limits(self, start: np.ndarray) -> np.ndarray:
-        """No bounds of the unknowns, (2, size of x)."""
         return np.array([-np.inf, np.inf])[:, None] * self.units(start)
 
     def units(self, start: np.ndarray) -> np.ndarray:
@@ -145,7 +143,6 @@ class BodyInertia:
         return np.ones(len(self.entries(())))
 
     def moved(self, x: Any, z: Any, start: np.ndarray) -> Any:
-        """The unknowns moved by numbers z."""
         return x + z
 
     def excludes(self, start: np.ndarray) -> str:

@@ -113,7 +113,6 @@ class Segments(eqx.Module):
         return self.q0.shape[1] + self.v0.shape[1]
 
     def inputs_of(self, k: Any) -> dict[str, Signal]:
-        """The inputs of one segment."""
         inputs: dict[str, Signal] = jax.tree.map(lambda rows: rows[k], self.inputs)
         return inputs
 
@@ -155,7 +154,6 @@ class FitProblem:
 
     @property
     def system(self) -> System:
-        """The system that is simulated."""
         return self.scheme.system
 
 
@@ -408,7 +406,6 @@ class Task:
     loss: Huber | None = None  # in place of the squares
 
     def params(self, at: "Point") -> Params:
-        """The parameters at a point."""
         params = self.problem.layout.params(at.y[: at.numbers.size], self.data.leaves)
         return jax.tree.map(jnp.asarray, params)
 
@@ -419,7 +416,6 @@ class Task:
 
     @property
     def count(self) -> int:
-        """The number of measurements."""
         return sum(one.count for one in self.origin.recordings)
 
     @property
@@ -483,12 +479,14 @@ def unrobust(conditions: Conditions) -> Conditions:
     return replace(conditions, sample_weight=np.ones((1, 1, 1)))
 
 
-def outer(task: Task, at: Point, conditions: Conditions) -> np.ndarray:
-    """The residuals of the priors of parameters and initial states."""
+def outer(task: Task, at: Point, conditions: Conditions) -> tuple[np.ndarray, np.ndarray]:
+    """The residuals of the priors of initial states, (S, k + l), and of parameters, (p,)."""
     _, u = task.data.parts(at.y, at.numbers.size)
-    starts = np.asarray(conditions.start_weight, float) * task.data.start_changes(u)
-    prior = np.asarray(conditions.prior_weight) * (at.numbers - np.asarray(conditions.prior_mean))
-    return np.concatenate([np.ravel(starts), prior])
+    starts = np.einsum("ski,si->sk", np.asarray(task.data.along, float), u)
+    numbers = at.numbers - np.asarray(conditions.prior_mean)
+    return np.asarray(conditions.start_weight) * starts, np.asarray(
+        conditions.prior_weight
+    ) * numbers
 
 
 def residual_rows(task: Task, at: Point, conditions: Conditions) -> ResidualRows:
@@ -508,6 +506,7 @@ def residual_rows(task: Task, at: Point, conditions: Conditions) -> ResidualRows
         with np.errstate(invalid="ignore", over="ignore"):
             return np.stack([one @ by_y for one, by_y in zip(by_segment, maps, strict=True)])
 
+    starts, prior = outer(task, at, conditions)
     R = triangles(*samples(at, conditions))
     parts = [(R[:, :, -1], by_unknowns(R[:, :, :-1]))]
     following = np.asarray(data.segments.following)
@@ -524,22 +523,20 @@ def residual_rows(task: Task, at: Point, conditions: Conditions) -> ResidualRows
     if weight.any():
         along = weight[:, :, None] * np.asarray(data.along, float)
         by_segment = np.concatenate([np.zeros((*weight.shape, p)), along], axis=2)
-        _, u = data.parts(at.y, p)
-        parts.append((np.einsum("ski,si->sk", along, u), by_unknowns(by_segment)))
+        parts.append((starts, by_unknowns(by_segment)))
     weight = np.asarray(conditions.prior_weight, float)
     known = np.flatnonzero(weight > 0)
-    prior = weight[known] * (at.numbers - np.asarray(conditions.prior_mean, float))[known]
     by_y = np.zeros((known.size, maps[0].shape[1]))
     by_y[:, :p] = weight[known, None] * at.by_z[known]
     recording = [np.repeat(task.origin.recording, values.shape[1]) for values, _ in parts]
-    values = np.concatenate([*(values.ravel() for values, _ in parts), prior])
+    values = np.concatenate([*(values.ravel() for values, _ in parts), prior[known]])
     slopes = np.concatenate([*(x.reshape(-1, x.shape[2]) for _, x in parts), by_y])
     # All of them are infinite if one of the numbers cannot be squared, or is NaN.
     with np.errstate(invalid="ignore"):
         good = np.abs(values).max() < _LARGEST and np.abs(slopes).max() < _LARGEST
     if not good:
         values, slopes = np.full(values.shape, np.inf), np.zeros(slopes.shape)
-    rows = np.concatenate([*recording, np.full(prior.size, -1)])
+    rows = np.concatenate([*recording, np.full(known.size, -1)])
     return ResidualRows(values, slopes[:, :-1], rows, slopes[:, -1])
 
 

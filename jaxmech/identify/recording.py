@@ -30,23 +30,21 @@ def rates(values: HostArray, ts: HostArray) -> HostArray:
     section 4.10). It is a number of samples, which may have any number of times without one between
     them.
     """
-    return np.stack([_rates(column, ts) for column in values.T], axis=1)
-
-
-def _rates(values: HostArray, ts: HostArray) -> HostArray:
-    seen = np.isfinite(values)
-    if not seen.any():
-        return np.full(len(ts), np.nan)
-    samples, times = values[seen], ts[seen]
-    compared = np.unique(np.linspace(0, len(times) - 1, min(len(times), _JUDGED)).astype(int))
-    widths = [width for width in _WIDTHS if width <= len(times)] or [len(times)]
-    # Without noise all may fit to round-off, which must not choose: then the widest is taken.
-    rounding = (64 * np.finfo(float).eps * np.abs(samples).max()) ** 2
-    width = min(
-        widths[::-1], key=lambda width: max(_error(samples, times, width, compared), rounding)
-    )
-    parts = np.array_split(ts, -(-len(ts) // _AT_ONCE))
-    return np.concatenate([_parabolas(samples, times, width, part)[1] for part in parts])
+    slopes = np.full(values.shape, np.nan)
+    for k, column in enumerate(values.T):
+        seen = np.isfinite(column)
+        if not seen.any():
+            continue
+        samples, times = column[seen], ts[seen]
+        some = np.unique(np.linspace(0, len(times) - 1, min(len(times), _JUDGED)).astype(int))
+        widths = [width for width in _WIDTHS if width <= len(times)] or [len(times)]
+        # Without noise all may fit to round-off, which must not choose: then the widest is taken.
+        rounding = (64 * np.finfo(float).eps * np.abs(samples).max()) ** 2
+        errors = [max(_error(samples, times, width, some), rounding) for width in widths[::-1]]
+        width = widths[::-1][int(np.argmin(errors))]
+        parts = np.array_split(ts, -(-len(ts) // _AT_ONCE))
+        slopes[:, k] = np.concatenate([_parabolas(samples, times, width, x)[1] for x in parts])
+    return slopes
 
 
 def _error(values: HostArray, ts: HostArray, width: int, indices: NDArray[np.int_]) -> float:
@@ -65,20 +63,16 @@ def _parabolas(
     values: HostArray, ts: HostArray, width: int, at: HostArray
 ) -> tuple[HostArray, HostArray, HostArray]:
     """Value and slope at some times of the parabola around each, and the leverage of a sample."""
-    nearest = np.minimum(np.searchsorted(ts, at), len(ts) - 1)
-    first = np.clip(nearest - width // 2, 0, len(ts) - width)
+    first = np.clip(np.searchsorted(ts, at) - width // 2, 0, len(ts) - width)
     near = first[:, None] + np.arange(width)
     away = ts[near] - at[:, None]
     scale = np.abs(away).max(axis=1)
     scale = np.where(scale > 0, scale, 1.0)
-    is_finite = np.isfinite(values[near])
-    enough = is_finite.sum(axis=1)[:, None] > np.arange(3)  # two samples make a line
-    powers = (away / scale[:, None])[..., None] ** np.arange(3)
-    X = powers * (is_finite[..., None] & enough[:, None])
+    X = (away / scale[:, None])[..., None] ** np.arange(min(width, 3))  # two samples make a line
     inverse = np.linalg.pinv(X.swapaxes(1, 2) @ X, rcond=1e-10, hermitian=True)
-    coefficients = inverse @ (X.swapaxes(1, 2) @ np.where(is_finite, values[near], 0.0)[..., None])
-    slope = np.where(enough[:, 1], coefficients[:, 1, 0] / scale, np.nan)
-    return coefficients[:, 0, 0], slope, inverse[:, 0, 0] * np.isfinite(values[nearest])
+    coefficients = inverse @ (X.swapaxes(1, 2) @ values[near][..., None])
+    slope = coefficients[:, 1, 0] / scale if width > 1 else np.full(len(at), np.nan)
+    return coefficients[:, 0, 0], slope, inverse[:, 0, 0]
 
 
 Inputs = Mapping[str, Signal]
@@ -124,8 +118,6 @@ def checked_inputs(inputs: Any, ts: np.ndarray, origin: float) -> dict[str, Sign
 
 
 Column = str | int
-
-
 _FIRST = "finite numbers at the first sample"
 _ROUND_OFF = 1e-7  # share of an interval between samples; a fit resolves parts in 1e8
 
@@ -184,7 +176,6 @@ class Recording:
     starts: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     def __post_init__(self) -> None:
-        """Make arrays of their documented shapes of the fields."""
 
         def require(is_met: Any, argument: str, requirement: str) -> None:
             if not is_met:  # false for NaN, too
@@ -365,7 +356,6 @@ class Columns:
         refuse_all([*self.problems(), *out_of_range(self)])
 
     def problems(self) -> Iterator[Problem]:
-        """What is wrong with the columns, whatever is in the file."""
         count, starts = len(self.observed), self.q0 or self.observed
         if not count:
             yield Problem(("observed",), "must name at least one column")

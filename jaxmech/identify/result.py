@@ -246,7 +246,6 @@ class Fit:
 
     @cached_property
     def outliers(self) -> Outliers:
-        """The samples that the noise does not explain."""
         return outliers(self.noise.residuals, self.train.recordings, self.residuals)
 
     @cached_property

@@ -230,7 +230,6 @@ class DefaultSensors:
     states: int
 
     def __call__(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The values at a state, shape (n,)."""
         return named_values(q, v, self.states)
 
 

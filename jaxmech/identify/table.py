@@ -41,7 +41,6 @@ class Table(Columns):
     recording: str | None = setting(None, "column that names the recording of each row")
 
     def problems(self) -> Iterator[Problem]:
-        """What is wrong with the table, whatever is in the file."""
         yield from super().problems()
         if shared := sorted({*self.train} & {*self.validation}):
             message = f"must hold other recordings than `train`, but both name {shared[0]!r}"

@@ -473,7 +473,6 @@ class Identifiability:
 
     @property
     def undetermined(self) -> tuple[str, ...]:
-        """The parameters that are not determined."""
         return tuple(compress(self.names, ~self.determined))
 
     def __repr__(self) -> str:
