@@ -466,7 +466,7 @@ def bench(
         config: a TOML file like configs/speed.toml or configs/speed_quick.toml.
         devices: the devices to measure, of those that JAX finds.
     """
-    _require_good_jax()
+    check_jax(version("jax"))
     if not Path("experiments/speed").is_dir():
         raise InputError(
             "the benchmark is experiments/speed of the repository, which is not here; call "
@@ -492,7 +492,7 @@ def doctor(*, fast: Annotated[bool, Parameter(negative="")] = False) -> int:
     from jaxmech.cli.doctor import facts, failed_tests, unmet_requirements
 
     print("\n".join(facts()))
-    _require_good_jax()
+    check_jax(version("jax"))
     faults = [*unmet_requirements()]
     if not fast:
         _use_float64()
@@ -503,7 +503,7 @@ def doctor(*, fast: Annotated[bool, Parameter(negative="")] = False) -> int:
 
 def _computed_study(config: Path) -> "tuple[Study, Path]":
     """The study of a configuration, in the precision that it asks for, and its folder."""
-    _require_good_jax()
+    check_jax(version("jax"))
     study, folder = _named_study(config)
     assert study is not None
     if study.precision == "float64":
@@ -526,20 +526,12 @@ def _use_float64() -> None:
     """Compute in double precision, with a release of jax that is not known to be wrong."""
     import jax
 
-    _require_good_jax()
+    check_jax(version("jax"))
     jax.config.update("jax_enable_x64", True)
 
 
-def check_jax(version: str) -> str | None:
-    """The reason why a release of jax must not be used, with the remedy, or None."""
-    release = Version(version)
-    for versions, reason in KNOWN_BAD.items():
-        if SpecifierSet(versions).contains(release, prereleases=True):
-            return f"jax {version} {reason}; install a release in {ALLOWED_JAX}."
-    return None
-
-
-def _require_good_jax() -> None:
+def check_jax(release: str) -> None:
     """Refuse to compute with a release of jax that is known to give wrong numbers."""
-    if problem := check_jax(version("jax")):
-        raise InputError(problem)
+    for versions, reason in KNOWN_BAD.items():
+        if SpecifierSet(versions).contains(Version(release), prereleases=True):
+            raise InputError(f"jax {release} {reason}; install a release in {ALLOWED_JAX}.")

@@ -89,15 +89,6 @@ class CommandCell(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PageTable:
-    """A table of the page; cells are texts, numbers, `EstimateCell`s or `CommandCell`s."""
-
-    head: Sequence[str]
-    rows: Sequence[Sequence[object]]
-    caption: str = ""
-
-
-@dataclass(frozen=True)
 class Picture:
     """A picture inside the page."""
 
@@ -113,7 +104,8 @@ class PagePart:
     title: str = field(kw_only=False)
     sentences: Sequence[str] = ()
     text: str = ""
-    tables: Sequence[PageTable] = ()
+    head: Sequence[str] = ()  # of a table
+    rows: Sequence[Sequence[object]] = ()  # texts, numbers, `EstimateCell`s or `CommandCell`s
     pictures: Sequence[Picture] = ()
     clips: Sequence[Picture] = ()  # small ones, side by side
     note: str = ""
@@ -452,7 +444,7 @@ def _parts(
         ]  # fmt: skip
         head = ("trajectory", "status", "t [s]", *names, "to see it alone")
         note = f"{len(rows):,} of {count:,} are listed." if count > len(rows) else ""
-        parts.append(PagePart("Failures", tables=[PageTable(head, rows)], note=note))
+        parts.append(PagePart("Failures", head=head, rows=rows, note=note))
     if trusted or parts:
         yield PagePart("Trust", pictures=trusted, parts=parts, is_closed=True)
     for title, name in (("Configuration", "config.toml"), ("Environment", "environment.json")):
@@ -492,7 +484,8 @@ def write_fit_report(fit: Fit, out: Path, name: str) -> Path:
         PagePart(
             "Parameters",
             pictures=[of_figure(parameter_intervals(fit), caption)],
-            tables=[PageTable(("", *(one.kind for one in uncertainty.covariances)), rows)],
+            head=("", *(one.kind for one in uncertainty.covariances)),
+            rows=rows,
             note=intervals,
         ),
         PagePart("Residuals", pictures=[*_over_time(fit, is_misfit=True)]),

@@ -78,6 +78,8 @@ def test_a_new_study_runs_as_it_is(tmp_path, capsys) -> None:
     folder = tmp_path / "a swing"
     assert main(["new", str(folder)]) == 0
     assert f"cd '{folder}' &&" in capsys.readouterr().out
+    assert {file.name for file in folder.iterdir()} == {"README.md", "model.py", "study.toml"}
+    assert (folder / "README.md").read_text(encoding="utf-8").startswith("# a swing\n")
     config = folder / "study.toml"
     config.write_text(config.read_text("utf-8").replace("size = 1000 ", "size = 16 "), "utf-8")
     assert main(["ensemble", str(config), "--out", str(tmp_path / "run")]) == 0
@@ -184,3 +186,45 @@ def test_models_are_listed_with_their_degrees_of_freedom(capsys) -> None:
     counts = {row[0]: tuple(map(int, row[1:4])) for row in rows}
     assert counts["double_pendulum"] == (4, 2, 2)
     assert counts["four_bars"] == (15, 14, 1)
+
+
+def test_a_folder_that_is_not_empty_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "model.py").write_text("mine", encoding="utf-8")
+    assert main(["new", str(tmp_path)]) == 2
+    assert "exists already; give the name of a new folder" in capsys.readouterr().err
+    assert (tmp_path / "model.py").read_text(encoding="utf-8") == "mine"
+
+
+FAILURE = """
+model = "pendulum"
+size = 64
+
+[times]
+end = 1.0
+saves = 6
+
+[start]
+theta = { distribution = "normal", mean = 0.0, sd = 0.3 }
+
+[failure]
+of = "x1"
+above = 0.9
+method = "importance"
+coefficient_of_variation = 0.2
+"""
+
+
+def test_the_folder_of_a_probability_of_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, run = tmp_path / "swing.toml", tmp_path / "run"
+    config.write_text(FAILURE)
+    assert main(["failure", str(config), "--out", str(run)]) == 0
+    printed = capsys.readouterr().out
+    assert (run / "failure.txt").read_text().strip() in printed
+    assert 0.0 < json.loads((run / "failure.json").read_text())["probability"] < 0.1
+    for command in (["report", str(run)], ["ensemble", str(config), "--out", str(run)]):
+        assert main(command) == 2
+        assert "holds a run of `jaxmech failure`" in capsys.readouterr().err

@@ -1,9 +1,14 @@
-"""Finding the system of a study: the catalogue, or a file of the user."""
+"""The files of a study: its model, those of run folders, which are not executed, and names."""
 
 import os
 import sys
+from pathlib import Path
+
+import pytest
 
 from jaxmech.config.load import load
+from jaxmech.config.run_folder import FolderError, model_name, require_no_run_code
+from jaxmech.config.toml import python_files
 from tests.ensemble.studies import write_study
 
 
@@ -36,3 +41,37 @@ def test_a_file_that_was_changed_within_a_second_is_read_again(tmp_path, monkeyp
         (tmp_path / "user.py").write_text(text.replace("LINKS", str(links)))
         os.utime(tmp_path / "user.py", (1e9, 1e9))
         assert load("user.py:model", {}, tmp_path).system.n == 2 * links
+
+
+def test_only_named_python_files_are_meant() -> None:
+    data = {
+        "model": "pendulum",
+        "observe": {"y": "a/y.py:y", "z": {"function": "z.py:z"}},
+        "series": [{"model": "y.py:y"}],
+        "text": ["python:y", "no.py", "see y.py: it"],
+    }
+    found = python_files(data, Path("there"))
+    assert found == [Path("there", name) for name in ("a/y.py", "z.py", "y.py")]
+
+
+def test_python_files_of_a_run_folder_are_refused(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "inner").mkdir(parents=True)
+    (run / "environment.json").write_text("{}")
+    own = tmp_path / "model.py"
+    require_no_run_code([own], tmp_path)
+    require_no_run_code([], run)
+    for file in (
+        run / "model.py",
+        run / "inner" / "model.py",
+        tmp_path / "x" / ".." / "run" / "m.py",
+    ):
+        with pytest.raises(FolderError, match="copies and are not executed"):
+            require_no_run_code([file], tmp_path)
+    with pytest.raises(FolderError, match="name the configuration from which the run was made"):
+        require_no_run_code([own], run)
+
+
+def test_a_run_is_named_by_its_model_or_its_folder(tmp_path: Path) -> None:
+    assert model_name({"model": "model.py:swing"}, tmp_path / "first") == "swing"
+    assert model_name({"model": "model.py:system"}, tmp_path / "first") == "first"
