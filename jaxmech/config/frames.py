@@ -146,8 +146,8 @@ class Rows:
             raise refuse(key, f"names {column!r}, which {reason}")
         return title
 
-    def numbers(self, *columns: str | int) -> np.ndarray:
-        """The numbers of columns in SI units, (T, len(columns)), NaN for cells without one.
+    def numbers(self, *titles: str) -> np.ndarray:
+        """The numbers of columns in SI units, (T, len(titles)), NaN for cells without one.
 
         Raises:
             TableError: if a cell holds anything else.
@@ -155,7 +155,7 @@ class Rows:
         from polars import Float64, String  # imports slowly
 
         arrays = [np.zeros((len(self.frame), 0))]
-        for title in (self.required("columns", column) for column in columns):
+        for title in titles:
             cells = self.frame[title]
             text = cells.cast(String).str.strip_chars()
             values = (cells if cells.dtype.is_numeric() else text).cast(Float64, strict=False)
@@ -222,15 +222,14 @@ class Rows:
         name, written = unit_in_name(title)
         return self.units.get(title, self.units.get(name, written))
 
-    def labels(self, *columns: str | int) -> tuple[str, ...]:
+    def labels(self, *titles: str) -> tuple[str, ...]:
         """The names of columns with the units that their numbers have here."""
-        titles = [self.required("columns", column) for column in columns]
         return tuple(
             with_unit(unit_in_name(x)[0], (si_unit(self.unit(x) or "") or (1.0, ""))[1])
             for x in titles
         )
 
-    def notes(self, *columns: str | int) -> list[str]:
+    def notes(self, *titles: str) -> list[str]:
         """What was converted to SI units; a StudyError if a unit is of no column, or wrong."""
         for name in self.units:
             if (title := self.title(name)) is None:
@@ -238,8 +237,7 @@ class Rows:
                 message = f"must belong to a column of {self.path}; Known: {known}"
                 raise refuse(("units", name), message)
             self._conversion(title)
-        titles = dict.fromkeys(self.required("columns", column) for column in columns)
-        return [note for _, note in map(self._conversion, titles) if note]
+        return [note for _, note in map(self._conversion, dict.fromkeys(titles)) if note]
 
     def _conversion(self, title: str) -> tuple[float, str]:
         """The factor that makes the numbers of a column those of SI units, and a note of it."""

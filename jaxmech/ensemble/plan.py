@@ -217,7 +217,7 @@ def _read_inputs(study: Study, folder: Path) -> SubjectInputs:
             rows = Rows.of_file(path, item.units)
             column, time = rows.required("column", item.column), rows.required("time", item.time)
             converted = rows.notes(time, column)
-            values = rows.numbers(item.column)[:, 0]
+            values = rows.numbers(column)[:, 0]
             for row in np.flatnonzero(np.isnan(values)).tolist()[:1]:
                 raise TableError(
                     f"{rows.location(row)}: `{item.column}` is missing; it must be known at every "
