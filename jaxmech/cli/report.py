@@ -7,7 +7,7 @@ Pictures and animations are inside the page as data; its text comes from the tem
 import base64
 import io
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -38,7 +38,6 @@ from jaxmech.identify import Fit
 from jaxmech.plot import (
     HIGH,
     LOW,
-    Animation,
     add_axes,
     animate,
     distribution,
@@ -165,37 +164,11 @@ def of_figure(figure: Figure, caption: str, **settings: Any) -> Picture:
     data = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": "jaxmech"}):
         figure.savefig(data, format="svg", dpi=110, metadata={"Date": None})
-    return Picture(_address(data, "svg"), caption, **settings)
+    return Picture(_address(data.getvalue(), "svg"), caption, **settings)
 
 
-def _address(data: io.BytesIO, kind: str) -> str:
-    return f"data:{_TYPES[kind]};base64,{base64.b64encode(data.getvalue()).decode()}"
-
-
-def clips(motions: Mapping[int, Animation], captions: Mapping[int, str]) -> dict[int, Picture]:
-    """Small pictures that move, all on the same scale."""
-    space: list[Any] = [x.ax for x in motions.values()]
-    for letter in "xyz" if space and space[0].name == "3d" else "xy":
-        ends = np.array([getattr(ax, f"get_{letter}lim")() for ax in space])
-        for ax in space:
-            ax.set(**{f"{letter}lim": (ends.min(), ends.max())})
-    pictures = {}
-    for (k, one), ax in zip(motions.items(), space, strict=True):
-        ax.tick_params(labelsize="x-small")
-        ax.set(xlabel="", ylabel="")
-        if ax.name == "3d":
-            sides = [np.ptp(x) for x in (ax.get_xlim(), ax.get_ylim(), ax.get_zlim())]
-            ax.set_box_aspect(sides, zoom=0.85)
-            ax.set(zlabel="")
-            shape = 0.85
-        else:
-            shape = float(np.clip(np.ptp(ax.get_ylim()) / np.ptp(ax.get_xlim()), 0.5, 1.2))
-        one.figure.set_size_inches(_CLIP_WIDTH, _CLIP_WIDTH * shape + 0.3)
-        with tempfile.TemporaryDirectory() as folder:
-            file = one.save(Path(folder) / "clip.gif", dpi=_CLIP_DPI, progress=False)
-            gif = io.BytesIO(file.read_bytes())
-        pictures[k] = Picture(_address(gif, "gif"), captions[k])
-    return pictures
+def _address(data: bytes, kind: str) -> str:
+    return f"data:{_TYPES[kind]};base64,{base64.b64encode(data).decode()}"
 
 
 _MOST_QUANTITIES = 6
@@ -392,19 +365,42 @@ def _clips(
     model = trajectories[0].subject.model
     if animated is not None and (model is None or model.geometry is None):
         raise InputError(f"{results.name} has no geometry, without which nothing is animated")
-    motions, captions = {}, {}
+    motions, captions = list[Any](), list[str]()
     for trajectory in trajectories:
         k = trajectory.index
         if trajectory.last_good < 1 or model is None or model.geometry is None:
             continue
         path = trajectory.ts, trajectory.values["q"][:, : model.system.n]
         speed = max(float(np.ptp(trajectory.ts)) / _SECONDS, 1.0)
-        motions[k] = animate(model, path, trajectory.params, speed=speed, fps=_FPS)
-        captions[k] = f"{leads[k]}, member {k:,}." if leads[k] else f"Member {k:,}."
+        motions.append(animate(model, path, trajectory.params, speed=speed, fps=_FPS))
+        caption = f"{leads[k]}, member {k:,}." if leads[k] else f"Member {k:,}."
         if not succeeded(trajectory.status):
             at = float(trajectory.values["t_failed"])
-            captions[k] += f" It failed at t = {at:.4g} s: {trajectory.status.name}."
-    return [*clips(motions, captions).values()]
+            caption += f" It failed at t = {at:.4g} s: {trajectory.status.name}."
+        captions.append(caption)
+
+    # Small pictures that move, all on the same scale.
+    space = [one.ax for one in motions]
+    for letter in "xyz" if space and space[0].name == "3d" else "xy":
+        ends = np.array([getattr(ax, f"get_{letter}lim")() for ax in space])
+        for ax in space:
+            ax.set(**{f"{letter}lim": (ends.min(), ends.max())})
+    pictures = []
+    for one, ax, caption in zip(motions, space, captions, strict=True):
+        ax.tick_params(labelsize="x-small")
+        ax.set(xlabel="", ylabel="")
+        if ax.name == "3d":
+            sides = [np.ptp(x) for x in (ax.get_xlim(), ax.get_ylim(), ax.get_zlim())]
+            ax.set_box_aspect(sides, zoom=0.85)
+            ax.set(zlabel="")
+            shape = 0.85
+        else:
+            shape = float(np.clip(np.ptp(ax.get_ylim()) / np.ptp(ax.get_xlim()), 0.5, 1.2))
+        one.figure.set_size_inches(_CLIP_WIDTH, _CLIP_WIDTH * shape + 0.3)
+        with tempfile.TemporaryDirectory() as clip:
+            file = one.save(Path(clip) / "clip.gif", dpi=_CLIP_DPI, progress=False)
+            pictures.append(Picture(_address(file.read_bytes(), "gif"), caption))
+    return pictures
 
 
 def _parts(

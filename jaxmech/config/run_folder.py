@@ -82,26 +82,23 @@ def require_same_config(path: Path, config: Mapping[str, Any], may_change: Conta
         stored = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise FolderError(f"{path / 'config.toml'} cannot be read: {error}") from error
-    for key, new, old in differences(config, stored, may_change):
+
+    def differences(first: Any, second: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+        for key in [*first, *(key for key in second if key not in first)]:
+            name, x, y = f"{prefix}{key}", first.get(key), second.get(key)
+            if x == y or name in may_change:
+                continue
+            if isinstance(x, dict) and isinstance(y, dict):
+                yield from differences(x, y, f"{name}.")
+            else:
+                yield name, x, y
+
+    for key, new, old in differences(config, stored):
         there, here = ("not given" if x is None else json.dumps(x) for x in (old, new))
         raise FolderError(
             f"{path} holds the run of a different configuration: `{key}` is {there} there and "
             f"{here} here; choose another folder with --out, or set it back"
         )
-
-
-def differences(
-    first: Mapping[str, Any], second: Mapping[str, Any], ignored: Container[str], prefix: str = ""
-) -> Iterator[tuple[str, Any, Any]]:
-    """The keys in which two configurations differ, but for those that are left out, with values."""
-    for key in [*first, *(key for key in second if key not in first)]:
-        name, x, y = f"{prefix}{key}", first.get(key), second.get(key)
-        if x == y or name in ignored:
-            continue
-        if isinstance(x, dict) and isinstance(y, dict):
-            yield from differences(x, y, ignored, f"{name}.")
-        else:
-            yield name, x, y
 
 
 def require_same_environment(path: Path, facts: Mapping[str, Any], decisive: Iterable[str]) -> None:

@@ -83,13 +83,8 @@ def signal_rows(signals: Sequence[Signal], size: int | None = None) -> Signal:
     Evenly spaced ones keep the bits of their values, unless others are not evenly spaced.
     """
     if any(signal.times is not None for signal in signals):
-        parts = [(None, None, signal.ts) for signal in signals]
-        signals = [
-            eqx.tree_at(
-                lambda x: (x.start, x.spacing, x.times), signal, part, is_leaf=lambda x: x is None
-            )
-            for signal, part in zip(signals, parts, strict=True)
-        ]
+        where, is_none = (lambda x: (x.start, x.spacing, x.times)), (lambda x: x is None)
+        signals = [eqx.tree_at(where, x, (None, None, x.ts), is_leaf=is_none) for x in signals]
     most = max(len(signal.values) for signal in signals)
     padded = [_padded_signal(signal, size or most) for signal in signals]
     # By numpy, which compiles no program for each number of segments.
@@ -494,13 +489,11 @@ def integration_error(task: Task, at: Point) -> float:
     scheme, s = task.problem.scheme, task.data.segments
     if not isinstance(scheme.steps, FixedSteps):
         return float(np.max(np.asarray(at.run.error)))
-    largest, starts = 0.0, np.asarray(at.run.begin)
-    params = task.params(at)
-    for k in evenly_spaced(len(starts), MEMBERS):
-        member = _member(task.problem, params, s, starts, k)
-        error = members_error(scheme, *member, int(s.last[k]) * scheme.steps.count)
-        largest = max(largest, error)
-    return largest
+    params, starts, count = task.params(at), np.asarray(at.run.begin), scheme.steps.count
+    return max(
+        members_error(scheme, *_member(task.problem, params, s, starts, k), int(s.last[k]) * count)
+        for k in evenly_spaced(len(starts), MEMBERS)
+    )
 
 
 def is_too_coarse(task: Task, at: Point, error: float, *, converged: bool) -> bool:
