@@ -140,13 +140,9 @@ def model(study: FitStudy, folder: Path = Path()) -> FitModel:
 
     # The starts, bounds, priors and free parameters of the study in place of the model's.
     leaves, bodies = leaf_names(subject.params), bodies_of(subject.system)
-    problems = [
-        problem
-        for key in _NAMED
-        for problem in unknown(
-            ("parameters", key), getattr(given, key), leaves, "a parameter of the model"
-        )
-    ]
+    problems, known = list[Problem](), "a parameter of the model"
+    for key in _NAMED:
+        problems += unknown(("parameters", key), getattr(given, key), leaves, known)
     problems += [
         Problem(
             ("parameters", "free"), f"names {x!r}, which {not_one_of(x, leaves, 'a parameter')}"
@@ -190,10 +186,6 @@ def _loaded(
         file = find(text, options, folder, (Identifiable, *SUBJECTS))
         if isinstance(file.value, Identifiable):
             return file.value, file.path, file.sha256
-        if not isinstance(file.value, SUBJECTS):
-            kind = type(file.value).__name__
-            kinds = "an Identifiable, a Model, a Mechanism or a Robot"
-            raise refuse("model", f"must name {kinds}, but {text} is of type {kind}")
         subject = subject_of(text, file)
     else:
         subject = load(name, options, folder, parameters)
@@ -241,9 +233,8 @@ _KEYS = {  # of arguments of `fit`, where these are not keys of the same name
 def in_toml(text: str) -> str:
     """A message of `fit` with keys of a configuration in place of its arguments."""
     for argument, key in _KEYS.items():
-        text = text.replace(f"Argument `{argument}`", f"`{key}`").replace(
-            f"`{argument}`", f"`{key}`"
-        )
+        text = text.replace(f"Argument `{argument}`", f"`{key}`")
+        text = text.replace(f"`{argument}`", f"`{key}`")
     return text
 
 

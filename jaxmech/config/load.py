@@ -242,7 +242,7 @@ def _subject(name: str, value: object, beside: Mapping[str, Any] = {}) -> Subjec
         case Robot():
             value = value.model
     if not isinstance(value, Model):
-        kinds = "a System, a Model, a Mechanism or a Robot"
+        kinds = "a System, a Model, a Mechanism or a Robot (or, of a fit, an Identifiable)"
         raise refuse("model", f"must name {kinds}, but {name} is of type {type(value).__name__}")
     return Subject(name, value.system, value, state_beside="q0" in beside and state_beside)
 
