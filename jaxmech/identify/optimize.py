@@ -20,12 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from jaxmech.identify.noise import (
-    correlated,
-    estimated,
-    misfit,
-    standard_residuals,
-)
+from jaxmech.identify.noise import correlated, estimated, misfit, standard_residuals
 from jaxmech.identify.problem import (
     Conditions,
     Point,

@@ -11,14 +11,7 @@ import jaxmech as jm
 from jaxmech.identify import Fit, Recording, fit
 from jaxmech.identify.parameters import BodyInertia, bodies_of, parameters
 from jaxmech.interop.mujoco import from_mjcf
-from jaxmech.parts import (
-    Mechanism,
-    gravity,
-    ground,
-    planar_body,
-    revolute,
-    spatial_body,
-)
+from jaxmech.parts import Mechanism, gravity, ground, planar_body, revolute, spatial_body
 
 WHOLE = BodyInertia(3, 3, (3, 3))
 

@@ -7,20 +7,8 @@ import numpy as np
 import pytest
 
 from jaxmech import FixedSteps, System, simulate
-from jaxmech.identify import (
-    Fit,
-    Huber,
-    Recording,
-    Shooting,
-    fit,
-)
-from tests.identify.swings import (
-    BEGIN,
-    FREE,
-    SWING,
-    noisy,
-    swings,
-)
+from jaxmech.identify import Fit, Huber, Recording, Shooting, fit
+from tests.identify.swings import BEGIN, FREE, SWING, noisy, swings
 
 TS = np.arange(121) / 50
 OPTIONS: Any = {"free": FREE, "steps": FixedSteps(2)}

@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 
 from jaxmech import FixedSteps, simulate
-from jaxmech.identify import (
-    Density,
-    Fit,
-    Huber,
-    fit,
-)
+from jaxmech.identify import Density, Fit, Huber, fit
 from tests.identify.swings import BEGIN, FREE, NOISE, SWING, noisy, swings
 
 STEPS = FixedSteps(1)

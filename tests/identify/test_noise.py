@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmech import FixedSteps
-from jaxmech.identify import (
-    Fit,
-    Huber,
-    Recording,
-    fit,
-)
+from jaxmech.identify import Fit, Huber, Recording, fit
 from jaxmech.identify.uncertainty import block_times
 from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, autoregressive, swings
 

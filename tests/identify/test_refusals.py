@@ -9,16 +9,7 @@ import pytest
 
 from jaxmech import FixedSteps, System
 from jaxmech.identify import Recording, fit
-from tests.identify.swings import (
-    BEGIN,
-    CARTESIAN,
-    FREE,
-    SWING,
-    TIMES,
-    angle,
-    on_the_rod,
-    swings,
-)
+from tests.identify.swings import BEGIN, CARTESIAN, FREE, SWING, TIMES, angle, on_the_rod, swings
 
 GOOD = swings()
 FIRST = GOOD[0]
