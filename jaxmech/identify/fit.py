@@ -148,14 +148,11 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple
         free = leaf_names(
             jax.tree.map(lambda x: None if is_signal(x) else x, shared, is_leaf=is_signal)
         )
+    bodies, default_bounds = bodies_of(system), contact_bounds(system, shared)
     found = parameters(
-        shared,
-        free=free,
-        bounds=subject.bounds,
-        prior=subject.prior,
-        bodies=bodies_of(system),
-        default_bounds=contact_bounds(system, shared),
-    )
+        shared, free=free, bounds=subject.bounds, prior=subject.prior, bodies=bodies,
+        default_bounds=default_bounds,
+    )  # fmt: skip
     observe = subject.observe or DefaultSensors(system.dynamics.n_states)
     policies = settings.method, settings.steps, settings.projection, settings.formulation
     scheme = Scheme.of(system, *policies)

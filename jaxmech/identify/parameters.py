@@ -448,7 +448,7 @@ def parameters(
             "write numbers instead of truth values into `params0`."
         )
     # a start value of 10 is as good as 10.0; what is not fitted, such as a count, keeps its type
-    leaves = [as_dtype(x.astype(float), float) if k in chosen else x for k, x in enumerate(leaves)]
+    leaves = [x.astype(float) if k in chosen else x for k, x in enumerate(leaves)]
     starts = [np.asarray(x) for x in leaves]
     fitted, every, priors = list[FreeLeaf](), list[str](), list[np.ndarray]()
     for k in chosen:
@@ -482,8 +482,8 @@ def parameters(
                 )
         # Names, means and standard deviations of all entries of the leaves, behind each other.
         shapes = [(names[index], starts[index].shape) for index in indices]
-        flat = [x for name, shape in shapes for x in entry_names(name, np.ndindex(*shape))]
         pairs = [np.reshape(_prior(x, prior.get(x), shape, way), (2, -1)) for x, shape in shapes]
+        flat = [x for name, shape in shapes for x in entry_names(name, np.ndindex(*shape))]
         places = [x for (x,) in leaf.entries] if names[k] in owners else range(len(flat))
         every += [flat[place] for place in places]
         priors += [np.concatenate(pairs, axis=1)[:, place] for place in places]
