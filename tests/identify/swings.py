@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech import FixedSteps, Holonomic, System, simulate
-from jaxmech.identify import Fit, Predicted, Recording
+from jaxmech.identify import Fit, Predicted, Recording, fit
 from jaxmech.identify.result import Noise, Optimization
 from jaxmech.identify.uncertainty import uncertainty
 
@@ -77,6 +77,11 @@ def noisy(recording: Recording, rng: np.random.Generator, **fields: Any) -> Reco
     observed = recording.observed + rng.normal(0.0, NOISE, recording.observed.shape)
     kept = {"weights": recording.weights, **fields}
     return Recording(recording.ts, observed, recording.q0, recording.v0, **kept)
+
+
+def fitted(recordings: Any, **options: Any) -> Fit:
+    """The fit of a swing to recordings, with one step between samples."""
+    return fit(SWING, recordings, BEGIN, **{"free": FREE, "steps": FixedSteps(1), **options})
 
 
 def made_up() -> Fit:

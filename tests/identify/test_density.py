@@ -1,7 +1,6 @@
 """The posterior density of a fit as a function of its unknowns."""
 
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,17 +8,12 @@ import numpy as np
 import pytest
 
 from jaxmech import FixedSteps, simulate
-from jaxmech.identify import Density, Fit, Huber, fit
-from tests.identify.swings import BEGIN, FREE, NOISE, SWING, noisy, swings
+from jaxmech.identify import Density, Fit, Huber
+from tests.identify.swings import NOISE, SWING, fitted, noisy, swings
 
 STEPS = FixedSteps(1)
 RNG = np.random.default_rng(0)
 PAIR = [noisy(one, RNG) for one in swings()]
-
-
-def fitted(**options: Any) -> Fit:
-    recordings = options.pop("recordings", PAIR)
-    return fit(SWING, recordings, BEGIN, **{"free": FREE, "steps": STEPS, **options})
 
 
 def squares(density: Density, y: np.ndarray) -> float:
@@ -33,7 +27,7 @@ def squares(density: Density, y: np.ndarray) -> float:
 
 @pytest.fixture(scope="module")
 def found() -> Fit:
-    return fitted(bounds={"c": (0, None)}, prior={"l": (0.5, 1e-3)})
+    return fitted(PAIR, bounds={"c": (0, None)}, prior={"l": (0.5, 1e-3)})
 
 
 def test_the_density_of_stated_noise(found: Fit) -> None:
@@ -66,7 +60,7 @@ def test_the_density_of_stated_noise(found: Fit) -> None:
 def test_estimated_noise_and_other_noise_in_the_density() -> None:
     light = [replace(one, weights=None) for one in PAIR]
     for options in ({}, {"loss": Huber()}):
-        one = fitted(recordings=light, **options)
+        one = fitted(light, **options)
         assert one.density is not None
         y = one.density.best
         slope = np.asarray(jax.grad(one.log_density)(jnp.asarray(y)))[:2]

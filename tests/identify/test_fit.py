@@ -13,10 +13,10 @@ from tests.identify.swings import (
     CARTESIAN,
     FREE,
     NOISE,
-    SWING,
     TIMES,
     TRUTH,
     angle,
+    fitted,
     noisy,
     on_the_rod,
     swings,
@@ -24,10 +24,6 @@ from tests.identify.swings import (
 
 GAPS = np.array([5, 6, 7, 20, 33, 34, 50])
 WANTED = [TRUTH["c"], TRUTH["l"]]  # in the order of the names
-
-
-def swing_fit(recordings: Any, begin: Any = BEGIN, **options: Any) -> Fit:
-    return fit(SWING, recordings, begin, **{"free": FREE, "steps": FixedSteps(1), **options})
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +34,11 @@ def recordings() -> list[Recording]:
 
 @pytest.fixture(scope="module")
 def found(recordings: list[Recording]) -> Fit:
-    return swing_fit(recordings)
+    return fitted(recordings)
 
 
 def test_parameters_are_recovered_without_noise() -> None:
-    found = swing_fit(swings())
+    found = fitted(swings())
     assert found.names == ("c", "l")
     assert found.converged
     np.testing.assert_allclose(found.values, WANTED, rtol=1e-9)
@@ -52,7 +48,7 @@ def test_parameters_are_recovered_without_noise() -> None:
 
 
 def test_without_weights_the_noise_is_estimated(recordings: list[Recording], found: Fit) -> None:
-    plain = swing_fit([replace(one, weights=None) for one in recordings])
+    plain = fitted([replace(one, weights=None) for one in recordings])
     np.testing.assert_allclose(plain.values, found.values, rtol=1e-7)
     np.testing.assert_allclose(plain.noise.size, NOISE, rtol=0.2)
     np.testing.assert_allclose(
@@ -68,11 +64,11 @@ def test_a_gap_has_the_result_of_missing_samples(recordings: list[Recording]) ->
     observed = recordings[0].observed.copy()
     observed[GAPS] = np.nan
     there = np.setdiff1d(np.arange(len(TIMES)), GAPS)
-    holes = swing_fit([replace(recordings[0], observed=observed), recordings[1]])
+    holes = fitted([replace(recordings[0], observed=observed), recordings[1]])
     uneven = replace(
         recordings[0], ts=TIMES[there], observed=recordings[0].observed[there], weights=1 / NOISE
     )
-    steps = swing_fit([uneven, recordings[1]], steps=FixedSteps(1, max_step=0.02))
+    steps = fitted([uneven, recordings[1]], steps=FixedSteps(1, max_step=0.02))
     assert holes.count == steps.count == 2 * len(TIMES) - len(GAPS)
     np.testing.assert_allclose(steps.values, holes.values, rtol=1e-9)
     np.testing.assert_allclose(steps.information, holes.information, rtol=1e-6)
@@ -94,12 +90,12 @@ def test_functions_of_the_parameters(found: Fit) -> None:
 def test_bounds_are_kept() -> None:
     """The best fit has negative friction, and a rod longer than its bound."""
     motions = swings(params={"c": -0.01})
-    assert swing_fit(motions).params["c"] < 0
-    bounded = swing_fit(motions, bounds={"c": (0, None), "l": (0.1, 0.45)})
+    assert fitted(motions).params["c"] < 0
+    bounded = fitted(motions, bounds={"c": (0, None), "l": (0.1, 0.45)})
     assert 0 < bounded.params["c"] < 1e-3
     assert 0.449 < bounded.params["l"] < 0.45
     assert any("At the bound" in text for text in bounded.warnings)
-    inside = swing_fit(swings(), bounds={"c": (0, None), "l": (0.1, 0.6)})
+    inside = fitted(swings(), bounds={"c": (0, None), "l": (0.1, 0.6)})
     np.testing.assert_allclose(inside.values, WANTED, rtol=1e-8)
 
 
@@ -123,7 +119,7 @@ def test_free_starts_lie_on_the_constraints(
 ) -> None:
     """A Cartesian model gives the same values and intervals as one in angles."""
     angles, cartesian = wrongly_begun
-    minimal = swing_fit(angles)
+    minimal = fitted(angles)
     found = fit(CARTESIAN, cartesian, BEGIN, observe=angle, free=FREE, steps=FixedSteps(1))
     assert np.all(np.abs(minimal.values - WANTED) < 4 * minimal.uncertainty.standard_errors)
     np.testing.assert_allclose(found.values, minimal.values, rtol=1e-5)
@@ -145,10 +141,10 @@ def test_recorded_starts_count_with_their_standard_deviation(
     angles, _ = wrongly_begun
 
     def started(sd: Any) -> Fit:
-        return swing_fit([replace(one, start_sd=sd) for one in angles])
+        return fitted([replace(one, start_sd=sd) for one in angles])
 
     held, loose, free = started((1e-9, 1e-9)), started((1e3, 1e3)), started(None)
-    exact = swing_fit(angles, initial_states="fixed")
+    exact = fitted(angles, initial_states="fixed")
     np.testing.assert_allclose(held.values, exact.values, rtol=1e-5)
     np.testing.assert_allclose(loose.values, free.values, rtol=1e-6)
     known = started((2e-3, 5e-3))

@@ -1,20 +1,17 @@
-"""Residuals that are not the stated noise, and recordings that are not measurements."""
+"""Residuals that are not the stated noise, and recordings that are not measurements or too long."""
 
 import re
+import warnings
 from dataclasses import replace
-from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import FixedSteps
+from jaxmech import FixedSteps, System
 from jaxmech.identify import Fit, Recording, fit
 from jaxmech.identify.noise import correlation
-from tests.identify.swings import BEGIN, FREE, NOISE, SWING, autoregressive, noisy, swings
-
-
-def fitted(recordings: Any, **options: Any) -> Fit:
-    return fit(SWING, recordings, BEGIN, **{"free": FREE, "steps": FixedSteps(1), **options})
+from tests.identify.swings import NOISE, autoregressive, fitted, noisy, swings
 
 
 @pytest.fixture(scope="module")
@@ -99,3 +96,25 @@ def test_correlated_noise_of_any_stated_size(weight: float | None) -> None:
     assert "neighbours in time are correlated" in warnings_of(found)
     assert found.noise.correlated
     assert re.search("by (recording|block) +white noise", repr(found))
+
+
+LONG = np.linspace(0.0, 6.0, 61)
+# Upright, x'' = k x: changes grow by exp(3 t) for k = 9; or hanging, where they do not grow.
+GROWING = System(lambda q, v, t, p: 0.5 * (v @ v + p["k"] * q @ q), coordinates=("x",))
+
+
+def warnings_of_growth(k: float) -> tuple[str, ...]:
+    x = np.cosh(3 * LONG) if k > 0 else np.cos(3 * LONG)
+    noise = 1e-3 * np.abs(x).max() * np.random.default_rng(0).normal(size=LONG.size)
+    recording = Recording(LONG, 1e-3 * (x + noise), [1e-3], [0.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = fit(GROWING, [recording], {"k": jnp.asarray(k)}, steps=FixedSteps(4))
+        return found.warnings
+
+
+def test_a_motion_that_grows_is_too_long_and_an_oscillation_is_not() -> None:
+    (text,) = [x for x in warnings_of_growth(9.0) if x.startswith("Gradients through this motion")]
+    assert "doubling every 0.23 s" in text  # log(2) / 3
+    assert "`initial_states=Shooting(length=" in text
+    assert not [x for x in warnings_of_growth(-9.0) if x.startswith("Gradients")]

@@ -1,9 +1,6 @@
-"""The loss of a fit: its derivatives in both modes, and its compressed rows.
+"""Residuals, their derivatives, and the gain that a linear model of them promises."""
 
-On the hardest case for a gradient: a rod that is there twice, one of three coordinates without
-mass, the projection on, a thousand steps.
-"""
-
+from itertools import product
 from typing import Any
 
 import equinox as eqx
@@ -15,7 +12,15 @@ import pytest
 import jaxmech as jm
 from jaxmech.identify import Recording
 from jaxmech.identify.fit import prepare
-from jaxmech.identify.problem import Task, evaluated, half_squares, residual_rows, triangles
+from jaxmech.identify.optimize import gain_within
+from jaxmech.identify.problem import (
+    ResidualRows,
+    Task,
+    evaluated,
+    half_squares,
+    residual_rows,
+    triangles,
+)
 
 PARAMS = {"c": 0.1, "g": 9.81, "l": 0.5, "m": 1.0, "offset": 0.01}
 
@@ -150,3 +155,36 @@ def test_rows_that_cannot_be_squared_are_infinite(task: Task, size: float, place
     assert not rows.finite
     assert rows.loss == np.inf
     assert np.isfinite(rows.jacobian).all()
+
+
+NONE = np.zeros(0, int)
+
+
+def gain_by_choices(J: np.ndarray, r: np.ndarray, low: np.ndarray, high: np.ndarray) -> float:
+    """The gain of the best step of which each component is free, or at one of its bounds."""
+    gains = [0.0]
+    for choice in product((None, 0, 1), repeat=len(low)):
+        held = [k for k, end in enumerate(choice) if end is not None]
+        free = [k for k in range(len(low)) if k not in held]
+        step = np.zeros(len(low))
+        step[held] = [(low, high)[choice[k]][k] for k in held]
+        if free:
+            rest = r + J[:, held] @ step[held]
+            step[free] = np.linalg.lstsq(J[:, free], -rest, rcond=None)[0]
+        if (low - 1e-12 <= step).all() and (step <= high + 1e-12).all():
+            gains.append((r @ r - (r + J @ step) @ (r + J @ step)) / 2)
+    return max(gains)
+
+
+def test_the_gain_within_bounds_is_the_largest_of_all_choices() -> None:
+    draw = np.random.default_rng(0)
+    bounded = 0
+    for _ in range(60):
+        J, r = draw.normal(size=(9, 3)) * [1.0, 1e3, 1e-2], draw.normal(size=9)
+        low, high = np.array([[-0.1, -1e-4, -5.0], [0.1, 1e-4, 20.0]]) * draw.uniform(0, 2, (2, 3))
+        gain, step = gain_within(ResidualRows(r, J, NONE, np.zeros_like(r)), low, high)
+        np.testing.assert_allclose(gain, gain_by_choices(J, r, low, high), rtol=1e-9, atol=1e-12)
+        assert (low <= step).all()
+        assert (step <= high).all()
+        bounded += ((step == low) | (step == high)).sum() > 1
+    assert bounded > 20

@@ -1,4 +1,4 @@
-"""The steps of a fit: their number, their error beside the noise, and whether they follow it."""
+"""The steps of a fit: their number, their error beside the noise, and adaptive ones."""
 
 from typing import Any
 
@@ -7,13 +7,23 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from jaxmech import FixedSteps, System, simulate
-from jaxmech.identify import Fit, Identifiable, Recording, Settings, fit
+from jaxmech import Adaptive, DormandPrince5, FixedSteps, System, simulate
+from jaxmech.identify import Fit, Identifiable, Recording, Settings, Shooting, fit
 from jaxmech.identify import segments as steps_of_fits
 from jaxmech.identify.fit import prepare
-from tests.identify.swings import BEGIN, FREE, SWING, swings
+from tests.identify.swings import (
+    BEGIN,
+    CARTESIAN,
+    FREE,
+    SWING,
+    TRUTH,
+    angle,
+    noisy,
+    on_the_rod,
+    swings,
+)
 
-TRUTH = {"w2": 20.0, "c": 0.1}
+SLOW_TRUTH = {"w2": 20.0, "c": 0.1}
 SLOW = System(
     lambda q, v, t, p: 0.5 * v @ v + p["w2"] * jnp.cos(q[0]),
     force=lambda q, v, t, p: -p["c"] * v,
@@ -23,7 +33,7 @@ SLOW = System(
 
 def _fitted(noise: float, per_save: int | None) -> Fit:
     ts = np.arange(31) / 5
-    clean = simulate(SLOW, [0.5], [0.0], ts, TRUTH, steps=FixedSteps(64)).q
+    clean = simulate(SLOW, [0.5], [0.0], ts, SLOW_TRUTH, steps=FixedSteps(64)).q
     observed = clean + noise * np.random.default_rng(0).normal(size=clean.shape)
     one = Recording(ts, observed, [0.5], [0.0])
     steps = None if per_save is None else FixedSteps(per_save)
@@ -32,7 +42,7 @@ def _fitted(noise: float, per_save: int | None) -> Fit:
 
 def _off(found: Fit) -> float:
     """The largest distance from the truth, in standard errors."""
-    truth = np.array([TRUTH[name] for name in found.names])
+    truth = np.array([SLOW_TRUTH[name] for name in found.names])
     return float(np.abs((found.values - truth) / found.uncertainty.standard_errors).max())
 
 
@@ -87,3 +97,61 @@ def test_numbers_of_steps_are_few(
     monkeypatch.setattr(steps_of_fits, "members_need", members_need)
     task, _ = prepare(Identifiable(SWING, BEGIN, free=FREE), one, Settings())
     assert task.problem.scheme.steps.count == made
+
+
+AMONG = 1e-3  # standard errors, by which fits by different methods may differ
+
+
+@pytest.fixture(scope="module")
+def recordings() -> list[Recording]:
+    rng = np.random.default_rng(0)
+    return [noisy(one, rng) for one in swings()]
+
+
+def fitted(recordings: list[Recording], **options: Any) -> Fit:
+    found = fit(SWING, recordings, BEGIN, free=FREE, **options)
+    assert found.converged
+    return found
+
+
+@pytest.fixture(scope="module")
+def fixed(recordings: list[Recording]) -> Fit:
+    return fitted(recordings, steps=FixedSteps(4))
+
+
+def assert_same(found: Fit, fixed: Fit) -> None:
+    """Check that values and intervals are those of fixed steps, and that they contain the truth."""
+    errors = np.asarray(fixed.uncertainty.standard_errors)
+    truth = np.array([TRUTH[name] for name in fixed.names])
+    assert (np.abs(found.values - truth) < 3 * errors).all()
+    np.testing.assert_allclose((found.values - fixed.values) / errors, 0.0, atol=AMONG)
+    np.testing.assert_allclose(found.uncertainty.standard_errors, errors, rtol=AMONG)
+    assert not found.warnings
+    assert 0 < found.integration_error < 1e-3
+
+
+@pytest.mark.slow
+def test_a_tolerance_gives_the_fit_of_short_fixed_steps(
+    recordings: list[Recording], fixed: Fit
+) -> None:
+    assert_same(fitted(recordings, method=DormandPrince5(), steps=Adaptive()), fixed)
+
+
+@pytest.mark.slow
+def test_multiple_shooting(recordings: list[Recording], fixed: Fit) -> None:
+    policies = {"method": DormandPrince5(), "steps": Adaptive()}
+    assert_same(fitted(recordings, **policies, initial_states=Shooting(0.4)), fixed)
+
+
+@pytest.mark.slow
+def test_constraints_and_unequal_recordings(recordings: list[Recording]) -> None:
+    """In x and y, with a constraint that moves with a parameter, and one recording cut short."""
+    whole = []
+    for one, count in zip(recordings, (61, 40), strict=True):
+        q0, v0 = on_the_rod(float(one.q0[0]), 0.0, TRUTH["l"])
+        kept = one.ts[:count], one.observed[:count]
+        whole.append(Recording(*kept, q0, v0, weights=one.weights))
+    options: Any = {"free": FREE, "observe": angle}
+    found = fit(CARTESIAN, whole, BEGIN, method=DormandPrince5(), steps=Adaptive(), **options)
+    assert found.converged
+    assert_same(found, fit(CARTESIAN, whole, BEGIN, steps=FixedSteps(4), **options))
