@@ -39,26 +39,15 @@ _MOST_BODIES = 5  # in the table
 
 @dataclass(frozen=True)
 class Deviation:
-    """Both motions from the same state, at times ts (T,).
+    """Both motions from the same state, at times ts (T,)."""
 
-    Attributes:
-        ts: times [s].
-        gaps: the residual of each loop in MuJoCo's motion, (T,), [m] of a point and [rad] of an
-            attitude.
-        limits: how far MuJoCo's motion is beyond each limit that it passes, (T,), [m or rad].
-        distances: between the centres of mass of each body in both motions [m], (T,).
-        status: how the rigid motion ended.
-        residual: the largest residual of a loop in it.
-        error: the estimated error of its integration, as a share of the motion.
-    """
-
-    ts: np.ndarray
-    gaps: dict[str, np.ndarray]
-    limits: dict[str, np.ndarray]
-    distances: dict[str, np.ndarray]
-    status: Status
-    residual: float
-    error: float
+    ts: np.ndarray  # [s]
+    gaps: dict[str, np.ndarray]  # of each loop in MuJoCo's motion, (T,), [m or rad]
+    limits: dict[str, np.ndarray]  # how far that is beyond each limit it passes, (T,), [m or rad]
+    distances: dict[str, np.ndarray]  # of the centres of mass in both motions [m], (T,)
+    status: Status  # of the rigid motion
+    residual: float  # the largest of a loop in it
+    error: float  # the estimated error of its integration, as a share of the motion
 
     def lines(self) -> list[str]:
 
@@ -157,21 +146,13 @@ def deviation(robot: Robot, model: Any, q: Any, v: Any, params: Any, seconds: fl
 
 @dataclass(frozen=True)
 class FileAudit:
-    """What was found in a file; prints itself.
+    """What was found in a file; prints itself."""
 
-    Attributes:
-        name: name of the file.
-        robot: the mechanism.
-        structure: its structure at the start.
-        unused: the elements and attributes of the file that are not used.
-        deviation: soft loops and limits against rigid ones; None without any.
-    """
-
-    name: str
+    name: str  # of the file
     robot: Robot
-    structure: Structure
-    unused: tuple[str, ...]
-    deviation: Deviation | None
+    structure: Structure  # at the start
+    unused: tuple[str, ...]  # elements and attributes of the file
+    deviation: Deviation | None  # of soft loops and limits from rigid ones, if there are any
 
     @property
     def serious(self) -> bool:

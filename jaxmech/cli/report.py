@@ -182,23 +182,14 @@ def _names(of: Any) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class MemberQuantity:
-    """A number of each good member.
+    """A number of each good member."""
 
-    Attributes:
-        name: its name, with the time.
-        unit: its unit, empty if it has none.
-        values: of the members, finite, shape (N,).
-        numbers: of the members in the study, shape (N,).
-        limits: values whose probability was asked for.
-        is_worst_small: whether the smallest value is the worst one.
-    """
-
-    name: str
-    unit: str
-    values: np.ndarray
-    numbers: np.ndarray
-    limits: tuple[float, ...] = ()
-    is_worst_small: bool = False
+    name: str  # with the time
+    unit: str  # empty if it has none
+    values: np.ndarray  # finite, (N,)
+    numbers: np.ndarray  # of the members in the study, (N,)
+    limits: tuple[float, ...] = ()  # whose probability was asked for
+    is_worst_small: bool = False  # whether the smallest value is the worst one
 
     @property
     def members(self) -> dict[int, tuple[str, str]]:

@@ -112,17 +112,11 @@ _FLAT = 64  # units of round-off, relative to the largest moment, up to which a 
 
 @dataclass(frozen=True)
 class BodyInertia:
-    """All numbers of a body behind each other: mass, centre, inertia about it; as `Bounds`.
+    """All numbers of a body behind each other: mass, centre, inertia about it; as `Bounds`."""
 
-    Attributes:
-        dimension: 2 in the plane, 3 in space.
-        points: how many numbers of the centre there are; others are constant.
-        moments: the shape of the inertia, (), (3,) or (3, 3).
-    """
-
-    dimension: int
-    points: int
-    moments: tuple[int, ...]
+    dimension: int  # 2 in the plane, 3 in space
+    points: int  # how many numbers of the centre there are; others are constant
+    moments: tuple[int, ...]  # the shape of the inertia, (), (3,) or (3, 3)
 
     def entries(self, shape: tuple[int, ...]) -> tuple[Entry, ...]:
         """All numbers, but the lower triangle of a matrix."""

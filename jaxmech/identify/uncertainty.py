@@ -434,15 +434,11 @@ _MOST_SUBSETS = 5000  # subsets to be tried
 
 @dataclass(frozen=True, eq=False)
 class Direction:
-    """A change of several parameters together that leaves all residuals as they are.
+    """A change of several parameters together that leaves all residuals as they are."""
 
-    Attributes:
-        names: of all parameters.
-        changes: relative to the values, in multiples of the smallest change where these are small
-            integers, otherwise of the largest, (p,).
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of all parameters
+    # relative to the values, in multiples of the smallest where these are small integers, otherwise
+    # of the largest, (p,)
     changes: HostArray
 
     def __str__(self) -> str:
