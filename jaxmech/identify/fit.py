@@ -20,6 +20,7 @@ from jaxmech.identify.problem import (
     Observe,
     Point,
     SegmentOrigin,
+    Segments,
     Task,
     evaluated,
     samples,
@@ -186,20 +187,16 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple
     if longest is not None and np.diff(np.asarray(stack.ts)).max() * (1 - 1e-9) > longest:
         stack, origin = segments(given, horizon=horizon, step=longest)
 
-    # What weighs how much.
-    weighted = all(one.weights is not None for one in given)
-    sensor_weight = np.ones(stack.observed.shape[2])
-    if not weighted and sensor_weight.size > 1:  # one over the motion of each
-        sensor_weight = 1 / motion(stack)
-    data = Data(stack, found.leaves, along)
+    sizes = motion(stack)
     task = Task(
-        problem, data, _conditions(found, data, origin, states, settings, sensor_weight), origin,
-        longest, hard=horizon is not None, weighted=weighted,
+        problem, Data(stack, found.leaves, along),
+        _conditions(found, stack, origin, states, settings, sizes), origin, longest,
+        hard=horizon is not None, weighted=given[0].weights is not None,
         chooses_steps=isinstance(scheme.steps, FixedSteps) and scheme.steps.per_save is None,
         loss=settings.loss,
     )  # fmt: skip
     _require_enough(task, settings, subject)
-    unmoved = np.zeros(len(origin.recording) * data.free_starts)
+    unmoved = np.zeros(len(origin.recording) * task.data.free_starts)
     at = evaluated(task, np.concatenate([found.layout.first(found.leaves), unmoved]))
     _require_runs(task, at)
     return task, at
@@ -270,16 +267,18 @@ def _require_runs(task: Task, at: Point) -> None:
 
 
 def _conditions(
-    found: Parameters, data: Data, origin: SegmentOrigin, states: Sequence[InitialState],
-    settings: Settings, sensor_weight: np.ndarray,
+    found: Parameters, s: Segments, origin: SegmentOrigin, states: Sequence[InitialState],
+    settings: Settings, sizes: np.ndarray,
 ) -> Conditions:  # fmt: skip
-    count = len(data.segments.q0)
-    start_weight = np.zeros((count, data.segments.start_size))
+    """What weighs how much, with the `sizes` of the motion of the sensors, (d,)."""
+    is_relative = origin.recordings[0].weights is None and sizes.size > 1
+    sensor_weight = 1 / sizes if is_relative else np.ones(sizes.size)
+    start_weight = np.zeros((len(s.q0), s.start_size))
     for k in np.flatnonzero(origin.first) if settings.free_starts else ():
         sd = origin.recordings[origin.recording[k]].start_sd
         if sd is not None:
             start_weight[k] = 1 / np.concatenate(sd)
-    s, jump_weight = data.segments, np.zeros(states[0].q.size + states[0].v.size)
+    jump_weight = np.zeros(states[0].q.size + states[0].v.size)
     if settings.horizon is not None:
         # Jumps must vanish; the unit in which they are weighed on the way: a jump of the size of
         # the motion counts as much as all measurements of a segment.
@@ -294,7 +293,7 @@ def _conditions(
         start_weight=start_weight,
         jump_weight=jump_weight,
         sensor_weight=sensor_weight,
-        sample_weight=np.ones((1, 1, 1) if settings.loss is None else data.segments.weights.shape),
+        sample_weight=np.ones((1, 1, 1) if settings.loss is None else s.weights.shape),
     )
 
 
