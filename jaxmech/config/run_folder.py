@@ -152,9 +152,7 @@ def opened(path: Path, command: str) -> Iterator[None]:
                 import fcntl
 
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except (
-                ImportError
-            ):  # Windows has no such locks; two processes would write the same bits
+            except ImportError:  # of Windows, where two processes would write the same bits
                 pass
             except BlockingIOError as error:
                 file.seek(0)
@@ -238,11 +236,6 @@ def system_digest(system: System, params: Params, dtype: Any = float) -> str:
     return sha256(repr(names), code)
 
 
-def differing(stored: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
-    """The names, in order, whose digests differ or exist in only one of the two."""
-    return [name for name in {**current, **stored} if stored.get(name) != current.get(name)]
-
-
 # A change of any of these may change the last bits of the results.
 DECISIVE = (
     "jaxmech", "jaxmech_sha256", "jax", "jaxlib", "platform", "device", "devices", "processor",
@@ -284,6 +277,10 @@ def changes(
     stored: Mapping[str, Any], current: Mapping[str, Any], decisive: Iterable[str] = DECISIVE
 ) -> list[str]:
     """One predicate for each decisive fact that differs between two environments."""
+
+    def differing(old: Mapping[str, str], new: Mapping[str, str]) -> str:
+        return ", ".join(name for name in {**new, **old} if old.get(name) != new.get(name))
+
     comparable = all(stored.get(key) == current.get(key) for key in _DECIDES_TRACES)
     models = stored.get("model_sha256"), current.get("model_sha256")
     messages = []
@@ -294,10 +291,10 @@ def changes(
         elif key == "functions":
             why = " (its file is the same, but not what it imports)" if models[0] else ""
             why = " (its file there is different)" if models[0] != models[1] else why
-            names = ", ".join(differing(old or {}, new or {}))
+            names = differing(old or {}, new or {})
             messages += [f"the model differs in {names}{why}"] if names else []
         elif key == "draws":
-            names = ", ".join(differing(old or {}, new or {}))
+            names = differing(old or {}, new or {})
             messages += [f"different values are drawn for {names}"] if names else []
         elif old != new:
             texts = f"{json.dumps(old)} there and {json.dumps(new)} here"
