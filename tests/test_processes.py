@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from jaxmech import FixedSteps, Holonomic, System, models, parts, simulate
-from jaxmech.compiler.backends.cpu import program
+from jaxmech.compiler.backends import cpu as program
 from jaxmech.integrate import DormandPrince5
 
 

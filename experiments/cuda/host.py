@@ -11,8 +11,8 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from experiments.cuda.kernels import Called, Runner
-from jaxmech.compiler.backends.cuda.program import module
-from jaxmech.compiler.backends.llvm.body import computed_results
+from jaxmech.compiler.backends.cuda import module
+from jaxmech.compiler.backends.llvm.lower import computed_results
 
 _REGISTERS = ("tid", "ntid", "ctaid", "nctaid")
 _PREFIX = "llvm.nvvm.read.ptx.sreg."

@@ -10,7 +10,7 @@ import numpy as np
 from experiments.cuda import ptxas
 from experiments.cuda.cases import case
 from experiments.cuda.kernels import Called, kernels
-from jaxmech.compiler.backends.cuda.program import cuda_program, module
+from jaxmech.compiler.backends.cuda import OLDEST, module, ptx
 from jaxmech.models import CATALOGUE
 
 STEPS = 100
@@ -74,13 +74,13 @@ def missing(rows: Sequence[Row]) -> list[str]:
 def measured(called: Called) -> Row:
     """Measure the output of LLVM and ptxas for a kernel; the PTX serves all architectures."""
     begun = time.process_time()
-    program = cuda_program(*called, size=2)
+    text = ptx(module(*called)[1], OLDEST)
     seconds = time.process_time() - begun
-    made = {name: ptxas.assembled(program.ptx, name) for name in ptxas.architectures()}
+    made = {name: ptxas.assembled(text, name) for name in ptxas.architectures()}
     return {
         "operations": called.kernel.operations,
         "llvm_seconds": round(seconds, 3),
-        "lines_of_ptx": program.ptx.count("\n"),
-        "lines_in_double": program.ptx.count(".f64"),
+        "lines_of_ptx": text.count("\n"),
+        "lines_in_double": text.count(".f64"),
         "architectures": {name: one._asdict() for name, one in made.items()},
     }

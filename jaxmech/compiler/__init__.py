@@ -1,17 +1,17 @@
 """Compilation of functions of a single trajectory to native code under `jax.vmap`.
 
 Read in the order in which a function is compiled: `operation` is the JAX primitive with its
-transformation rules, `vmap` the batching decorator, `vectorize` and `partition` choose what is
-compiled. `frontend/` turns a jaxpr into a graph of scalars, `ir/` is that graph, `optimize/`
-simplifies it, and `backends/` generate and run the code. `platforms` and `devices` list where
-native code is available, `explain` reports how a function was compiled, `rows` are results that a
-loop writes, and `jacobian` is a Jacobian with structural zeros. Nothing here depends on mechanics.
+transformation rules, and a decorator; `vectorize` chooses what is compiled. `frontend/` turns a
+jaxpr into a graph of scalars, `ir/` is that graph, `optimize/` simplifies it, and `backends/`
+generate and run the code. `platforms` lists where native code is available, `explain` reports how a
+function was compiled, `rows` are results that a loop writes, and `jacobian` is a Jacobian with
+structural zeros. Nothing here depends on mechanics.
 """
 
 from jaxmech.compiler.backends.disk_cache import cache_folder as cache_folder
-from jaxmech.compiler.devices import all_devices as all_devices
-from jaxmech.compiler.devices import backend_of as backend_of
-from jaxmech.compiler.devices import lanes as lanes
+from jaxmech.compiler.backends.primitive import all_devices as all_devices
+from jaxmech.compiler.backends.primitive import backend_of as backend_of
+from jaxmech.compiler.backends.primitive import lanes as lanes
 from jaxmech.compiler.explain import Explanation as Explanation
 from jaxmech.compiler.explain import NativeCodeWarning as NativeCodeWarning
 from jaxmech.compiler.frontend.jaxprs import call_content as call_content
@@ -20,7 +20,12 @@ from jaxmech.compiler.jacobian import jacobian as jacobian
 from jaxmech.compiler.operation import AbstractRule as AbstractRule
 from jaxmech.compiler.operation import Arrays as Arrays
 from jaxmech.compiler.operation import Flags as Flags
+from jaxmech.compiler.operation import batched as batched
+from jaxmech.compiler.operation import batched_closure as batched_closure
 from jaxmech.compiler.operation import bind as bind
+from jaxmech.compiler.operation import hoisted as hoisted
+from jaxmech.compiler.operation import native_call as native_call
+from jaxmech.compiler.operation import native_program as native_program
 from jaxmech.compiler.operation import operation_of as operation_of
 from jaxmech.compiler.platforms import off as off
 from jaxmech.compiler.platforms import unchecked as unchecked
@@ -30,8 +35,3 @@ from jaxmech.compiler.rows import empty_rows as empty_rows
 from jaxmech.compiler.rows import with_row as with_row
 from jaxmech.compiler.vectorize import explain as explain
 from jaxmech.compiler.vectorize import vectorize as vectorize
-from jaxmech.compiler.vmap import batched as batched
-from jaxmech.compiler.vmap import batched_closure as batched_closure
-from jaxmech.compiler.vmap import hoisted as hoisted
-from jaxmech.compiler.vmap import native_call as native_call
-from jaxmech.compiler.vmap import native_program as native_program

@@ -6,9 +6,10 @@ from typing import Any
 import jax
 import pytest
 
-from jaxmech.compiler import devices, off
-from jaxmech.compiler.backends.cuda.driver import Driver
-from jaxmech.compiler.devices import all_devices, backend_of
+from jaxmech.compiler import off
+from jaxmech.compiler.backends import primitive
+from jaxmech.compiler.backends.cuda import Driver
+from jaxmech.compiler.backends.primitive import all_devices, backend_of
 from tests.compiler.backends.cuda.fake_driver import FakeDriver
 
 
@@ -26,8 +27,8 @@ class Device:
 
 
 def test_what_runs_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "driver", lambda: Driver(FakeDriver(version=12080)))
-    monkeypatch.setattr(devices, "gpu", lambda: None)  # no self-test of a GPU that may be there
+    monkeypatch.setattr(primitive, "driver", lambda: Driver(FakeDriver(version=12080)))
+    monkeypatch.setattr(primitive, "gpu", lambda: None)  # no self-test of a GPU that may be there
     told: dict[Any, str] = {
         Device("cpu"): "native code, in lanes",
         Device("gpu"): "GPU kernels, a thread for each trajectory (driver for CUDA 12.8)",

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from jaxmech.compiler import vectorize
+from jaxmech.compiler.backends import cpu as program
 from jaxmech.compiler.backends import disk_cache
-from jaxmech.compiler.backends.cpu import program
-from jaxmech.compiler.backends.cpu.program import Kind, Program
+from jaxmech.compiler.backends.cpu import Kind, Program
 from jaxmech.compiler.frontend.build import Kernel, function_kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 
@@ -67,7 +67,7 @@ def test_code_of_another_compiler_is_not_found(
 ) -> None:
     code(kernel(3.0)).registered_name()
     (entry,) = place.iterdir()
-    monkeypatch.setattr(program, "_environment", lambda: "newer")
+    monkeypatch.setattr(disk_cache, "environment", lambda: "newer")
     newer = code(kernel(3.0))
     newer.require_supported()
     assert "safe" in vars(newer.kernel.reading)  # generated again

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxmech.compiler import NativeCodeWarning, batched, explain, off
-from jaxmech.compiler.backends.cpu import program
+from jaxmech.compiler.backends import cpu as program
 from jaxmech.compiler.frontend import primitives
 from jaxmech.utils.caller import forget_shown
 

@@ -16,7 +16,7 @@ import jaxmech as jm
 from jaxmech import Status
 from jaxmech import parts as jp
 from jaxmech.compiler import batched_closure, explain, unchecked, vectorize
-from jaxmech.compiler.frontend import build, loop_reader
+from jaxmech.compiler.frontend import build, from_jaxpr
 from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.compiler.ir.graph import Graph
 from jaxmech.compiler.optimize.fold_zeros import unsafe_origins
@@ -448,7 +448,7 @@ def test_a_loop_that_turns_out_large_leaves_nothing_in_the_graph(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Products with zero of its first, unrolled iteration would count as unsafe."""
-    monkeypatch.setattr(loop_reader, "LARGEST_UNROLLED", 100)
+    monkeypatch.setattr(from_jaxpr, "LARGEST_UNROLLED", 100)
 
     def fn(x: Any) -> Any:
         def turn(y: Any, _: Any) -> Any:

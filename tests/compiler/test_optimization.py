@@ -10,8 +10,8 @@ import pytest
 from jaxtyping import Array
 
 from jaxmech.compiler import unoptimized, vectorize
-from jaxmech.compiler.backends.cpu import program
-from jaxmech.compiler.backends.cpu.program import BRIEF, FEW, MANY, SMALL, Kind, Program
+from jaxmech.compiler.backends import cpu as program
+from jaxmech.compiler.backends.cpu import BRIEF, FEW, MANY, SMALL, Kind, Program
 from jaxmech.compiler.frontend.build import Kernel, function_kernel
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxmech.compiler.backends.cpu.runtime import vector_registers
+from jaxmech.compiler.backends.cpu import vector_registers
 from jaxmech.compiler.backends.partitioning import factorizations, mesh_axes
 
 # What a device computes at once, what the devices exchange, and how the result is divided.

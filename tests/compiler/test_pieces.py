@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from jaxmech.compiler.backends.cpu import program
-from jaxmech.compiler.backends.cpu.program import Kind, Source
+from jaxmech.compiler.backends import cpu as program
+from jaxmech.compiler.backends.cpu import Kind, Source
 from jaxmech.compiler.backends.llvm import lower
 from jaxmech.compiler.frontend.build import Kernel, function_kernel
 from jaxmech.compiler.ir import pieces

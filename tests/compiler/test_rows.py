@@ -1,5 +1,6 @@
 """Rows that loops write at places of their own in every trajectory."""
 
+from importlib import import_module
 from typing import Any
 
 import jax
@@ -7,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech.compiler import empty_rows, explain, partition, vectorize, with_row
-from jaxmech.compiler.partition import loop_kernel
+from jaxmech.compiler import empty_rows, explain, vectorize, with_row
+from jaxmech.compiler.frontend.build import loop_kernel
 
 MOST = 7
 
@@ -166,7 +167,7 @@ def test_known_rows_of_a_large_argument_are_read_where_they_are(
         compilations.append(args)
         return loop_kernel(*args)
 
-    monkeypatch.setattr(partition, "loop_kernel", counted)
+    monkeypatch.setattr(import_module("jaxmech.compiler.vectorize"), "loop_kernel", counted)
 
     def fn(x: Any, table: Any) -> Any:
         def more(total: Any, row: Any) -> tuple[Any, None]:

@@ -11,7 +11,7 @@ import pytest
 from jax import lax
 
 from jaxmech.compiler import NativeCodeWarning, batched, explain, vectorize
-from jaxmech.compiler.backends.cpu.program import Program
+from jaxmech.compiler.backends.cpu import Program
 from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.compiler.ir import loops as ir_loops
 from jaxmech.compiler.ir.loops import UnsupportedError

@@ -5,10 +5,21 @@ The environment variable `JAXMECH_KERNEL_CACHE` names the folder, or is `off`; b
 without a cache: nothing here raises.
 """
 
+import abc
 import hashlib
+import json
 import os
 from contextlib import suppress
+from functools import cache, cached_property
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import llvmlite
+
+from jaxmech.compiler.frontend.build import Kernel
+from jaxmech.compiler.ir.loops import UnsupportedError
+from jaxmech.utils.digests import sha256, sources_digest
 
 LARGEST = 256 * 2**20  # bytes of all entries; the least recently used go first
 _DIGEST_BYTES = 32
@@ -90,3 +101,86 @@ def _drop_oldest(position: Path) -> None:
             return
         Path(path).unlink()
         total -= info.st_size
+
+
+class Facts(NamedTuple):
+    """Properties of native code that its caller needs.
+
+    Attributes:
+        name: name of its function.
+        lanes: number of trajectories computed side by side.
+        results: indices of the results that it computes: those that are not empty.
+    """
+
+    name: str
+    lanes: int
+    results: tuple[int, ...]
+
+
+class AbstractProgram(abc.ABC):
+    """Native code, generated and compiled at most once, on first use.
+
+    Args:
+        kernel: the kernel of one trajectory.
+        batched: indices of the arguments that differ in a batch.
+        how: what else the code depends on.
+    """
+
+    def __init__(self, kernel: Kernel, batched: frozenset[int], how: tuple[Any, ...]) -> None:
+        self.kernel, self.batched, self._how = kernel, batched, how
+
+    @cached_property
+    def facts(self) -> Facts:
+        """The name, lanes and results of the code.
+
+        Raises:
+            UnsupportedError: for an operation or a type without an instruction.
+        """
+        if self._stored is None:
+            try:
+                return self._generated()
+            except UnsupportedError as error:
+                self._store({"unsupported": str(error)})
+                raise
+        header = json.loads(self._stored.partition(b"\n")[0])
+        if "unsupported" in header:
+            raise UnsupportedError(header["unsupported"])
+        return Facts(header["name"], header["lanes"], tuple(header["results"]))
+
+    @abc.abstractmethod
+    def _generated(self) -> Facts:
+        """Generate the code."""
+
+    @abc.abstractmethod
+    def prepare(self) -> None:
+        """Compile it, or raise the error of the compiler."""
+
+    def require_supported(self) -> None:
+        """Raise `UnsupportedError` for an operation or a type for which there is no instruction."""
+        _ = self.facts
+
+    @property
+    def _stored_code(self) -> bytes | None:
+        return None if self._stored is None else self._stored.partition(b"\n")[2]
+
+    @cached_property
+    def _stored(self) -> bytes | None:
+        return load(self._key) if cache_folder() else None
+
+    def _store(self, header: dict[str, Any], code: bytes = b"") -> None:
+        if cache_folder():
+            store(self._key, json.dumps(header).encode() + b"\n" + code)
+
+    @cached_property
+    def _key(self) -> str:
+        kernel = self.kernel
+        kind = sorted(self.batched), kernel.results, kernel.sequences, self._how
+        how = kernel.reading.origins.name
+        return sha256(kernel.reading.digest, repr((kind, how)), environment())
+
+
+@cache
+def environment() -> str:
+    """A key of everything but the kernel: the compiler's source and its libraries."""
+    sources = sources_digest(Path(__file__).parents[1])
+    return repr((sources, jax.__version__, llvmlite.__version__))

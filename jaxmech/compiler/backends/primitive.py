@@ -10,6 +10,7 @@ devices; each device merges its part of them into one long batch.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -17,15 +18,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.compiler.backends.cpu.program import cpu_call
-from jaxmech.compiler.backends.cpu.program import program as cpu_program
-from jaxmech.compiler.backends.cuda.program import cuda_call
-from jaxmech.compiler.backends.cuda.program import program as cuda_program
-from jaxmech.compiler.backends.cuda.self_test import require_passed
+from jaxmech.compiler.backends.cpu import cpu_call, vector_registers
+from jaxmech.compiler.backends.cpu import program as cpu_program
+from jaxmech.compiler.backends.cuda import CudaError, cuda_call, driver
+from jaxmech.compiler.backends.cuda import program as cuda_program
 from jaxmech.compiler.backends.partitioning import Axes, lowered_for_devices, resharded
+from jaxmech.compiler.backends.self_test import gpu, require_passed, verdict_on
 from jaxmech.compiler.explain import Part, reason_of, warn_of_plain
 from jaxmech.compiler.frontend.build import Kernel
-from jaxmech.compiler.platforms import likely_platform
+from jaxmech.compiler.platforms import likely_platform, platform_of, why_not
 from jaxmech.utils.jax_internals import (
     LoweringRuleContext,
     Narrow,
@@ -199,3 +200,43 @@ _lanes = batch_primitive(
     lower=lower_fun(_plain, multiple_results=True),
     lower_by_platform={platform: partial(_lower, platform=platform) for platform in _CALLS},
 )
+
+
+_THREADS = 1024  # of a GPU, which has as many for a batch as the batch has trajectories
+
+
+def all_devices() -> list[jax.Device]:
+    """The devices of the default platform, and those of the CPU if JAX has them."""
+    devices = list(jax.devices())
+    if devices[0].platform != "cpu":
+        with suppress(RuntimeError):  # JAX_PLATFORMS may exclude it
+            devices += jax.devices("cpu")
+    return devices
+
+
+def lanes(dtype: Any) -> int:
+    """The trajectories of a small batch that the default device computes side by side."""
+    side_by_side = vector_registers()[0] if likely_platform() == "cpu" else _THREADS
+    return side_by_side * 8 // jnp.dtype(dtype).itemsize
+
+
+def backend_of(device: jax.Device) -> str:
+    """Describe how batches run on a device."""
+    platform = platform_of(device)
+    if (reason := why_not(platform)) is not None:
+        return f"plain vmap, because of {reason}"
+    if platform == "cpu":
+        return "native code, in lanes"
+    try:
+        cuda = driver()
+    except CudaError as error:
+        return f"plain vmap, because {error}"
+    driver_version = f" (driver for CUDA {cuda.version})" if cuda else ""
+    if gpu() is None:
+        return f"GPU kernels, a thread for each trajectory{driver_version}"
+    verdict = verdict_on(device, over_batch)
+    if not verdict.passed:
+        return f"plain vmap, because GPU kernels failed the self-test: {verdict.text}"
+    return (
+        f"GPU kernels, a thread for each trajectory{driver_version}; the self-test {verdict.text}"
+    )

@@ -1,6 +1,5 @@
 """Translation of a jaxpr to a graph of scalars: `from_jaxpr` reads it, `build` makes a `Kernel`.
 
-`loop_reader` translates loops, `primitives` each JAX primitive, `indexing` gathers and scatters;
-`jaxprs` finds the jaxprs inside calls and loops, and `scalar_function` keeps those that have been
-read.
+`primitives` translates each JAX primitive, `indexing` gathers and scatters; `jaxprs` finds the
+jaxprs inside calls and loops, and `scalar_function` keeps those that have been read.
 """

@@ -3,23 +3,19 @@
 An operation on constants is a constant; products with zero or one and sums with zero disappear,
 which exploits the sparsity of a matrix. Signs move outwards until a sum absorbs them, and
 loop-invariant factors are multiplied outside the loop. So a product of several factors may be
-rounded in another order, and the sign of a zero may differ; sums keep their order.
+rounded in another order, and the sign of a zero may differ; sums keep their order. Comparisons of
+counts of booleans become logic.
 """
 
+from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from jaxmech.compiler.ir.graph import INVARIANT, Graph, Node
-from jaxmech.compiler.optimize.fold_booleans import (
-    Fold,
-    comparison,
-    constants_only,
-    fold_and_or,
-    fold_branch,
-    fold_constants,
-    fold_not,
-)
+
+Fold = Callable[[Graph, str, tuple[int, ...], Any], int]
 
 
 def wrapped(value: int, dtype: np.dtype) -> Any:
@@ -76,8 +72,35 @@ def folded(g: Graph, op: str, *inputs: int, params: Any = ()) -> int:
     return number
 
 
-# Not elementwise: the type of the result is not that of the input.
-_READS = ("lookup", "read")
+def _constant(g: Graph, fn: Callable[..., Any], inputs: tuple[int, ...], dtype: Any) -> int | None:
+    """Fold an operation on constants; None unless all inputs are constants."""
+    values = []
+    for i in inputs:
+        value = g.values[i]
+        if value is None:
+            return None
+        values.append(value)
+    with np.errstate(all="ignore"):
+        return g.const(fn(*values), dtype)
+
+
+def _evaluated(
+    g: Graph, fn: Callable[..., Any], op: str, inputs: tuple[int, ...], params: Any, dtype: Any
+) -> int:  # fmt: skip
+    """A constant if all inputs are, else the operation itself."""
+    constant = _constant(g, fn, inputs, dtype)
+    return g.add(op, inputs, params, dtype) if constant is None else constant
+
+
+def _constants_only(fn: Callable[..., Any], commutes: bool = False, dtype: Any = None) -> Fold:
+    """A fold of operations whose inputs are all constants, and of no others."""
+
+    def fold(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
+        inputs = tuple(sorted(inputs)) if commutes else inputs
+        out = g.nodes[inputs[0]].dtype if dtype is None else dtype
+        return _evaluated(g, fn, op, inputs, params, out)
+
+    return fold
 
 
 def _is(g: Graph, number: int, value: int) -> bool:
@@ -93,7 +116,7 @@ def _add(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     if _is(g, y, 0):
         return x
     dtype = g.nodes[x].dtype
-    if (constant := fold_constants(g, np.add, (x, y), dtype)) is not None:
+    if (constant := _constant(g, np.add, (x, y), dtype)) is not None:
         return constant
     for a, b in ((x, y), (y, x)):
         if g.nodes[b].op == "neg":
@@ -111,7 +134,7 @@ def _sub(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     if _is(g, x, 0):
         return _neg(g, "neg", (y,), ())
     dtype = g.nodes[x].dtype
-    if (constant := fold_constants(g, np.subtract, (x, y), dtype)) is not None:
+    if (constant := _constant(g, np.subtract, (x, y), dtype)) is not None:
         return constant
     if g.nodes[y].op == "neg":
         return _add(g, "add", (x, g.nodes[y].inputs[0]), ())
@@ -129,14 +152,13 @@ def _neg(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     node = g.nodes[x]
     if node.op == "neg":
         return node.inputs[0]
-    constant = fold_constants(g, np.negative, (x,), node.dtype)
-    return g.add("neg", (x,), (), node.dtype) if constant is None else constant
+    return _evaluated(g, np.negative, "neg", (x,), (), node.dtype)
 
 
 def _mul(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     x, y = sorted(inputs)
     dtype = g.nodes[x].dtype
-    if (constant := fold_constants(g, np.multiply, (x, y), dtype)) is not None:
+    if (constant := _constant(g, np.multiply, (x, y), dtype)) is not None:
         return constant
     for a, b in ((x, y), (y, x)):
         factor = g.values[a]
@@ -180,10 +202,9 @@ def _joined_factors(g: Graph, factor: int, number: int) -> int | None:
 
 
 def _abs(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    (x,) = inputs
-    return constants_only(np.abs)(
-        g, op, g.nodes[x].inputs if g.nodes[x].op == "neg" else inputs, params
-    )
+    node = g.nodes[inputs[0]]
+    inputs = node.inputs if node.op == "neg" else inputs
+    return _evaluated(g, np.abs, op, inputs, params, node.dtype)
 
 
 def _square(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
@@ -200,7 +221,7 @@ def _div(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     dtype = g.nodes[x].dtype
     floating = dtype.kind == "f"
     exact = np.divide if floating else quotient
-    if (constant := fold_constants(g, exact, (x, y), dtype)) is not None:
+    if (constant := _constant(g, exact, (x, y), dtype)) is not None:
         return constant
     if _is(g, y, 1):
         return x
@@ -265,26 +286,112 @@ def _under(g: Graph, condition: int, value: int, number: int) -> int:
     ]
     if tuple(chosen) == node.inputs:
         return number
-    if node.op in _READS:
+    if node.op in ("lookup", "read"):  # their type is not that of the input
         return g.add(node.op, tuple(chosen), node.params, node.dtype)
     return folded(g, node.op, *chosen, params=node.params)
 
 
 def _convert(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    (x,), dtype = inputs, np.dtype(params)
-    if g.nodes[x].dtype == dtype:
-        return x
-    constant = fold_constants(g, lambda value: converted(value, dtype), (x,), dtype)
-    return g.add(op, (x,), params, dtype) if constant is None else constant
+    dtype = np.dtype(params)
+    if g.nodes[inputs[0]].dtype == dtype:
+        return inputs[0]
+    return _evaluated(g, lambda value: converted(value, dtype), op, inputs, params, dtype)
 
 
 def _bitcast(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    (x,), dtype = inputs, np.dtype(params)
-    if g.nodes[x].dtype == dtype:
+    dtype = np.dtype(params)
+    if g.nodes[inputs[0]].dtype == dtype:
+        return inputs[0]
+    return _evaluated(g, lambda value: value.view(dtype), op, inputs, params, dtype)
+
+
+def _and_or(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
+    """Fold `and` and `or`, bitwise for integers."""
+    x, y = sorted(inputs)
+    dtype = g.nodes[x].dtype
+    fn = {"and": np.bitwise_and, "or": np.bitwise_or}[op]
+    if (constant := _constant(g, fn, (x, y), dtype)) is not None:
+        return constant
+    if x == y:
         return x
-    kind = g.nodes[x].dtype
-    constant = fold_constants(g, lambda value: np.asarray(value, kind).view(dtype), (x,), dtype)
-    return g.add(op, (x,), params, dtype) if constant is None else constant
+    for a, b in ((x, y), (y, x)):
+        if dtype.kind == "b" and g.values[a] is not None:
+            return a if bool(g.values[a]) == (op == "or") else b
+    return g.add(op, (x, y), (), dtype)
+
+
+def _not(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
+    (x,) = inputs
+    if g.nodes[x].op == "not":
+        return g.nodes[x].inputs[0]
+    return _evaluated(g, np.invert, op, inputs, params, g.nodes[x].dtype)
+
+
+def _branch(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
+    """Fold a branch: its inputs are the condition, the usual value and the rare one."""
+    condition, usual, rare = inputs
+    if g.values[condition] is not None:
+        return rare if g.values[condition] else usual
+    return usual if usual == rare else g.add(op, inputs, params, g.nodes[usual].dtype)
+
+
+def _comparison(fn: Callable[..., Any], commutes: bool = False) -> Fold:
+    """The fold of a comparison; a count of booleans becomes an `or` or `and` where possible."""
+    otherwise = _constants_only(fn, commutes, bool)
+
+    def fold(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
+        for position, x in enumerate(inputs):
+            limit, flags = g.values[inputs[1 - position]], _summed_booleans(g, x)
+            if limit is not None and flags and _can_count(len(flags), g.nodes[x].dtype):
+                counts = range(len(flags) + 1)
+                # The outcome for every possible count. If all but zero agree, the comparison tests
+                # whether any of them holds, and if all but the full count agree, whether every one
+                # does.
+                at_zero, *at_counts = (
+                    bool(fn(k, limit) if position == 0 else fn(limit, k)) for k in counts
+                )
+                *at_fewer, at_most = at_zero, *at_counts
+                if len(set(at_counts)) == 1:
+                    return _boolean(g, _joined(g, "or", flags), at_counts[0], at_zero)
+                if len(set(at_fewer)) == 1:
+                    return _boolean(g, _joined(g, "and", flags), at_most, at_zero)
+        return otherwise(g, op, inputs, params)
+
+    return fold
+
+
+def _summed_booleans(g: Graph, number: int) -> list[int]:
+    """The booleans that a node is the sum of; empty if it is no such sum, or one occurs twice."""
+    flags, work, visited = list[int](), [number], set[int]()
+    while work:
+        number = work.pop()
+        if number in visited:
+            return []
+        visited.add(number)
+        node = g.nodes[number]
+        if node.op == "convert_element_type" and g.nodes[node.inputs[0]].dtype == bool:
+            flags += node.inputs
+        elif node.op == "add":
+            work += node.inputs
+        else:
+            return []
+    return flags
+
+
+def _can_count(highest: int, dtype: np.dtype) -> bool:
+    """Whether sums of booleans in this type are exact."""
+    return highest <= (2**24 if dtype.kind == "f" else np.iinfo(dtype).max)
+
+
+def _joined(g: Graph, op: str, flags: list[int]) -> int:
+    return reduce(lambda x, y: _and_or(g, op, (x, y), ()), flags)
+
+
+def _boolean(g: Graph, condition: int, yes: bool, no: bool) -> int:
+    """The boolean that is `yes` where another one holds, and `no` elsewhere."""
+    if yes == no:
+        return g.const(yes, bool)
+    return condition if yes else _not(g, "not", (condition,), ())
 
 
 FOLDS: dict[str, Fold] = {
@@ -298,33 +405,33 @@ FOLDS: dict[str, Fold] = {
     "div": _div,
     "integer_pow": _integer_pow,
     "select_n": _select,
-    "branch": fold_branch,
-    "and": fold_and_or,
-    "or": fold_and_or,
-    "not": fold_not,
+    "branch": _branch,
+    "and": _and_or,
+    "or": _and_or,
+    "not": _not,
     "convert_element_type": _convert,
     "bitcast_convert_type": _bitcast,
-    "eq": comparison(np.equal, commutes=True),
-    "ne": comparison(np.not_equal, commutes=True),
-    "lt": comparison(np.less),
-    "le": comparison(np.less_equal),
-    "gt": comparison(np.greater),
-    "ge": comparison(np.greater_equal),
-    "max": constants_only(np.maximum, commutes=True),
-    "min": constants_only(np.minimum, commutes=True),
-    "rem": constants_only(remainder),
+    "eq": _comparison(np.equal, commutes=True),
+    "ne": _comparison(np.not_equal, commutes=True),
+    "lt": _comparison(np.less),
+    "le": _comparison(np.less_equal),
+    "gt": _comparison(np.greater),
+    "ge": _comparison(np.greater_equal),
+    "max": _constants_only(np.maximum, commutes=True),
+    "min": _constants_only(np.minimum, commutes=True),
+    "rem": _constants_only(remainder),
     "abs": _abs,
-    "sign": constants_only(np.sign),
-    "sqrt": constants_only(np.sqrt),
-    "exp": constants_only(np.exp),
-    "log": constants_only(np.log),
-    "sin": constants_only(np.sin),
-    "cos": constants_only(np.cos),
-    "tan": constants_only(np.tan),
-    "tanh": constants_only(np.tanh),
-    "atan2": constants_only(np.arctan2),
-    "pow": constants_only(np.power),
-    "floor": constants_only(np.floor),
-    "ceil": constants_only(np.ceil),
-    "is_finite": constants_only(np.isfinite, dtype=bool),
+    "sign": _constants_only(np.sign),
+    "sqrt": _constants_only(np.sqrt),
+    "exp": _constants_only(np.exp),
+    "log": _constants_only(np.log),
+    "sin": _constants_only(np.sin),
+    "cos": _constants_only(np.cos),
+    "tan": _constants_only(np.tan),
+    "tanh": _constants_only(np.tanh),
+    "atan2": _constants_only(np.arctan2),
+    "pow": _constants_only(np.power),
+    "floor": _constants_only(np.floor),
+    "ceil": _constants_only(np.ceil),
+    "is_finite": _constants_only(np.isfinite, dtype=bool),
 }

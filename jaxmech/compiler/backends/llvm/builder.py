@@ -20,18 +20,18 @@ from jaxmech.compiler.ir.loops import native_dtype
 
 
 @cache
-def template(path: str) -> Template:
-    """The content of a file in `compiler/backends`."""
-    return Template((files("jaxmech.compiler.backends") / path).read_text("utf-8"))
+def template(name: str) -> Template:
+    """The content of a file in this folder."""
+    return Template((files(__package__) / name).read_text("utf-8"))
 
 
-FFI_TYPES = template("llvm/ffi_types.ll").template
+FFI_TYPES = template("ffi_types.ll").template
 CAPTURABLE = 1  # trait: the call always starts the same work, which may be recorded and replayed
 
 
 def answer_query(traits: int) -> str:
     """Write the first lines of a handler, which answer queries and define `%stage.is`."""
-    return template("llvm/ffi_query.ll").substitute(traits=traits)
+    return template("ffi_query.ll").substitute(traits=traits)
 
 
 _FLOATS = {np.dtype(np.float64): "double", np.dtype(np.float32): "float"}

@@ -3,43 +3,78 @@
 A loop of the graph becomes a loop here, with its carry in registers as far as they suffice; a
 `while` runs until all lanes are done, and is skipped if they are from the beginning, as is any loop
 on which nothing depends in any lane. A branch is a jump around the nodes that only it depends on.
-Products become a part of sums (`multiply_add`), nothing else is rearranged.
+Products become a part of sums, nothing else is rearranged.
+
+`Body` adds loads and stores. In a batch an argument or a result has the trajectories as its first
+axis, as JAX lays them out.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxmech.compiler.backends.llvm.builder import AssemblyBuilder, type_of
-from jaxmech.compiler.backends.llvm.functions import Functions, Operations
-from jaxmech.compiler.backends.llvm.multiply_add import multiply_adds, uses_of
-from jaxmech.compiler.backends.llvm.sequences import (
-    Location,
-    Memory,
-    inside_loop,
-    read_by_loop,
-    read_elements,
-    sequences_of_nodes,
-    used_after_iteration,
+from jaxmech.compiler.backends.llvm.functions import (
+    Functions,
+    Operations,
+    multiply_adds,
+    uses_of,
 )
+from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.graph import Graph, Node
 from jaxmech.compiler.ir.liveness import LEAVES, Live, LiveLoop, branch_outputs
 from jaxmech.compiler.ir.loops import (
     Loop,
+    Rows,
     Scanned,
     SequenceInput,
     SequenceOfNodes,
     Stacked,
     WrittenRow,
+    flat,
 )
 from jaxmech.compiler.ir.pieces import Piece, pieces
 
 MOST_TABLES = 64  # iterations of a loop whose functions have tables of positions for each of them
 SHORTEST = 100  # operations of a run that is split into pieces
+ARRAY_ALIGN = 16  # bytes, of the arrays that XLA passes (`kEntryParameterAlignBytes`)
 
 
-class Assembler(Operations):
+class Memory(NamedTuple):
+    """The location of a sequence: element (at, i) is at `base + (at * numbers + i) * lanes`.
+
+    Attributes:
+        base: pointer to its first number.
+        numbers: number of scalars in an element.
+        dtype: type of the scalars.
+        lanes: number of lanes side by side; 1 where all share the sequence, or each has its own.
+        apart: distance from the sequence of one lane to that of the next, or 0.
+        position: where it begins in scratch memory, as vectors [bytes]; None if it is elsewhere.
+    """
+
+    base: str
+    numbers: int
+    dtype: np.dtype
+    lanes: int
+    apart: int = 0
+    position: int | None = None
+
+    def align(self, position: int) -> int:
+        """The alignment of one number of an element of an argument or a result [bytes]."""
+        return array_alignment(self.dtype, self.apart, self.numbers, position)
+
+
+def array_alignment(dtype: np.dtype, *distances: int) -> int:
+    """The alignment of a number at a distance from the start of an array of JAX [bytes].
+
+    An array begins at a multiple of `ARRAY_ALIGN`; each distance counts any number of times.
+    """
+    return math.gcd(ARRAY_ALIGN, *(distance * dtype.itemsize for distance in distances))
+
+
+class _Assembler(Operations):
     """Writes one graph; the body of a loop gets an assembler of its own.
 
     Args:
@@ -47,30 +82,27 @@ class Assembler(Operations):
         loops: the loops of the graph.
         live: the live nodes of both.
         ends: the nodes that are results of the graph.
-        builder: builder to which the lines are added.
-        leaf: writes the load of an `input`, or the `read` of one of several at an index.
-        memory: the location of a sequence that is an argument or a result of the kernel, else None.
-        functions: functions of the pieces into which long code is split; None if none is.
-        is_split: whether this code is; otherwise the long loops in it that rarely run are.
+        body: the loads and stores of the kernel.
+        is_split: whether this code is split into functions; otherwise the long loops in it that
+            rarely run are.
         around: the assembler of the graph around the loop whose body this is.
         carry: names of the carry of that loop.
         in_memory: leaves of the carry that lie in memory, with their addresses.
     """
 
     def __init__(
-        self, graph: Graph, loops: list[Loop], live: Live, ends: Iterable[int],
-        builder: AssemblyBuilder, leaf: Callable[..., str], memory: Location,
-        functions: Functions | None, is_split: bool, around: "Assembler | None" = None,
-        carry: dict[int, str] | None = None, in_memory: dict[int, str] | None = None,
+        self, graph: Graph, loops: list[Loop], live: Live, ends: Iterable[int], body: "Body",
+        is_split: bool, around: "_Assembler | None" = None, carry: dict[int, str] | None = None,
+        in_memory: dict[int, str] | None = None,
     ) -> None:  # fmt: skip
         ends = [*ends]
-        products = multiply_adds(graph, loops, live, ends) if builder.has_fma else {}
-        super().__init__(graph, products, builder)
-        self.loops, self.live, self.ends, self._available = loops, live, ends, functions
-        self.functions = functions if is_split else None
+        products = multiply_adds(graph, loops, live, ends) if body.builder.has_fma else {}
+        super().__init__(graph, products, body.builder)
+        self.loops, self.live, self.ends, self.body = loops, live, ends, body
+        self.functions = body.functions if is_split else None
         self.uses = {} if self.functions is None else uses_of(graph, loops, live, ends)
         self._within_sums = set(self.products.values())
-        self.leaf, self.memory, self.around, self.carry = leaf, memory, around, carry or {}
+        self.around, self.carry = around, carry or {}
         self.in_memory = in_memory or {}
         self.slots: dict[int, int] = {}
         self._own_slots: set[int] = set()
@@ -86,7 +118,9 @@ class Assembler(Operations):
         """Write all live nodes, with the loops that they depend on or that write rows."""
         # Constants first: one of a later output of a branch may precede its first output.
         written = self.live.nodes - self.in_memory.keys() - self._within_sums
-        self._write_nodes(sorted(written, key=self._is_computed), self.ends)
+        self._write_nodes(
+            sorted(written, key=lambda i: (self.graph.values[i] is None, i)), self.ends
+        )
         for number, part in self.live.loops.items():
             if part.writes:
                 self._loop(number)
@@ -103,7 +137,7 @@ class Assembler(Operations):
         planned = set[Any]()
         reads = [self._reads(item, planned) for item in items]
         last = {i: at for at, nodes in enumerate(reads) for i in nodes}
-        late = [i for k, part in self.live.loops.items() for i in self._read_by_loops(k, planned)]
+        late = [i for k, part in self.live.loops.items() for i in self.__read_by_loops(k, planned)]
         last.update(dict.fromkeys([*ends, *late], len(items)))
         own = {*numbers}
         for at, (item, nodes) in enumerate(zip(items, reads, strict=True)):
@@ -115,7 +149,7 @@ class Assembler(Operations):
 
     def _reserve_elements(self, loop: Loop, part: LiveLoop) -> None:
         """Let functions write nodes where a loop scans them."""
-        for sequence, positions in sequences_of_nodes(loop, part):
+        for sequence, positions in _sequences_of_nodes(loop, part):
             ids = sequence.ids.reshape(len(sequence.ids), -1)
             if any(self.graph.values[i] is None for i in ids.ravel().tolist()):
                 start, size = self._start(sequence), self.builder.lanes * sequence.dtype.itemsize
@@ -154,12 +188,12 @@ class Assembler(Operations):
         node = self.graph.nodes[item]
         params: Any = node.params
         if node.op in ("result", "saved"):
-            return self._read_by_loops(params[0], planned)
+            return self.__read_by_loops(params[0], planned)
         if node.op == "branch" and params in self.live.branches:
             return self._read_by_branch(params, planned)
         return [*self.operation(item).reads]
 
-    def _read_by_loops(self, number: int, planned: set[Any]) -> list[int]:
+    def __read_by_loops(self, number: int, planned: set[Any]) -> list[int]:
         """What a loop reads, and the loops of which it reads stacked outputs."""
         if ("loop", number) in planned:
             return []
@@ -167,8 +201,8 @@ class Assembler(Operations):
         loop = self.loops[number]
         before = [x.loop for x in loop.scanned if isinstance(x, Stacked)]
         return [
-            *(i for k in before for i in self._read_by_loops(k, planned)),
-            *read_by_loop(loop, self.live.loops[number]),
+            *(i for k in before for i in self.__read_by_loops(k, planned)),
+            *_read_by_loop(loop, self.live.loops[number]),
         ]
 
     def _read_by_branch(self, branch: int, planned: set[Any]) -> list[int]:
@@ -239,9 +273,6 @@ class Assembler(Operations):
             self.add(number)
         return self.names[number]
 
-    def _is_computed(self, number: int) -> tuple[bool, int]:
-        return self.graph.values[number] is None, number
-
     def stacked(self, sequence: Stacked) -> Memory:
         """The location of a stacked output of a loop."""
         return self._loop(sequence.loop)[1][sequence.number]
@@ -256,7 +287,7 @@ class Assembler(Operations):
                 loop, sequence, offset, position = params
                 return self._element(self._loop(loop)[1][sequence], offset, position)
             case "input" | "read":
-                return self.leaf(node, *self._inputs(node))
+                return self.body.input(node, *self._inputs(node))
             case "carry":
                 return self.carry[params]
             case "capture":
@@ -332,11 +363,16 @@ class Assembler(Operations):
         start = self.builder.address(base, memory.dtype, first)
         return self.builder.address(start, memory.dtype, position * memory.lanes)
 
+    def _memory(self, sequence: SequenceInput | Stacked | Rows) -> Memory | None:
+        """The location of a sequence that is an argument or a result of the kernel, else None."""
+        is_inside = isinstance(sequence, Stacked) and self.around is not None
+        return None if is_inside else self.body.memory(sequence)
+
     def _sequence(self, sequence: Scanned, positions: list[int]) -> Memory:
         if isinstance(sequence, Stacked):
             return self.stacked(sequence)
         if isinstance(sequence, SequenceInput):
-            memory = self.memory(sequence)
+            memory = self._memory(sequence)
             assert memory is not None
             return memory
         return self._sequence_of_nodes(sequence, positions)
@@ -386,14 +422,14 @@ class Assembler(Operations):
         assert inner is not None
         # What only this loop reads and changes, which runs at most once, stays in memory.
         kept = {k: self.in_memory[i] for k in part.carry if (i := loop.init[k]) in self.in_memory}
-        for i in read_by_loop(loop, part):  # not inside the loop
+        for i in _read_by_loop(loop, part):  # not inside the loop
             if i not in self.slots and i not in self.in_memory:
                 self.name(i)
         start = {k: self.name(loop.init[k]) for k in sorted(part.carry - kept.keys())}
         stacked = {k: self._position_for(number, loop, k) for k in sorted(part.stacked)}
         if loop.length == 0:
             return start, stacked
-        read = read_elements(loop, part)
+        read = _read_elements(loop, part)
         elements = {k: self._sequence(loop.scanned[k], positions) for k, positions in read.items()}
         builder = self.builder
         dtypes = {k: loop.body.nodes[loop.carry[k]].dtype for k in part.carry}
@@ -414,9 +450,9 @@ class Assembler(Operations):
                 self.names[loop.init[k]] = value
             values = {k: self.names[loop.init[k]] for k in kept}
             addresses = in_memory | kept
-            body = Assembler(
-                loop.body, loop.inner, inner, used_after_iteration(loop), builder, self.leaf,
-                inside_loop(self.memory), self._available, is_split, self,
+            after = [*loop.carry, *flat(loop.stacked), *(i for x in loop.written for i in x.nodes)]
+            body = _Assembler(
+                loop.body, loop.inner, inner, after, self.body, is_split, self,
                 dict(zip(start, carry, strict=True)) | values,
                 {part.in_memory[k]: addresses[k] for k in part.in_memory},
             )  # fmt: skip
@@ -443,7 +479,7 @@ class Assembler(Operations):
 
     def _write_row(self, row: WrittenRow) -> None:
         """Write a row at the index of each lane."""
-        memory = self.memory(row.rows)
+        memory = self._memory(row.rows)
         assert memory is not None
         values = [self.name(int(i)) for i in row.row.ravel()]
         position, kind = self.name(row.position), self.graph.nodes[row.position].dtype
@@ -459,9 +495,151 @@ class Assembler(Operations):
         assert loop.length is not None
         dtype = loop.body.nodes[nodes[0]].dtype if nodes else np.dtype(float)
         shape = loop.stacked[k].shape
-        memory = self.memory(Stacked(number, k, loop.length, shape, dtype))
+        memory = self._memory(Stacked(number, k, loop.length, shape, dtype))
         if memory is not None:
             return memory
         start = self.builder.reserve(loop.length * len(nodes), dtype)
         base = self.builder.position(start)
         return Memory(base, len(nodes), dtype, self.builder.lanes, position=start)
+
+
+def _read_by_loop(loop: Loop, part: LiveLoop) -> Iterator[int]:
+    """The nodes of the graph around a loop that it reads."""
+    yield from (loop.init[k] for k in part.carry)
+    if loop.active is not None:
+        yield loop.active
+    assert part.body is not None
+    leaves = [loop.body.nodes[i] for i in part.body.nodes]
+    yield from (leaf.params for leaf in leaves if leaf.op == "capture")
+    for sequence, positions in _sequences_of_nodes(loop, part):
+        yield from sequence.ids.reshape(len(sequence.ids), -1)[:, positions].ravel().tolist()
+
+
+def _sequences_of_nodes(loop: Loop, part: LiveLoop) -> Iterator[tuple[SequenceOfNodes, list[int]]]:
+    """The sequences of nodes that a loop scans, and the positions of an element that it reads."""
+    for k, positions in _read_elements(loop, part).items():
+        sequence = loop.scanned[k]
+        if isinstance(sequence, SequenceOfNodes):
+            yield sequence, positions
+
+
+def _read_elements(loop: Loop, part: LiveLoop) -> dict[int, list[int]]:
+    """The scanned sequences of which a loop reads elements, and the positions that it reads."""
+    assert part.body is not None
+    read = dict[int, list[int]]()
+    leaves = (loop.body.nodes[i] for i in sorted(part.body.nodes))
+    for sequence, position in sorted(leaf.params for leaf in leaves if leaf.op == "element"):
+        read.setdefault(sequence, []).append(position)
+    return read
+
+
+def computed_results(kernel: Kernel) -> list[int]:
+    """The indices of the results that are not empty; native code computes no others."""
+    return [k for k, aval in enumerate(kernel.out_avals) if math.prod(aval.shape)]
+
+
+class Body:
+    """Writes the code of a function for the trajectories side by side in its lanes.
+
+    Args:
+        builder: builder to which the lines are added.
+        kernel: the kernel of one trajectory.
+        batched: indices of the arguments that differ in a batch.
+        first: name of the index of the first of these trajectories.
+        array: returns the address of an array: arguments from 0, then the computed results.
+        functions: functions of the pieces into which long code is split; None if none is.
+        is_split: whether all code is, or only the loops that rarely run.
+    """
+
+    def __init__(
+        self, builder: AssemblyBuilder, kernel: Kernel, batched: frozenset[int], first: str,
+        array: Callable[[int], str], functions: Functions | None = None, is_split: bool = False,
+    ) -> None:  # fmt: skip
+        self.builder, self.kernel, self.batched = builder, kernel, batched
+        self.first, self.array = first, array
+        self.functions, self.is_split = functions, is_split
+        self.computed = computed_results(kernel)
+        avals = kernel.avals
+        scalars = [k for k in range(len(avals)) if k not in kernel.sequences]
+        self.positions = [(k, position) for k in scalars for position in range(avals[k].size)]
+        self.starts = {
+            k: self._start(array(k), aval, first if k in batched else None)
+            for k, aval in enumerate(avals)
+        }
+        self.ends: dict[int, str] = {}
+        # A GPU computes addresses where they are used: registers would hold them in all loops.
+        if not builder.on_gpu:
+            self.ends = {k: self._end(k) for k in self.computed}
+
+    def write(self) -> None:
+        """Write the lines.
+
+        Raises:
+            UnsupportedError: for an operation or a type without an instruction.
+        """
+        kernel, builder = self.kernel, self.builder
+        graph, loops = kernel.reader.graph, kernel.reader.loops
+        ends = [
+            i for out in kernel.outs if isinstance(out, np.ndarray) for i in out.ravel().tolist()
+        ]
+        live = kernel.live
+        assembler = _Assembler(graph, loops, live, ends, self, self.is_split)
+        assembler.write()
+        for k in self.computed:
+            out = kernel.outs[k]
+            if isinstance(out, Stacked):
+                assembler.stacked(out)
+                continue
+            if isinstance(out, Rows):
+                continue
+            end = self._end(k)
+            assert isinstance(out, np.ndarray)
+            for position, number in enumerate(out.ravel().tolist()):
+                dtype = kernel.out_avals[k].dtype
+                address = builder.address(end, dtype, position)
+                align = array_alignment(dtype, out.size, position)
+                builder.scatter(assembler.name(number), address, dtype, out.size, align)
+
+    def _start(self, base: str, aval: Any, first: str | None) -> str:
+        """The address of the numbers of these trajectories in an array, shared if first is None."""
+        if first is None:
+            return base
+        return self.builder.address(
+            base, aval.dtype, self.builder.line(f"mul i64 {first}, {aval.size}")
+        )
+
+    def input(self, node: Node, index: tuple[str, np.dtype] | None = None) -> str:
+        """Write the load of an `input`, or the `read` of one of several at an index."""
+        params: Any = node.params
+        k, position = self.positions[params if index is None else params[0]]
+        address = self.builder.address(self.starts[k], node.dtype, position)
+        apart = self.kernel.avals[k].size if k in self.batched else 0
+        if index is not None:
+            return self.builder.read(address, node.dtype, apart, *index)
+        align = array_alignment(node.dtype, apart, position)
+        if apart:
+            return self.builder.gather(address, node.dtype, apart, align)
+        return self.builder.load(address, node.dtype, 1, align)
+
+    def memory(self, steps: SequenceInput | Stacked | Rows) -> Memory | None:
+        """The location of a sequence that is an argument or a result, else None."""
+        kernel, numbers = self.kernel, math.prod(steps.shape)
+        if isinstance(steps, SequenceInput):
+            k = kernel.sequences.start + steps.number
+            apart = kernel.avals[k].size if k in self.batched else 0
+            return Memory(self.starts[k], numbers, steps.dtype, 1, apart)
+        if isinstance(steps, Rows):
+            k = next(k for k in self.computed if kernel.outs[k] is steps)
+            return Memory(self._end(k), numbers, steps.dtype, 1, steps.count * numbers)
+        for k in self.computed:
+            out = kernel.outs[k]
+            if isinstance(out, Stacked) and (out.loop, out.number) == (steps.loop, steps.number):
+                return Memory(self._end(k), numbers, out.dtype, 1, out.length * numbers)
+        return None
+
+    def _end(self, k: int) -> str:
+        """The address of the numbers of these trajectories in a result."""
+        if self.builder.on_gpu or k not in self.ends:
+            number = len(self.kernel.avals) + self.computed.index(k)
+            return self._start(self.array(number), self.kernel.out_avals[k], self.first)
+        return self.ends[k]

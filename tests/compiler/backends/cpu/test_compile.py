@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from jaxmech.compiler.backends.cpu import runtime as compiling
-from jaxmech.compiler.backends.cpu.runtime import compile_module
+from jaxmech.compiler.backends import cpu as compiling
+from jaxmech.compiler.backends.cpu import compile_module
 
 MODULE = """
 define double @square(double %x) {

@@ -16,7 +16,7 @@ from experiments.cuda.cases import GENTLE, case, made, states
 from experiments.cuda.host import on_host
 from experiments.cuda.kernels import Called, running
 from jaxmech.compiler import vectorize
-from jaxmech.compiler.backends.cuda.program import BLOCK, cuda_program, module
+from jaxmech.compiler.backends.cuda import GpuKernel, module
 from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.models import CATALOGUE
 from tests.compiler.test_vectorize import FUNCTIONS, batch
@@ -106,7 +106,7 @@ def test_adaptive_steps() -> None:
     assert_close(ours, jax.jit(jax.vmap(run))(q, v), 1e-13)
     if ptxas.ptxas() is not None:
         for one in found:
-            assert ptxas.assembled(cuda_program(*one, 5).ptx, "sm_90").registers <= 255
+            assert ptxas.assembled(GpuKernel(*one).ptx, "sm_90").registers <= 255
 
 
 @pytest.mark.slow
@@ -185,13 +185,12 @@ def test_infinite_angles_have_no_sine() -> None:
 
 def test_ptx() -> None:
     x = jnp.ones((3, 4))
-    program = cuda_program(*called(lambda x: (x[::-1] * x, jnp.zeros((0, 2))), x), 3)
-    assert f".visible .entry {program.entry}(" in program.ptx
+    program = GpuKernel(*called(lambda x: (x[::-1] * x, jnp.zeros((0, 2))), x))
+    assert f".visible .entry {program.facts.name}(" in program.ptx
     assert len(re.findall(r"_param_\d+,?\n", program.ptx)) == 3  # the size, x, and one result
     assert program.facts.results == (0,)
     assert ".target sm_75" in program.ptx
     assert ".version 6.3" in program.ptx
-    assert program.block == BLOCK
     assert program.ptx.count("ld.global.nc.v2") == program.ptx.count("st.global.v2") == 2
     assert ".maxn" not in program.ptx
     assert ".local" not in program.ptx
@@ -199,7 +198,7 @@ def test_ptx() -> None:
 
 def test_targets() -> None:
     one = called(lambda x: x + 1, jnp.ones(3))
-    assert ".target sm_90" in cuda_program(*one, 3, target="sm_90").ptx
+    assert ".target sm_90" in GpuKernel(*one, target="sm_90").ptx
 
 
 def test_equal_kernels_have_equal_names_and_others_do_not() -> None:

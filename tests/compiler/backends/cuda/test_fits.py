@@ -7,7 +7,7 @@ from experiments.cuda import ptxas
 from experiments.cuda.host import on_host
 from experiments.cuda.kernels import Called, running
 from jaxmech import FixedSteps
-from jaxmech.compiler.backends.cuda.program import cuda_program
+from jaxmech.compiler.backends.cuda import GpuKernel
 from jaxmech.identify import Fit, fit
 from tests.identify.swings import BEGIN, FREE, SWING, noisy, swings
 
@@ -33,7 +33,7 @@ def test_kernels_of_a_fit() -> None:
 
 
 def assert_assembled(called: Called) -> None:
-    text = cuda_program(*called, 2).ptx
+    text = GpuKernel(*called).ptx
     if ptxas.ptxas() is not None:
         assert 0 < ptxas.assembled(text, "sm_90").registers <= 255
     else:

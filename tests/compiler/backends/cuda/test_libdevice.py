@@ -8,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech.compiler.backends.cuda import program
-from jaxmech.compiler.backends.cuda.program import cuda_program
+from jaxmech.compiler.backends import cuda as program
+from jaxmech.compiler.backends.cuda import GpuKernel
 from jaxmech.compiler.frontend.build import function_kernel
 
 
 def ptx(fn: Any, dtype: Any) -> str:
     kernel = function_kernel(jax.make_jaxpr(fn)(jnp.zeros((), dtype)))
-    return cuda_program(kernel, frozenset([0]), 3).ptx
+    return GpuKernel(kernel, frozenset([0])).ptx
 
 
 def transcendental(x: Any) -> Any:

@@ -14,9 +14,8 @@ from jax import lax
 
 from jaxmech import FixedSteps, models, simulate
 from jaxmech.compiler import NativeCodeWarning, batched, explain, off, platforms, vectorize, why_not
-from jaxmech.compiler.backends.cuda import driver as runtime
-from jaxmech.compiler.backends.cuda import program
-from jaxmech.compiler.backends.cuda.driver import CudaError, Driver
+from jaxmech.compiler.backends import cuda as program
+from jaxmech.compiler.backends.cuda import CudaError, Driver
 from jaxmech.compiler.ir.loops import UnsupportedError
 from tests.compiler.backends.cuda.fake_driver import FakeDriver
 
@@ -57,9 +56,8 @@ def machine_with(monkeypatch: pytest.MonkeyPatch, library: FakeDriver) -> Machin
         else:
             register(name, stages, platform=platform)
 
-    for module in (runtime, program):
-        monkeypatch.setattr(module, "driver", lambda: found.cuda)
-    monkeypatch.setattr(runtime, "_LOADED", runtime._Loaded())
+    monkeypatch.setattr(program, "driver", lambda: found.cuda)
+    monkeypatch.setattr(program, "_LOADED", program._Loaded())
     monkeypatch.setattr(jax.ffi, "register_ffi_target", registered)
     return found
 
@@ -155,7 +153,7 @@ def test_plain_vmap_where_the_gpu_lacks_something(
     def made(*args: Any, **rest: Any) -> Any:
         raise UnsupportedError("so much memory")
 
-    monkeypatch.setattr(program, "cuda_program", made)
+    monkeypatch.setattr(program, "module", made)
     with pytest.warns(NativeCodeWarning, match="because of so much memory"):
         text = lowered(MAKE[make](fn), batch())
     assert calls(text) == []
@@ -172,7 +170,7 @@ def test_explain_names_what_the_gpu_lacks(
     with platforms.lowered_for("cuda"):
         assert "plain vmap" not in repr(explain(fn, batch()))
         assert why_not() is None
-        monkeypatch.setattr(program, "cuda_program", made)
+        monkeypatch.setattr(program, "module", made)
         assert "plain vmap, because of so much memory" in repr(explain(fn, batch()))
         with off():
             assert "`compiler.off()`" in repr(explain(fn, batch()))
@@ -182,19 +180,16 @@ def test_the_target_is_the_oldest_device_in_the_machine(monkeypatch: pytest.Monk
     for capabilities, target in (((90, 120), "sm_75"), ((90, 70), "sm_70"), ((), "sm_75")):
         with fresh(), monkeypatch.context() as patch:
             found = machine_with(patch, FakeDriver(capabilities=capabilities, active=()))
-            made = dict[str, Any]()
-            generate = program.cuda_program
+            made, generate = list[str](), program.ptx
 
-            def recorded(
-                *args: Any, made: Any = made, generate: Any = generate, **rest: Any
-            ) -> Any:
-                made.update(rest)
-                return generate(*args, **rest)
+            def recorded(text: str, target: str, made: Any = made, generate: Any = generate) -> Any:
+                made.append(target)
+                return generate(text, target)
 
-            patch.setattr(program, "cuda_program", recorded)
+            patch.setattr(program, "ptx", recorded)
             assert len(calls(lowered(vectorize(fn), batch()))) == 1
             assert len(found.library.loaded) == 1
-            assert made == {"target": target}
+            assert made == [target]
 
 
 def test_a_refused_kernel_stops_the_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,8 +220,8 @@ def test_a_kernel_is_kept_on_disk(
     def made(*args: Any, **rest: Any) -> Any:
         raise AssertionError
 
-    monkeypatch.setattr(program, "cuda_program", made)
-    monkeypatch.setattr(runtime, "_LOADED", runtime._Loaded())
+    monkeypatch.setattr(program, "module", made)
+    monkeypatch.setattr(program, "_LOADED", program._Loaded())
     assert calls(lowered(vectorize(fn), batch())) == names
     assert machine.library.loaded == [text, text]
     assert len(list((tmp_path / "kernels").iterdir())) == 1

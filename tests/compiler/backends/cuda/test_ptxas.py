@@ -9,7 +9,7 @@ import pytest
 from experiments.cuda import ptxas
 from experiments.cuda.cases import case
 from experiments.cuda.kernels import kernels
-from jaxmech.compiler.backends.cuda.program import cuda_program
+from jaxmech.compiler.backends.cuda import GpuKernel
 from jaxmech.compiler.frontend.build import function_kernel
 from tests.compiler.test_while import LOOPS
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(scope="module", params=[np.float64, np.float32], ids=["f64", "f32"])
 def texts(request: pytest.FixtureRequest) -> tuple[Any, list[str]]:
     one = case("pendulum", "gradient", 3, 100, request.param)
-    made = [cuda_program(*called, 3).ptx for called in kernels(one.batched, *one.args)]
+    made = [GpuKernel(*called).ptx for called in kernels(one.batched, *one.args)]
     return request.param, made
 
 
@@ -45,7 +45,7 @@ def test_a_gradient_needs_no_more_than_the_registers(
 @pytest.mark.parametrize("name", LOOPS)
 def test_loops_that_end_by_a_condition(name: str, dtype: Any) -> None:
     kernel = function_kernel(jax.make_jaxpr(LOOPS[name])(np.ones((), dtype)))
-    text = cuda_program(kernel, frozenset([0]), 3).ptx
+    text = GpuKernel(kernel, frozenset([0])).ptx
     # The marks of a scan are in double precision.
     assert (".f64" in text) == (dtype == np.float64 or name == "in a scan")
     for architecture in ptxas.architectures():

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmech.compiler.backends.cuda import driver as runtime
-from jaxmech.compiler.backends.cuda.driver import CudaError, Driver
+from jaxmech.compiler.backends import cuda as runtime
+from jaxmech.compiler.backends.cuda import CudaError, Driver
 from tests.compiler.backends.cuda.fake_driver import (
     KERNEL,
     OUT_OF_MEMORY,
@@ -22,7 +22,6 @@ from tests.compiler.backends.cuda.fake_driver import (
     Metadata,
 )
 
-BLOCK = 64
 OTHERWISE = "Within `jaxmech.compiler.off()` batches run without such kernels."
 INITIALIZE, EXECUTE = 2, 3
 Call = Callable[[Frame], int | None]
@@ -30,7 +29,7 @@ Call = Callable[[Frame], int | None]
 
 def handler_of(library: FakeDriver, arguments: int, results: int) -> tuple[Any, Call]:
     """The handler as a function, with the object that keeps it alive."""
-    engine, address = runtime.handler("handler", Driver(library), KERNEL, BLOCK, arguments, results)
+    engine, address = runtime.handler("handler", Driver(library), KERNEL, arguments, results)
     function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(Frame))(address)
     return engine, lambda frame: function(ctypes.byref(frame))
 
@@ -65,7 +64,8 @@ def test_what_is_launched(case: tuple[FakeDriver, Call], size: int, grid: int) -
     given, results = arrays(size)
     assert call(FakeXla().frame(given, results)) is None
     (launch,) = library.launches
-    assert (launch.kernel, launch.grid, launch.block) == (KERNEL, (grid, 1, 1), (BLOCK, 1, 1))
+    assert (launch.kernel, launch.grid) == (KERNEL, (grid, 1, 1))
+    assert launch.block == (runtime.BLOCK, 1, 1)
     assert (launch.size, launch.stream, launch.shared) == (size, 1000, 0)
     assert launch.pointers == tuple(x.ctypes.data for x in (*given, *results))
 
@@ -204,7 +204,7 @@ def test_a_kernel_is_loaded_and_registered_once(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         jax.ffi, "register_ffi_target", lambda *args, **rest: registered.append((*args, rest))
     )
-    args = "jaxmech_once", "the text", "entry", BLOCK, 1, 1
+    args = "jaxmech_once", "the text", 1, 1
     threads = [Thread(target=runtime.load, args=args) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -222,4 +222,4 @@ def test_without_a_driver_nothing_is_loaded(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(runtime, "driver", lambda: None)
     monkeypatch.setattr(jax.ffi, "register_ffi_target", refused)
-    runtime.load("jaxmech_none", "the text", "entry", BLOCK, 1, 1)
+    runtime.load("jaxmech_none", "the text", 1, 1)

@@ -12,11 +12,10 @@ import pytest
 from jax import lax
 
 from jaxmech.compiler import NativeCodeWarning, batched
-from jaxmech.compiler.backends import disk_cache
-from jaxmech.compiler.backends.cuda import self_test
-from jaxmech.compiler.backends.cuda.driver import CudaError
-from jaxmech.compiler.backends.cuda.self_test import compared, require_passed, verdict_on
+from jaxmech.compiler.backends import disk_cache, self_test
+from jaxmech.compiler.backends.cuda import CudaError
 from jaxmech.compiler.backends.primitive import over_batch
+from jaxmech.compiler.backends.self_test import compared, require_passed, verdict_on
 from jaxmech.compiler.ir.loops import UnsupportedError
 
 CPU = jax.devices("cpu")[0]

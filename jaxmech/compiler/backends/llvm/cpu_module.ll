@@ -1,5 +1,5 @@
 ; The module of a kernel for the CPU: the code of one block of trajectories, and the handler that XLA
-; calls, which distributes the blocks over the threads of XLA. Parameters are filled in by `runtime.py`.
+; calls, which distributes the blocks over the threads of XLA. Parameters are filled in by `cpu.py`.
 
 ${types}
 %schedule = type { i64, ptr, ptr, ptr, ptr }

@@ -1,7 +1,11 @@
-"""The CUDA driver: `libcuda`, loaded together with the first kernel, never on import.
+"""Kernels for NVIDIA GPUs in PTX, with one thread for each trajectory.
 
-Kernels are loaded by `cuLibraryLoadData` (CUDA 12), which needs no context: one handle serves all
-devices. They stay loaded until the process ends.
+A kernel is a function in which every thread loops over trajectories with a grid's stride. LLVM
+translates it, linking functions of libdevice where needed, unless it is in the cache on disk.
+
+It is loaded through CUDA's driver, `libcuda`, together with the first kernel, never on import:
+by `cuLibraryLoadData` (CUDA 12), which needs no context: one handle serves all devices. Kernels
+stay loaded until the process ends.
 
 XLA calls the handler of a kernel from its own threads, several at once and for several devices. The
 handler looks up the stream, and starts the kernel there: a thread for each trajectory, in a grid of
@@ -10,16 +14,241 @@ not loaded yet: the call itself may be captured, to be replayed later.
 """
 
 import ctypes
+import os
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_uint, c_void_p
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import llvmlite.binding as llvm
+from jaxtyping import Array
 
-from jaxmech.compiler.backends.llvm.builder import CAPTURABLE, FFI_TYPES, answer_query, template
+from jaxmech.compiler.backends.disk_cache import AbstractProgram, Facts
+from jaxmech.compiler.backends.llvm.builder import (
+    CAPTURABLE,
+    FFI_TYPES,
+    AssemblyBuilder,
+    answer_query,
+    template,
+)
+from jaxmech.compiler.backends.llvm.lower import ARRAY_ALIGN, Body, computed_results
+from jaxmech.compiler.frontend.build import Kernel
+from jaxmech.compiler.ir.loops import UnsupportedError
+from jaxmech.utils.digests import sha256
+
+# Threads of a block: two warps, so that for any number of registers at most one of the warps that
+# fit a multiprocessor is missing, and a small batch spreads over all of them. Not measured.
+BLOCK = 64
+MOST_SCRATCH = 2**19 - 2**12  # bytes of a thread's local memory, with some left for spills
+MOST_ARRAYS = 500  # pointers: a kernel has 4,352 bytes of parameters up to PTX 8.0
+
+_MODULE = template("cuda_kernel.ll")
+
+
+class GpuKernel(AbstractProgram):
+    """A kernel for the GPU, whose text serves batches of any size.
+
+    Args:
+        kernel: the kernel of one trajectory.
+        batched: indices of the arguments that differ in a batch, which is their first axis.
+        target: the oldest supported architecture; newer ones run the kernel too.
+    """
+
+    def __init__(self, kernel: Kernel, batched: frozenset[int], target: str | None = None) -> None:
+        self.target = target or _target()
+        super().__init__(kernel, batched, ("cuda", self.target))
+        self._ptx = ""
+
+    @property
+    def ptx(self) -> str:
+        """The text of the kernel, which a driver compiles for the installed GPU.
+
+        Raises:
+            UnsupportedError: for an operation or a type without an instruction, or if a thread
+                cannot have as much memory.
+            LibdeviceError: if a function such as `exp` is needed, and libdevice is not installed.
+        """
+        self.require_supported()
+        return self._ptx if self._stored_code is None else self._stored_code.decode()
+
+    def prepare(self) -> None:
+        """Generate it, or raise the error of the compiler; the driver compiles it later."""
+        self.require_supported()
+
+    def registered_name(self) -> str:
+        """The name under which the kernel is registered with XLA.
+
+        Raises:
+            UnsupportedError: for an operation or a type without an instruction.
+            CudaError: if the driver is too old, or refuses the kernel.
+        """
+        name, _, results = self.facts
+        load(name, self.ptx, len(self.kernel.avals), len(results))
+        return name
+
+    def _generated(self) -> Facts:
+        name, text = module(self.kernel, self.batched)
+        self._ptx = ptx(text, self.target)
+        facts = Facts(name, 1, tuple(computed_results(self.kernel)))
+        self._store(facts._asdict(), self._ptx.encode())
+        return facts
+
+
+def program(kernel: Kernel, batched: frozenset[int], size: int) -> GpuKernel:
+    """The GPU kernel of a kernel, for batches of any size."""
+    kind = "cuda", batched
+    if kind not in kernel.programs:
+        kernel.programs[kind] = GpuKernel(kernel, batched)
+    return kernel.programs[kind]
+
+
+LARGEST = 2**31 - 1  # the largest number of trajectories of a kernel
+
+
+def cuda_call(*args: Array, kernel: Kernel, batched: frozenset[int], size: int) -> list[Array]:
+    """Call a kernel from a program that is being lowered.
+
+    Raises:
+        UnsupportedError: for an operation or a type without an instruction.
+        ValueError: if too many trajectories.
+        CudaError: if the driver is too old, or refuses the kernel.
+    """
+    if size > LARGEST:
+        raise ValueError(
+            f"A batch on one GPU must have at most {LARGEST:,} trajectories, but has {size:,}; run "
+            "it in parts, such as with `jax.lax.map(..., batch_size=...)`."
+        )
+    code = program(kernel, batched, size)
+    shapes = [jax.ShapeDtypeStruct((size, *aval.shape), aval.dtype) for aval in kernel.out_avals]
+    indices = code.facts.results
+    out_shapes = [shapes[k] for k in indices]
+    outs = jax.ffi.ffi_call(code.registered_name(), out_shapes)(*args) if indices else []
+    results = dict(zip(indices, outs, strict=True))
+    return [results.get(k, jnp.zeros(x.shape, x.dtype)) for k, x in enumerate(shapes)]
+
+
+def module(kernel: Kernel, batched: frozenset[int]) -> tuple[str, str]:
+    """The name of the function, and the text of its LLVM module.
+
+    Raises:
+        UnsupportedError: for an operation or a type without an instruction, or if a thread cannot
+            have as much memory.
+    """
+    builder = AssemblyBuilder(1, on_gpu=True)
+    builder.label("body")
+    Body(builder, kernel, batched, "%trajectory", lambda k: f"%array{k}").write()
+    arguments = len(kernel.avals)
+    arrays = arguments + len(computed_results(kernel))
+    if builder.bytes > MOST_SCRATCH or arrays > MOST_ARRAYS:
+        raise UnsupportedError(
+            f"{arrays} arrays and {builder.bytes:,} bytes of memory for each thread of a GPU, "
+            f"which has {MOST_ARRAYS} and {MOST_SCRATCH:,} at most"
+        )
+    parts = {
+        "tables": "\n".join(builder.tables),
+        "declared": "\n".join(sorted(builder.declared.values())),
+        # `noalias` holds because XLA allocates results separately; it lets loads move across
+        # stores.
+        "arrays": ", ".join(
+            f"ptr noalias {'readonly ' if k < arguments else ''}align {ARRAY_ALIGN} %array{k}"
+            for k in range(arrays)
+        ),
+        "scratch": builder.bytes,
+        "last": builder.block,
+        "lines": "\n".join(builder.lines[1:]),
+    }
+    name = f"jaxmech_{sha256(_MODULE.template, str(parts))[:32]}"
+    return name, _MODULE.substitute(parts, name=name)
+
+
+@cache
+def _target() -> str:
+    """The oldest supported architecture, whose kernels newer devices run too."""
+    cuda = driver()
+    oldest = int(OLDEST.removeprefix("sm_"))
+    return f"sm_{min([oldest, *(cuda.capabilities() if cuda else [])])}"
+
+
+_FILE = "nvvm/libdevice/libdevice.10.bc"
+_WHEELS = ("cuda_nvcc", "cu13")  # folders of CUDA 12's and CUDA 13's wheels in `nvidia`
+_TOOLKITS = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
+_USUAL = Path("/usr/local/cuda")
+
+
+class LibdeviceError(RuntimeError):
+    """libdevice is needed and not installed."""
+
+
+@cache
+def bitcode() -> bytes:
+    """Return the content of the file.
+
+    Raises:
+        LibdeviceError: if it is not found; the message says how to install it.
+    """
+    positions = folders()
+    for folder in positions:
+        file = folder / _FILE
+        if file.is_file():
+            return file.read_bytes()
+    raise LibdeviceError(
+        f"A GPU kernel that needs exp, log, pow or the like needs {_FILE}, which is in none of "
+        f"{', '.join(map(str, positions)) or 'the installed packages'}; install `jax[cuda12]` or "
+        "`jax[cuda13]`, or set the environment variable CUDA_HOME to the folder of a "
+        "CUDA toolkit."
+    )
+
+
+def folders() -> list[Path]:
+    """Folders where CUDA may be: wheels, toolkits named in the environment, the default path."""
+    spec = find_spec("nvidia")
+    roots = spec.submodule_search_locations or [] if spec else []
+    wheels = [Path(root, name) for root in roots for name in _WHEELS]
+    configured = [Path(os.environ[name]) for name in _TOOLKITS if os.environ.get(name)]
+    return [*wheels, *configured, _USUAL]
+
+
+OLDEST = "sm_75"  # Turing: with PTX 6.3 it is accepted by every driver of CUDA 12 and 13
+_TRIPLE = "nvptx64-nvidia-cuda"
+
+
+def ptx(module: str, target: str) -> str:
+    """Translate a module to PTX.
+
+    Raises:
+        LibdeviceError: if the module needs libdevice, which is not installed.
+    """
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    machine = llvm.Target.from_triple(_TRIPLE).create_target_machine(cpu=target, opt=3)
+    parsed = llvm.parse_assembly(module)
+    parsed.triple, parsed.data_layout = _TRIPLE, str(machine.target_data)
+    if "@__nv_" in module:
+        _link_libdevice(parsed, machine)
+    return machine.emit_assembly(parsed)
+
+
+def _link_libdevice(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
+    """Link the functions of libdevice that the module calls, for internal use."""
+    library = llvm.parse_bitcode(bitcode())
+    library.triple, library.data_layout = module.triple, module.data_layout
+    names = [function.name for function in library.functions if not function.is_declaration]
+    module.link_in(library)
+    for name in names:
+        # Not exported, so that unused functions are dropped.
+        module.get_function(name).linkage = "internal"
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(0))
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.add_always_inliner_pass()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.run(module, builder)
+
 
 _LIBRARY = "libcuda.so.1"
 _LEAST_VERSION = 12000  # of CUDA, which introduced `cuLibraryLoadData`
@@ -204,7 +433,7 @@ _CALLS = (
     "cuGetErrorName",
     "cuGetErrorString",
 )
-_MODULE = template("cuda/handler.ll")
+_HANDLER = template("cuda_handler.ll")
 
 
 class _Loaded:
@@ -218,14 +447,12 @@ class _Loaded:
 _LOADED = _Loaded()
 
 
-def load(name: str, ptx: str, entry: str, block: int, arguments: int, results: int) -> None:
-    """Register a kernel with XLA under a name; do nothing on a machine without a GPU.
+def load(name: str, ptx: str, arguments: int, results: int) -> None:
+    """Register a kernel with XLA under its name; do nothing on a machine without a GPU.
 
     Args:
-        name: a unique name.
+        name: name of its function, of the batch size and the addresses of all arrays.
         ptx: text of the kernel.
-        entry: name of its function, of the batch size and the addresses of all arrays.
-        block: threads in a block.
         arguments: number of input arrays.
         results: number of output arrays, at least one.
 
@@ -238,19 +465,17 @@ def load(name: str, ptx: str, entry: str, block: int, arguments: int, results: i
     with _LOADED.one_at_a_time:
         if name in _LOADED.engines:
             return
-        handle = cuda.kernel(ptx, entry)
-        engine, address = handler(name, cuda, handle, block, arguments, results)
+        handle = cuda.kernel(ptx, name)
+        engine, address = handler(name, cuda, handle, arguments, results)
         capsule = jax.ffi.pycapsule(ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(address))
         stages = {"initialize": capsule, "execute": capsule}
         jax.ffi.register_ffi_target(name, stages, platform="CUDA")
         _LOADED.engines[name] = engine
 
 
-def handler(
-    name: str, cuda: Driver, kernel: int, block: int, arguments: int, results: int
-) -> tuple[Any, int]:
+def handler(name: str, cuda: Driver, kernel: int, arguments: int, results: int) -> tuple[Any, int]:
     """The handler of a kernel: the object that keeps it alive, and its address."""
-    source = module(name, cuda, kernel, block, arguments, results)
+    source = handler_module(name, cuda, kernel, arguments, results)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     # A handler only passes addresses on: compile time matters more than run time.
@@ -260,9 +485,9 @@ def handler(
     return engine, engine.get_function_address(name)
 
 
-def module(name: str, cuda: Driver, kernel: int, block: int, arguments: int, results: int) -> str:
+def handler_module(name: str, cuda: Driver, kernel: int, arguments: int, results: int) -> str:
     """The text of the module of a handler, with the arguments of `handler`."""
-    return _MODULE.substitute(
+    return _HANDLER.substitute(
         name=name,
         types=FFI_TYPES,
         described=answer_query(CAPTURABLE),
@@ -270,8 +495,8 @@ def module(name: str, cuda: Driver, kernel: int, block: int, arguments: int, res
         pointers="\n".join(_pointers(arguments, results)),
         first_result=arguments,
         kernel=_pointer(kernel),
-        block=block,
-        spare=block - 1,
+        block=BLOCK,
+        spare=BLOCK - 1,
         **{call: _pointer(cuda.address(call)) for call in _CALLS},
     )
 

@@ -1,5 +1,5 @@
 ; The handler of a kernel for an NVIDIA GPU, which XLA calls with its stream.
-; Parameters are filled in by `runtime.py`. The functions of the driver are called by their addresses.
+; Parameters are filled in by `cuda.py`. The functions of the driver are called by their addresses.
 
 ${types}
 %request = type { i64, ptr, ptr, ptr }

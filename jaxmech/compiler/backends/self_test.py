@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
@@ -24,18 +23,17 @@ from jax import lax
 from jaxtyping import Array
 
 from jaxmech.compiler.backends import disk_cache
-from jaxmech.compiler.backends.cuda.driver import driver
+from jaxmech.compiler.backends.cuda import driver
 from jaxmech.compiler.frontend.build import Kernel, function_kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.compiler.platforms import lowered_for
-from jaxmech.utils.digests import sha256, sources_digest
+from jaxmech.utils.digests import sha256
 from jaxmech.utils.jax_internals import ClosedJaxpr, eval_context
 
 SIZE = 67  # trajectories: two warps and a part of a third
 STEPS = 64
 TOLERANCE = 300  # largest difference, in units of round-off; the test does not amplify errors
 _DRIVER_RELEASE = Path("/proc/driver/nvidia/version")
-_PACKAGES = ("jax", "jaxlib", "llvmlite")
 
 # The results of a kernel over a batch, from flags of the arguments that have its axis, the size of
 # the batch, and the arguments.
@@ -119,15 +117,10 @@ def _conditions(device: jax.Device) -> dict[str, Any]:
         "client": device.client.platform_version,
         "cuda": cuda.version if cuda else "",
         "driver": release.read_text(encoding="utf-8") if release.is_file() else "",
-        "source": _sources(),
+        "source": disk_cache.environment(),
         "x64": bool(jax.config.read("jax_enable_x64")),
-        **{package: version(package) for package in _PACKAGES},
+        "jaxlib": version("jaxlib"),
     }
-
-
-@cache
-def _sources() -> str:
-    return sources_digest(Path(__file__).parents[2])
 
 
 def compared(device: jax.Device, native: Native) -> Verdict:

@@ -1,5 +1,5 @@
 ; A kernel for an NVIDIA GPU: every thread loops over trajectories with the stride of the grid.
-; Parameters are filled in by `codegen.py`.
+; Parameters are filled in by `cuda.py`.
 
 ${tables}
 ${declared}
