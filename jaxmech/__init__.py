@@ -42,7 +42,7 @@ from jaxmech.system import Nonholonomic as Nonholonomic
 from jaxmech.system import Signal as Signal
 from jaxmech.system import System as System
 from jaxmech.system import Unilateral as Unilateral
-from jaxmech.utils.drawings import DRAWINGS as _DRAWINGS
+from jaxmech.utils.text import DRAWINGS as _DRAWINGS
 
 if TYPE_CHECKING:
     from jaxmech import analysis as analysis

@@ -10,5 +10,5 @@ from jaxmech.config.errors import StudyError as StudyError
 from jaxmech.integrate import StepWarning as StepWarning
 from jaxmech.integrate import TimesWarning as TimesWarning
 from jaxmech.run import SimulationError as SimulationError
-from jaxmech.utils.parameters import ParameterWarning as ParameterWarning
-from jaxmech.utils.precision import PrecisionWarning as PrecisionWarning
+from jaxmech.utils.caller import PrecisionWarning as PrecisionWarning
+from jaxmech.utils.trees import ParameterWarning as ParameterWarning

@@ -13,8 +13,7 @@ from jaxmech.analysis.states import State
 from jaxmech.compiler import native_program
 from jaxmech.run import REMEDY, bad_slopes, functions_of, state_names
 from jaxmech.system import Params, System
-from jaxmech.utils.parameters import unread
-from jaxmech.utils.trees import number_names
+from jaxmech.utils.trees import number_names, unread
 
 _GUARD = f"{REMEDY}, or start elsewhere"
 _NOT_A_NUMBER = "look for 0 / 0, the root of a negative number or a parameter that is NaN"

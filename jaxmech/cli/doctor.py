@@ -14,7 +14,7 @@ from jaxmech.config import environment
 from jaxmech.integrate import FixedSteps
 from jaxmech.models import pendulum
 from jaxmech.run import simulate
-from jaxmech.utils.precision import USE_FLOAT64
+from jaxmech.utils.caller import USE_FLOAT64
 from jaxmech.utils.text import titled_lines
 
 _TS = np.linspace(0.0, 1.0, 21)

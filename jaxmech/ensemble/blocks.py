@@ -27,7 +27,7 @@ from jaxmech.ensemble.plan import STATES, Plan, errors_as_problems
 from jaxmech.ensemble.statistics import Sample, StatisticResult
 from jaxmech.ensemble.study import LANES, LARGEST_DEFAULT_BLOCK, Study
 from jaxmech.integrate import MEMBERS, FixedSteps, choose_steps
-from jaxmech.utils.tracers import evenly_spaced
+from jaxmech.utils.probing import evenly_spaced
 
 States = dict[str, Any]
 Shapes = tuple[Mapping[str, Any], Mapping[str, Any]]

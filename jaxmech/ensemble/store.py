@@ -55,7 +55,7 @@ from jaxmech.ensemble.member import Dims
 from jaxmech.ensemble.plan import STATES, Plan
 from jaxmech.ensemble.statistics import STATISTICS, FirstPassage
 from jaxmech.status import succeeded
-from jaxmech.utils.drawings import DRAWINGS
+from jaxmech.utils.text import DRAWINGS
 from jaxmech.utils.units import with_unit
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from jaxmech.ensemble.statistics import QUANTILES
 from jaxmech.ensemble.store import STATISTICS_FILE, Results
 from jaxmech.run import TOO_COARSE
 from jaxmech.status import Status, succeeded
-from jaxmech.utils.tracers import evenly_spaced
+from jaxmech.utils.probing import evenly_spaced
 from jaxmech.utils.units import with_unit
 
 WORST = {

@@ -39,8 +39,7 @@ from jaxmech.identify.uncertainty import (
 from jaxmech.integrate import FixedSteps
 from jaxmech.system import Params, Signal
 from jaxmech.utils.arrays import HostArray
-from jaxmech.utils.drawings import DRAWINGS
-from jaxmech.utils.text import counted, percent
+from jaxmech.utils.text import DRAWINGS, counted, percent
 
 
 class Density:

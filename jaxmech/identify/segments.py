@@ -40,9 +40,9 @@ from jaxmech.system import (
 )
 from jaxmech.utils.checks import naming_missing, require_positive
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.utils.parameters import unread
+from jaxmech.utils.probing import evenly_spaced
 from jaxmech.utils.text import capital, doc, setting
-from jaxmech.utils.tracers import evenly_spaced
+from jaxmech.utils.trees import unread
 from jaxmech.utils.units import RATE, dimension, shown_coordinates, si_unit, unit_in_name
 
 _MOST_DOUBLED = 1024  # times up to which their number is a power of two

@@ -26,7 +26,7 @@ from jaxmech.integrate.steps import Tolerance
 from jaxmech.system import Params
 from jaxmech.utils.checks import as_numbers
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.utils.tracers import actual
+from jaxmech.utils.probing import actual
 
 
 class _Knots(eqx.Module):

@@ -49,8 +49,7 @@ from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import as_numbers, is_known, require_finite, require_kind
 from jaxmech.utils.jax_internals import Tracer
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.utils.probing import outside_traces
-from jaxmech.utils.tracers import actual
+from jaxmech.utils.probing import actual, outside_traces
 
 MEMBERS = 16  # number of members of a batch in a trial
 _TARGET = 1e-6  # relative error of a whole run; `_ROUGH` for methods below order 4

@@ -20,8 +20,7 @@ from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.utils.probing import cached_by_shapes, depends_on, outside_traces
-from jaxmech.utils.tracers import actual
+from jaxmech.utils.probing import actual, cached_by_shapes, depends_on, outside_traces
 
 _MEMBERS = 1024  # of a batch, for which samples are counted
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.integrate.methods.runge_kutta import RK4, AbstractMethod, AbstractPair, DormandPrince8
-from jaxmech.utils.caller import warn_caller
+from jaxmech.utils.caller import USE_FLOAT64, PrecisionWarning, warn_caller
 from jaxmech.utils.checks import (
     as_numbers,
     is_known,
@@ -20,7 +20,6 @@ from jaxmech.utils.checks import (
     require_positive_integer,
 )
 from jaxmech.utils.jax_internals import Tracer
-from jaxmech.utils.precision import USE_FLOAT64, PrecisionWarning
 from jaxmech.utils.text import setting
 
 

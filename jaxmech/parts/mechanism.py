@@ -21,8 +21,7 @@ from jaxmech.parts.tree import JointCoordinates, Link, kinematics_of, spins_of
 from jaxmech.parts.values import Reader, Value, vector
 from jaxmech.system import AbstractConstraint, DryFriction, System, Unilateral, function_values
 from jaxmech.utils.checks import require_kind
-from jaxmech.utils.drawings import DRAWINGS
-from jaxmech.utils.text import capital
+from jaxmech.utils.text import DRAWINGS, capital
 from jaxmech.utils.trees import as_dtype
 
 AnyJoint = Joint | AbstractConstraint | Unilateral | DryFriction

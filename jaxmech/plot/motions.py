@@ -24,8 +24,7 @@ from jaxmech.run import Solution
 from jaxmech.system import System
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import require_positive, require_sequence
-from jaxmech.utils.parameters import ParameterWarning, differing, digests_of, unread
-from jaxmech.utils.trees import as_dtype
+from jaxmech.utils.trees import ParameterWarning, as_dtype, differing, digests_of, unread
 
 # A dot (N, K, d) or line (N, K, points, d) over trajectories and times, or a solid: its frame over
 # both, its vertices over trajectories.

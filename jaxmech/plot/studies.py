@@ -27,7 +27,7 @@ from jaxmech.plot.panels import (
 )
 from jaxmech.plot.trajectories import drift, energy_drift, quantile_bands
 from jaxmech.status import succeeded
-from jaxmech.utils.tracers import evenly_spaced
+from jaxmech.utils.probing import evenly_spaced
 from jaxmech.utils.units import with_unit
 
 MOST_TRAJECTORIES = 16_384  # suffices for all plotted quantiles

@@ -14,7 +14,7 @@ from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known, require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.utils.parameters import ParameterWarning, differing, digests_of, unread
+from jaxmech.utils.trees import ParameterWarning, differing, digests_of, unread
 
 _BRIEF = 100_000  # times at which optimizing the code takes longer than it saves
 

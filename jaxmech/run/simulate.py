@@ -36,10 +36,10 @@ from jaxmech.system import (
     with_params,
     without_mass,
 )
+from jaxmech.utils.caller import USE_FLOAT64
 from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
-from jaxmech.utils.parameters import digests_of, warn_of_unread
-from jaxmech.utils.precision import USE_FLOAT64
-from jaxmech.utils.tracers import actual
+from jaxmech.utils.probing import actual
+from jaxmech.utils.trees import digests_of, warn_of_unread
 
 # failures that round-off can cause
 _OF_PRECISION = (

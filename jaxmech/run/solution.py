@@ -13,12 +13,11 @@ from jaxtyping import Array, Float, Int
 from jaxmech.integrate import MOST_NUMBERS, Events, Run, StepWarning, states_at
 from jaxmech.run.solution_views import Columns, States, dataset
 from jaxmech.status import Status, succeeded
-from jaxmech.utils.caller import warn_caller
+from jaxmech.utils.caller import USE_FLOAT64, warn_caller
 from jaxmech.utils.checks import is_known
-from jaxmech.utils.drawings import DRAWINGS
-from jaxmech.utils.parameters import Digests
-from jaxmech.utils.precision import USE_FLOAT64
-from jaxmech.utils.tracers import actual
+from jaxmech.utils.probing import actual
+from jaxmech.utils.text import DRAWINGS
+from jaxmech.utils.trees import Digests
 from jaxmech.utils.units import Units, shown_coordinates
 
 MOST_NAMES = 8  # that a printed solution lists

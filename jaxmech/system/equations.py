@@ -24,9 +24,8 @@ from jaxmech.compiler import jacobian
 from jaxmech.system.constraints import AbstractConstraint, Holonomic, Nonholonomic
 from jaxmech.system.first_order import moved_rows, padded, with_unit_mass, without_states
 from jaxmech.system.quasi_velocities import Rates
-from jaxmech.utils.checks import naming_missing, with_standard_promotion
+from jaxmech.utils.checks import naming_missing, stacked, with_shape, with_standard_promotion
 from jaxmech.utils.jit_cache import traced_once
-from jaxmech.utils.shapes import stacked, with_shape
 
 # Whether M lacks full rank; if it does, also the rows of A that compensate for it, if known.
 SingularMass: TypeAlias = bool | tuple[int, ...]

@@ -16,6 +16,7 @@ from jaxmech.linalg import matvec
 from jaxmech.system.constraints import Acceleration, Holonomic, Nonholonomic
 from jaxmech.system.equations import SingularMass
 from jaxmech.system.system import Params, System
+from jaxmech.utils.checks import require_in_range
 from jaxmech.utils.probing import (
     cached_by_shapes,
     concrete_at,
@@ -24,7 +25,6 @@ from jaxmech.utils.probing import (
     outside_traces,
     wide,
 )
-from jaxmech.utils.shapes import require_in_range
 
 SAMPLES = 16  # number of states at which sets of rows are compared
 

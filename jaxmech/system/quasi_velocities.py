@@ -23,9 +23,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.linalg import cholesky, matvec
-from jaxmech.utils.checks import distinct_names, naming_missing, require_both
+from jaxmech.utils.checks import distinct_names, naming_missing, require_both, with_shape
 from jaxmech.utils.jit_cache import traced_once
-from jaxmech.utils.shapes import with_shape
 from jaxmech.utils.units import Names
 
 

@@ -20,14 +20,15 @@ from jaxmech.system.first_order import checked_states
 from jaxmech.system.quasi_velocities import QuasiVelocities, Rates, checked_velocities
 from jaxmech.system.unilateral import Unilateral, separated
 from jaxmech.utils.checks import (
+    VMAP,
     as_numbers,
     distinct_names,
     require_distinct,
     require_function,
+    with_shape,
     with_standard_promotion,
 )
 from jaxmech.utils.jit_cache import TRACED_AS
-from jaxmech.utils.shapes import VMAP, with_shape
 from jaxmech.utils.traces import first_equal
 from jaxmech.utils.trees import as_dtype
 from jaxmech.utils.units import (

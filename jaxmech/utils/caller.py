@@ -5,6 +5,11 @@ import warnings
 
 _INNER = {"jaxmech", "jax", "equinox", "contextlib", "functools", "beartype", "jaxtyping"}
 _SHOWN: set[tuple[str, str, int]] = set()
+USE_FLOAT64 = 'compute in float64 with jax.config.update("jax_enable_x64", True)'
+
+
+class PrecisionWarning(UserWarning):
+    """The precision of the arguments does not suffice for what was asked."""
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:

@@ -1,12 +1,15 @@
 """Texts of messages, and of results that show themselves in terminals and notebooks."""
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
 Default = TypeVar("Default")
+
+# How results draw themselves, by the name of their class: `jaxmech` enters functions of its `plot`.
+DRAWINGS: dict[str, Callable[..., Any]] = {}
 
 
 def doc(

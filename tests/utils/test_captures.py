@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech.utils.captures import UNCHANGING, captures_of
+from jaxmech.utils.jit_cache import UNCHANGING, captures_of
 
 Fn = Callable[[Any], Any]
 Case = tuple[Fn, Callable[[float], Any]]  # a function that reads a number, and what sets it

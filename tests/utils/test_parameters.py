@@ -9,7 +9,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from jaxmech.utils.parameters import differing, digests_of, unread
+from jaxmech.utils.trees import differing, digests_of, unread
 from tests.small import PENDULUM
 
 TS = np.linspace(0.0, 0.2, 3)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from jaxmech.utils.tracers import actual
+from jaxmech.utils.probing import actual
 
 
 def test_of_a_batch_along_an_explicit_axis_of_a_mesh() -> None:

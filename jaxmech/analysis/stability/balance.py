@@ -23,8 +23,7 @@ from jaxmech.system import (
     violations,
     without_states,
 )
-from jaxmech.utils.probing import cached_by_shapes, generic, outside_traces
-from jaxmech.utils.tracers import actual
+from jaxmech.utils.probing import actual, cached_by_shapes, generic, outside_traces
 
 Freedom = tuple[int, int, int]  # numbers of positions, velocities and accelerations
 

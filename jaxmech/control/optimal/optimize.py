@@ -13,8 +13,8 @@ from jaxmech.control.optimal.transcription import SAMPLED, Transcription
 from jaxmech.integrate import AbstractMethod, FixedSteps
 from jaxmech.run import simulate
 from jaxmech.system import Params, Subject, is_signal, require_no_gaps, violations, with_params
+from jaxmech.utils.caller import USE_FLOAT64
 from jaxmech.utils.checks import require_finite, require_function, require_positive_integer
-from jaxmech.utils.precision import USE_FLOAT64
 from jaxmech.utils.probing import depends_on
 from jaxmech.utils.units import columns
 

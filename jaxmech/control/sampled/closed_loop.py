@@ -21,7 +21,7 @@ from jaxmech.control.sampled.controller import Controller
 from jaxmech.system import Subject, System, system_of
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.checks import is_known, require_kind
-from jaxmech.utils.tracers import actual
+from jaxmech.utils.probing import actual
 
 _KEPT = 4  # runs whose times are known
 _MEMBERS = 1024  # of a batch, of which times and delays are known

@@ -35,11 +35,9 @@ from jaxmech.system import (
     rate,
     sizes_of_levels,
 )
-from jaxmech.utils.caller import warn_caller
+from jaxmech.utils.caller import USE_FLOAT64, PrecisionWarning, warn_caller
 from jaxmech.utils.checks import naming_missing
-from jaxmech.utils.precision import USE_FLOAT64, PrecisionWarning
-from jaxmech.utils.probing import depends_on
-from jaxmech.utils.tracers import actual
+from jaxmech.utils.probing import actual, depends_on
 
 MOST = 8  # events in a step that change the motion; each of the others occurs once between them
 MOST_OF_GAPS = 1000  # the same of a run with gaps, which chatter until they come to rest

@@ -46,8 +46,8 @@ from jaxmech.system import (
     require_limits,
 )
 from jaxmech.utils.checks import naming_missing
+from jaxmech.utils.probing import actual
 from jaxmech.utils.text import not_one_of
-from jaxmech.utils.tracers import actual
 
 KINDS = ("", " forward", " backward")  # endings of the names of its switches
 _ROUNDING = 64.0  # units of round-off of an acceleration that counts as zero

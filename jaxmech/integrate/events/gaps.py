@@ -33,8 +33,7 @@ from jaxmech.system import (
     require_restitutions,
 )
 from jaxmech.utils.jit_cache import kept_by
-from jaxmech.utils.probing import cached_by_shapes, concrete_at, generic
-from jaxmech.utils.tracers import actual
+from jaxmech.utils.probing import actual, cached_by_shapes, concrete_at, generic
 from jaxmech.utils.trees import ByName
 
 KEPT = 32  # systems
