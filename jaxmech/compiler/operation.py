@@ -99,13 +99,11 @@ class PlainRule(AbstractRule):
         self.smooth = tuple(k for k, flag in enumerate(floating) if flag)
 
     def jvp(self, args: Arrays, residuals: Arrays, nonzero: Flags, tangents: Arrays) -> list[Array]:
-        """Return the tangents by `jax.jvp`."""
         return jax.jvp(self._smooth(args, nonzero), _select(nonzero, args), list(tangents))[1]
 
     def vjp(
         self, args: Arrays, residuals: Arrays, linear: Flags, cotangents: Sequence[Array | None]
     ) -> list[Array]:
-        """Return the cotangents by `jax.vjp`."""
         outs, pullback = jax.vjp(self._smooth(args, linear), *_select(linear, args))
         pairs = zip(cotangents, outs, strict=True)
         return list(pullback([jnp.zeros_like(x) if ct is None else ct for ct, x in pairs]))

@@ -1,15 +1,18 @@
 """Laws of motion and their solvers, to choose in `simulate` or to evaluate at a state.
 
 One law a file, from M, Q, A and b to accelerations and multipliers. Read `base`, the interface,
-then `udwadia_kalaba`, the default, with `regular` for a singular M.
+with `regular` for a singular M, then `udwadia_kalaba`, the default.
 """
 
 from jaxmech.laws.acceleration import Motion as Motion
+from jaxmech.laws.acceleration import Observation as Observation
 from jaxmech.laws.acceleration import acceleration as acceleration
 from jaxmech.laws.acceleration import null_projector as null_projector
+from jaxmech.laws.acceleration import observed_at as observed_at
 from jaxmech.laws.base import AbstractFormulation as AbstractFormulation
 from jaxmech.laws.base import Law as Law
 from jaxmech.laws.base import Partition as Partition
+from jaxmech.laws.base import regular as regular
 from jaxmech.laws.christoffel import christoffel_symbols as christoffel_symbols
 from jaxmech.laws.christoffel import metric_tensor as metric_tensor
 from jaxmech.laws.contravariant import Contravariant as Contravariant
@@ -21,9 +24,6 @@ from jaxmech.laws.maggi import Maggi as Maggi
 from jaxmech.laws.multiplier_family import MultiplierFamily as MultiplierFamily
 from jaxmech.laws.multiplier_family import multiplier_family as multiplier_family
 from jaxmech.laws.nonideal import solve_law as solve_law
-from jaxmech.laws.observation import Observation as Observation
-from jaxmech.laws.observation import observed_at as observed_at
-from jaxmech.laws.regular import regular as regular
 from jaxmech.laws.udwadia_kalaba import UdwadiaKalaba as UdwadiaKalaba
 from jaxmech.linalg import LDL as LDL
 from jaxmech.linalg import QR as QR

@@ -27,9 +27,8 @@ from dataclasses import dataclass, replace
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmech.laws.base import AbstractFormulation, Law
+from jaxmech.laws.base import AbstractFormulation, Law, without_units
 from jaxmech.laws.christoffel import first_kind, metric, potential_force, require_quadratic
-from jaxmech.laws.regular import without_units
 from jaxmech.linalg import QR, Cholesky, cholesky, matvec, row_weights, weighted_gram
 from jaxmech.system import EquationsOfMotion, Params, System
 

@@ -30,8 +30,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmech.laws.base import AbstractFormulation, Law, Partition
-from jaxmech.laws.regular import free_acceleration, without_units
+from jaxmech.laws.base import AbstractFormulation, Law, Partition, free_acceleration, without_units
 from jaxmech.linalg import LDL, Pivots, coordinate_units, matvec, metric, pivots
 from jaxmech.system import EquationsOfMotion, Nonholonomic, Params, System, extents_at
 from jaxmech.utils.checks import require_positive_integer
@@ -70,7 +69,6 @@ class CoordinatePartition(AbstractFormulation):
         self, system: System, q: Array, v: Array, t: Array, params: Params,
         extents: Float[Array, " n"] | None = None,
     ) -> Partition | None:  # fmt: skip
-        """The choice of dependent coordinates and velocities at the start of a step."""
         plain, speeds = system.plain.dynamics, system.dynamics.speeds(q, v, t, params)
         A = system.dynamics.velocity_jacobian(q, v, t, params)
         A_position = plain.position_jacobian(q, t, params)

@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmech.laws.base import AbstractFormulation, Law
-from jaxmech.laws.regular import regular, without_units
+from jaxmech.laws.base import AbstractFormulation, Law, regular, without_units
 from jaxmech.linalg import QR, cholesky, matvec, null_space
 from jaxmech.system import EquationsOfMotion, SingularMass
 from jaxmech.utils.checks import is_known
@@ -35,7 +34,6 @@ class GaussPrinciple(AbstractFormulation):
 
     @without_units
     def solve(self, eom: EquationsOfMotion) -> Law:
-        """Accelerations and multipliers at one state."""
         M, Q = regular(eom)
         mass, rows, N = cholesky(M), QR().factor(eom.A), null_space(eom.A)
         x, _ = rows.min_norm_solve(eom.b)

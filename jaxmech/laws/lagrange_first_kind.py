@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 
-from jaxmech.laws.base import AbstractFormulation, Law
-from jaxmech.laws.regular import free_acceleration, without_units
+from jaxmech.laws.base import AbstractFormulation, Law, free_acceleration, without_units
 from jaxmech.linalg import QR
 from jaxmech.system import EquationsOfMotion
 
@@ -33,7 +32,6 @@ class LagrangeFirstKind(AbstractFormulation):
 
     @without_units
     def solve(self, eom: EquationsOfMotion) -> Law:
-        """Accelerations and multipliers at one state."""
         n = eom.Q.size
         corner = jnp.zeros((eom.b.size, eom.b.size), eom.M.dtype)
         rows = QR().factor(jnp.block([[eom.M, -eom.A.T], [eom.A, corner]]))

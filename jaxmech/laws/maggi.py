@@ -22,8 +22,7 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 
-from jaxmech.laws.base import AbstractFormulation, Law
-from jaxmech.laws.regular import free_acceleration, without_units
+from jaxmech.laws.base import AbstractFormulation, Law, free_acceleration, without_units
 from jaxmech.linalg import QR, cholesky, matvec, null_space
 from jaxmech.system import EquationsOfMotion
 
@@ -34,7 +33,6 @@ class Maggi(AbstractFormulation):
 
     @without_units
     def solve(self, eom: EquationsOfMotion) -> Law:
-        """Accelerations and multipliers at one state."""
         M, Q, A, b = eom.M, eom.Q, eom.A, eom.b
         rows, N = QR().factor(A), null_space(A)
         x, _ = rows.min_norm_solve(b)

@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 
 from jaxtyping import Array, Bool
 
-from jaxmech.laws.base import AbstractFormulation, Law
-from jaxmech.laws.regular import regular
+from jaxmech.laws.base import AbstractFormulation, Law, regular
 from jaxmech.linalg import LDL, AbstractSolver, metric
 from jaxmech.system import EquationsOfMotion, SingularMass
 from jaxmech.utils.checks import require_kind
@@ -53,7 +52,6 @@ class UdwadiaKalaba(AbstractFormulation):
         return detected if self.singular_mass is None else self.singular_mass and (detected or True)
 
     def solve(self, eom: EquationsOfMotion, *, independent: Bool[Array, " m"] | None = None) -> Law:
-        """Accelerations and multipliers at one state."""
         M, Q = self._regular(eom)
         mass = metric(M, eom.A, self.solver, independent)
         free, qdd, multipliers = mass.solve(Q, eom.b)

@@ -65,7 +65,6 @@ class QR(AbstractSolver):
     def factor(
         self, C: Float[Array, " m n"], independent: Bool[Array, " m"] | None = None
     ) -> QRRowSpace:
-        """Orthogonalize the rows of C after scaling them."""
         return _orthogonalized(C, self.thresholds(C, independent))
 
 

@@ -46,7 +46,6 @@ class SVD(AbstractSolver):
     def factor(
         self, C: Float[Array, " m n"], independent: Bool[Array, " m"] | None = None
     ) -> SVDRowSpace:
-        """Compute the pseudo-inverse of C after scaling its rows."""
         return _inverted(C, self.thresholds(C, independent))
 
 

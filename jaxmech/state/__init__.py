@@ -1,8 +1,7 @@
 """States on the constraints.
 
-`assemble` finds the one that is nearest to a guess, by one search in two ways:
-`nearest` under `jit` and `vmap`, `nearest_known` where all numbers are known. `stabilization` keeps
-a motion on the constraints.
+`assemble` finds the one that is nearest to a guess, by one search for traced and known numbers
+(`nearest`). `stabilization` keeps a motion on the constraints.
 """
 
 from jaxmech.state.assemble import Start as Start

@@ -11,8 +11,7 @@ from jaxtyping import Array
 from numpy.typing import NDArray
 
 from jaxmech.compiler import native_call, native_program, unoptimized
-from jaxmech.state.nearest import Level, nearest, nearest_affine
-from jaxmech.state.nearest_known import SearchOfKnown
+from jaxmech.state.nearest import Level, SearchOfKnown, nearest, nearest_affine
 from jaxmech.state.stabilization import Projection, coordinate_metric, metric_mass
 from jaxmech.system import (
     Holonomic,

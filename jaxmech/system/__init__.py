@@ -2,8 +2,8 @@
 
 Read `constraints`, `equations`, then `system`. Beside equations there are inequalities
 (`unilateral`) and `dry_friction`, states of `first_order`, and `quasi_velocities`. `consistency`
-tells whether a state satisfies the constraints, `generic` and `implied` what holds at almost every
-state: whether M is singular, energy is conserved, equations follow from others.
+tells whether a state satisfies the constraints, `generic` what holds at almost every state: whether
+M is singular, energy is conserved, equations follow from others.
 """
 
 from jaxmech.system.consistency import Violation as Violation
@@ -52,20 +52,20 @@ from jaxmech.system.generic import mass_scale as mass_scale
 from jaxmech.system.generic import reads_integrals as reads_integrals
 from jaxmech.system.generic import require_entries as require_entries
 from jaxmech.system.generic import singular_mass as singular_mass
+from jaxmech.system.generic import terms_of as terms_of
 from jaxmech.system.generic import with_mass_rank as with_mass_rank
-from jaxmech.system.implied import terms_of as terms_of
-from jaxmech.system.implied import without_implied as without_implied
+from jaxmech.system.generic import without_implied as without_implied
 from jaxmech.system.quasi_velocities import Rates as Rates
-from jaxmech.system.rates import in_rates as in_rates
 from jaxmech.system.signal import Interpolation as Interpolation
 from jaxmech.system.signal import Signal as Signal
 from jaxmech.system.signal import is_signal as is_signal
 from jaxmech.system.signal import thinned as thinned
-from jaxmech.system.subjects import Subject as Subject
-from jaxmech.system.subjects import system_of as system_of
-from jaxmech.system.subjects import with_params as with_params
 from jaxmech.system.system import Params as Params
+from jaxmech.system.system import Subject as Subject
 from jaxmech.system.system import System as System
+from jaxmech.system.system import in_rates as in_rates
+from jaxmech.system.system import system_of as system_of
+from jaxmech.system.system import with_params as with_params
 from jaxmech.system.unilateral import MOST as MOST
 from jaxmech.system.unilateral import Unilateral as Unilateral
 from jaxmech.system.unilateral import require_no_gaps as require_no_gaps

@@ -124,7 +124,6 @@ class Holonomic(AbstractConstraint):
     takes = "q, t, params"
 
     def residual(self, q: Array, v: Array, a: Array, t: Array, params: Any) -> Array:
-        """The residual phi."""
         return self.value(q, t, params)
 
     def speed(self, q: Array, v: Array, t: Array, params: Any) -> Array:
@@ -164,11 +163,9 @@ class Nonholonomic(AbstractConstraint):
     """
 
     def residual(self, q: Array, v: Array, a: Array, t: Array, params: Any) -> Array:
-        """The residual psi."""
         return self.value(q, v, t, params)
 
     def in_speeds(self, *state: Any) -> tuple[Any, ...]:
-        """The arguments of `fn`, with the rates of the coordinates in place of the velocities."""
         q, _, t, params = state
         return q, self.speeds(*state), t, params
 
@@ -204,11 +201,9 @@ class Acceleration(AbstractConstraint):
     takes = "q, v, a, t, params"
 
     def residual(self, q: Array, v: Array, a: Array, t: Array, params: Any) -> Array:
-        """The residual chi."""
         return self.value(q, v, a, t, params)
 
     def in_speeds(self, *state: Any) -> tuple[Any, ...]:
-        """The arguments of `fn`, with rates and accelerations of the coordinates for v and a."""
         q, v, a, t, params = state
         accelerations = self.kinematics.speed_rates(q, v, a, t, params)
         return q, self.speeds(q, v, t, params), accelerations, t, params

@@ -85,7 +85,6 @@ class QuasiVelocities(Rates):
 
     @traced_once
     def matrix(self, q: Array, t: Array, params: Any) -> Float[Array, " n k"]:
-        """T at a state."""
         shape = self.coordinates - self.states, self.velocities - self.states
         with naming_missing("`kinematics`", params):
             need = "a row for each coordinate, a column for each velocity"
@@ -100,12 +99,9 @@ class QuasiVelocities(Rates):
         return jnp.concatenate([upper, lower])
 
     def speeds(self, q: Array, v: Array, t: Array, params: Any) -> Float[Array, " n"]:
-        """The rates of the coordinates, T u."""
         return matvec(self.matrix(q, t, params), v)
 
     def speed_rates(self, q: Array, v: Array, a: Array, t: Array, params: Any) -> Array:
-        """The accelerations of the coordinates, T a + (dT/dt) u, for the rates a of u."""
-
         def speeds(q: Array, v: Array, t: Array) -> Array:
             return self.speeds(q, v, t, params)
 
@@ -113,13 +109,11 @@ class QuasiVelocities(Rates):
         return jax.jvp(speeds, (q, v, t), along)[1]
 
     def from_speeds(self, q: Array, speeds: Array, t: Array, params: Any) -> Float[Array, " k"]:
-        """The velocities whose rates of the coordinates are nearest to the given ones."""
         T = self.matrix(q, t, params)
         factor = cholesky(T.T @ T)
         return factor.upper(factor.lower(matvec(T.T, speeds)))
 
     def rows(self, A: Float[Array, " m n"], q: Array, t: Array, params: Any) -> Array:
-        """Rows for the rates of the coordinates as rows for u, A T."""
         return A @ self.matrix(q, t, params)
 
     def rows_of_speeds(self, A: Float[Array, " m k"], q: Array, t: Array, params: Any) -> Array:
@@ -129,7 +123,6 @@ class QuasiVelocities(Rates):
         return factor.lower(A.T).T @ factor.lower(T.T)
 
     def forces(self, Q: Float[Array, " n *m"], q: Array, t: Array, params: Any) -> Array:
-        """Forces on the coordinates as forces on u, T^T Q."""
         T = self.matrix(q, t, params)
         return matvec(T.T, Q) if Q.ndim == 1 else T.T @ Q
 

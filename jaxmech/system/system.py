@@ -1,15 +1,22 @@
-"""`System`: a Lagrangian, a force and named constraints, and the equations of motion at a state."""
+"""`System`: a Lagrangian, a force and named constraints, and the equations of motion at a state.
+
+`with_params` finds the system of what a function is given, `in_rates` is a system without its
+quasi-velocities.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmech.linalg import matvec, null_basis
 from jaxmech.system.constraints import (
     AbstractConstraint,
+    Nonholonomic,
     checked_invariants,
     function_name,
     named_constraints,
@@ -25,6 +32,7 @@ from jaxmech.utils.checks import (
     distinct_names,
     require_distinct,
     require_function,
+    require_kind,
     with_shape,
     with_standard_promotion,
 )
@@ -404,3 +412,59 @@ class System:
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+# `Any` stands for `Model`, `Mechanism` and `Robot`, which are made of systems.
+Subject = System | Any
+
+
+def system_of(subject: Subject) -> System:
+    """The system of a model, a mechanism or a robot, or the system itself.
+
+    Raises:
+        TypeError: if there is none.
+    """
+    return with_params(subject, None)[0]
+
+
+def with_params(subject: Subject, params: Params) -> tuple[System, Params]:
+    """The system of a subject, and its parameters where None are given."""
+    if isinstance(subject, System):
+        return subject, params
+    system = getattr(subject, "system", subject)
+    require_kind("system", system, System, "System(...)")
+    assert isinstance(system, System)
+    return system, dict(subject.params) if params is None else params
+
+
+def in_rates(system: System, params: Params) -> System:
+    """The same system, with the same motions, with the rates of its coordinates for v.
+
+    The rates that quasi-velocities exclude are excluded by the invariants, which are constraints of
+    that system, or, if these are fewer or more, by a `Nonholonomic` constraint "kinematics".
+    """
+    plain = system.plain
+    if plain is system:
+        return system
+
+    def values(q: Array) -> list[Array]:
+        return [c.value(q, jnp.zeros_like(q[0]), params) for c in system.invariants]
+
+    sizes = [x.size for x in jax.eval_shape(values, jnp.zeros(system.n))]
+    excluded = system.n - system.n_velocities
+    if excluded == sum(sizes):
+        return plain
+    kinematics = Nonholonomic(_Excluded(system.dynamics.kinematics, excluded), "kinematics")
+    return replace(plain, constraints=(*plain.constraints, kinematics))
+
+
+@dataclass(frozen=True)
+class _Excluded:
+    """The parts of the rates that no velocities have: Z^T dq/dt with Z^T T = 0."""
+
+    kinematics: Rates
+    count: int
+
+    def __call__(self, q: Array, v: Array, t: Array, params: Any) -> Array:
+        Z, _ = null_basis(self.kinematics.matrix(q, t, params).T, self.count)
+        return matvec(Z.T, v)

@@ -171,7 +171,6 @@ class Program(AbstractProgram):
         self._is_optimized = False
 
     def prepare(self) -> None:
-        """Compile and register it, or raise the error of the compiler."""
         self.registered_name()
 
     def registered_name(self) -> str:
