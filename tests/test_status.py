@@ -209,3 +209,14 @@ def test_nan_parameters_in_a_batch_are_not_reported_as_inconsistent() -> None:
 def test_under_jit_nothing_is_raised() -> None:
     run = jax.jit(lambda q: simulate(HAZARDS, q, V0, TS, SAFE, steps=STEPS))
     assert run(OFF).status == Status.INCONSISTENT
+
+
+def test_a_mass_that_is_lost_by_a_growing_state_is_not_blamed_on_the_system() -> None:
+    system = System(
+        lambda q, v, t, p: 0.5 * (v @ v + (q @ v) ** 2),
+        force=lambda q, v, t, p: 1e3 * q * (1 + q @ q),
+        coordinates=("x", "y"),
+    )
+    with pytest.raises(SimulationError, match=r"SINGULAR_MASS.* had grown to 1e\+09: ") as failed:
+        simulate(system, [1.0, 0.3], [0.0, 0.1], np.linspace(0, 1, 11), steps=FixedSteps(50))
+    assert "No mass" not in str(failed.value)

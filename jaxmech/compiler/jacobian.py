@@ -21,9 +21,7 @@ from jaxmech.utils.jax_internals import ClosedJaxpr, Tracer
 WORTHWHILE = 0.7  # of all directions: with more, one for each number is as good
 
 
-def jacobian(
-    fn: Callable[[Array], Array], x: Float[Array, " n"], symmetric: bool = False
-) -> Float[Array, " m n"]:
+def jacobian(fn: Callable[[Array], Array], x: Float[Array, " n"]) -> Float[Array, " m n"]:
     """`jax.jacfwd(fn)(x)`, for a function whose results depend on few numbers of x each.
 
     Columns without a common row of nonzero numbers share a direction (Curtis, Powell and Reid

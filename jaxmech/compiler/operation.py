@@ -181,7 +181,6 @@ class Operation:
 
     @property
     def _takes_finite(self) -> bool:
-        """Whether its derivatives do."""
         return self.takes_finite or self.rule.takes_finite
 
     def _delayed(

@@ -285,7 +285,6 @@ class _Partition:
         return [(x, True) for x in outs]
 
     def _constant(self, atom: Any) -> np.ndarray | None:
-        """The value of a literal, or of a constant."""
         if isinstance(atom, Literal):
             return np.asarray(atom.val, dtype_of(atom))
         return self.constants.get(atom)

@@ -52,6 +52,7 @@ _OF_PRECISION = (
     Status.STEP_UNDERFLOW,
     Status.STIFF,
 )
+_GROWN = 1e6  # growth of a state after which it is lost, and a mass matrix may be round-off
 
 
 class SimulationError(RuntimeError):
@@ -221,7 +222,13 @@ def _explanation(system: System, solution: Solution, params: Params, event_set: 
                 "are independent, perhaps in a singular pose: `jm.analysis.structure` tells, and "
                 "whether the mechanism can move there."
             )
-    if status == Status.SINGULAR_MASS and (names := without_mass(system, *state)):
+    sizes = np.abs(np.concatenate([solution.q, solution.v], axis=1)).max(1)
+    if status == Status.SINGULAR_MASS and sizes[last] > _GROWN * max(1.0, sizes[0]):
+        message += (
+            f" By t = {float(state[2]):g} s the state had grown to {sizes[last]:.0e}: the motion "
+            "is unstable, or the step is too large for it."
+        )
+    elif status == Status.SINGULAR_MASS and (names := without_mass(system, *state)):
         message += (
             f" No mass or inertia, or a negative one, moves with {', '.join(names)}: give a body "
             "there a positive one."

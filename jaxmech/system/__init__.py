@@ -1,7 +1,7 @@
 """A model as a `System`, and M, Q, A and b, its equations of motion.
 
-Read `constraints`, `equations`, then `system`. Beside equations there are inequalities
-(`unilateral`) and `dry_friction`, states of `first_order`, and `quasi_velocities`. `consistency`
+Read `constraints`, `equations`, then `system`. Beside equations there are inequalities and dry
+friction (`unilateral`), states of `first_order`, and `quasi_velocities`. `consistency`
 tells whether a state satisfies the constraints, `generic` what holds at almost every state: whether
 M is singular, energy is conserved, equations follow from others.
 """
@@ -29,9 +29,6 @@ from jaxmech.system.constraints import Acceleration as Acceleration
 from jaxmech.system.constraints import Holonomic as Holonomic
 from jaxmech.system.constraints import Nonholonomic as Nonholonomic
 from jaxmech.system.constraints import rate as rate
-from jaxmech.system.dry_friction import Component as Component
-from jaxmech.system.dry_friction import DryFriction as DryFriction
-from jaxmech.system.dry_friction import require_limits as require_limits
 from jaxmech.system.equations import EquationsOfMotion as EquationsOfMotion
 from jaxmech.system.equations import SingularMass as SingularMass
 from jaxmech.system.equations import generalized_force as generalized_force
@@ -67,6 +64,9 @@ from jaxmech.system.system import in_rates as in_rates
 from jaxmech.system.system import system_of as system_of
 from jaxmech.system.system import with_params as with_params
 from jaxmech.system.unilateral import MOST as MOST
+from jaxmech.system.unilateral import Component as Component
+from jaxmech.system.unilateral import DryFriction as DryFriction
 from jaxmech.system.unilateral import Unilateral as Unilateral
+from jaxmech.system.unilateral import require_limits as require_limits
 from jaxmech.system.unilateral import require_no_gaps as require_no_gaps
 from jaxmech.system.unilateral import require_restitutions as require_restitutions

@@ -21,11 +21,10 @@ from jaxmech.system.constraints import (
     function_name,
     named_constraints,
 )
-from jaxmech.system.dry_friction import DryFriction
 from jaxmech.system.equations import Dynamics, EquationsOfMotion, SingularMass
 from jaxmech.system.first_order import checked_states
 from jaxmech.system.quasi_velocities import QuasiVelocities, Rates, checked_velocities
-from jaxmech.system.unilateral import Unilateral, separated
+from jaxmech.system.unilateral import DryFriction, Unilateral, separated
 from jaxmech.utils.checks import (
     VMAP,
     as_numbers,

@@ -24,42 +24,22 @@ from functools import lru_cache
 from typing import Any
 
 import jax
-from jax.core import ShapedArray, Tracer, eval_context
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive, Var, jaxpr_as_fun
+from jax.core import ShapedArray as ShapedArray
+from jax.core import Tracer as Tracer
+from jax.core import eval_context as eval_context
+from jax.extend.core import ClosedJaxpr as ClosedJaxpr
+from jax.extend.core import Jaxpr as Jaxpr
+from jax.extend.core import JaxprEqn as JaxprEqn
+from jax.extend.core import Literal as Literal
+from jax.extend.core import Primitive as Primitive
+from jax.extend.core import Var as Var
+from jax.extend.core import jaxpr_as_fun as jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir, partial_eval
-from jax.interpreters.ad import Zero, is_undefined_primal
-from jax.interpreters.mlir import LoweringRuleContext, lower_fun
+from jax.interpreters.ad import Zero as Zero
+from jax.interpreters.ad import is_undefined_primal as is_undefined_primal
+from jax.interpreters.mlir import LoweringRuleContext as LoweringRuleContext
+from jax.interpreters.mlir import lower_fun as lower_fun
 from jaxtyping import Array
-
-__all__ = [
-    "HAS_OLDER_EMITTERS",
-    "ClosedJaxpr",
-    "Jaxpr",
-    "JaxprEqn",
-    "Literal",
-    "LoweringRuleContext",
-    "Narrow",
-    "Primitive",
-    "ShapedArray",
-    "Tracer",
-    "Var",
-    "Zero",
-    "as_closed",
-    "composite_content",
-    "eval_context",
-    "is_undefined_primal",
-    "jaxpr_as_fun",
-    "lower_fun",
-    "lowered",
-    "program_devices",
-    "scan_counts",
-    "set_rules",
-    "used_arguments",
-    "varying_axes",
-    "with_devices",
-    "without_mesh",
-    "without_unused",
-]
 
 # The older emitters of XLA's CPU backend, which compile faster; later releases have no others.
 HAS_OLDER_EMITTERS = jax.__version__.startswith("0.9.")

@@ -136,7 +136,6 @@ def _over_axes(*args: Array, kernel: Kernel, axes: Axes, sizes: tuple[int, ...])
 
 
 def _batched_arguments(axes: Axes) -> frozenset[int]:
-    """The indices of the arguments that differ between trajectories."""
     return frozenset(k for k, has in enumerate(axes) if has)
 
 

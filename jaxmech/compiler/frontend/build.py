@@ -63,7 +63,6 @@ class Reading:
 
     @cached_property
     def digest(self) -> str:
-        """A digest of the function."""
         return self._digest()
 
     @cached_property
@@ -134,12 +133,10 @@ class Kernel:
 
     @property
     def reader(self) -> JaxprReader:
-        """The reader that holds the graph."""
         return self.reading.safe[0]
 
     @property
     def outs(self) -> list[Value]:
-        """The results as values of the graph."""
         return [self.reading.safe[1][k] for k in self.results]
 
     @cached_property
@@ -152,7 +149,6 @@ class Kernel:
 
     @cached_property
     def live(self) -> Live:
-        """The live part of the graph."""
         is_whole = len(self.results) == len(self.reading.out_avals)
         return self.reading.safe[2] if is_whole else _live(self.reader, self.outs)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.compiler.frontend.indexing import empty_rows, reads_row, row_place, row_read
+from jaxmech.compiler.frontend.indexing import empty_rows, reads_row, row_read
 from jaxmech.compiler.frontend.jaxprs import (
     LONGEST_UNROLLED,
     call_content,
@@ -133,9 +133,11 @@ class JaxprReader:
         if any(x.size > LARGEST_ARRAY for x in values if isinstance(x, np.ndarray)):
             raise UnsupportedError(f"an array of over {LARGEST_ARRAY} numbers")
         if values and isinstance(table := values[0], ArgumentRows) and reads_row(eqn):
-            starts = arrays_of(self.graph, values[1:2], "a position in a sequence")
-            place = row_place(self.graph, eqn, starts)
-            return [row_read(self.graph, eqn, table.first, place)]
+            if name == "slice":
+                start = self.graph.const(eqn.params["start_indices"][0], np.dtype(np.int32))
+            else:
+                start = int(arrays_of(self.graph, values[1:2], "a position in a sequence")[0])
+            return [row_read(self.graph, eqn, table.first, start)]
         if name in PRIMITIVES:
             require_native((*eqn.invars, *eqn.outvars), f"`{name}`")
             arrays = arrays_of(self.graph, values, f"`{name}` of a whole sequence")
@@ -276,7 +278,6 @@ class JaxprReader:
         return self.read(closed, args) if added is None else list(added)
 
     def _scan(self, eqn: JaxprEqn, values: list[Value]) -> list[Value]:
-        """Add a `scan`, unrolled if it is short."""
         body, fixed, carries = loop_content(eqn)
         length, sequences = eqn.params["length"], values[fixed + carries :]
         if length > LONGEST_UNROLLED or not all(isinstance(x, np.ndarray) for x in sequences):
@@ -410,7 +411,6 @@ class JaxprReader:
         return leaves(self.graph, "result", avals, len(self.loops) - 1)[1:]
 
     def _holds(self, condition: ClosedJaxpr, args: Values) -> int:
-        """The condition of a `while` loop, false where nothing depends on it."""
         (holds,) = self.read(condition, args)
         assert isinstance(holds, np.ndarray)
         return self._and_active(int(holds))

@@ -61,13 +61,6 @@ def reads_row(eqn: JaxprEqn) -> bool:
     return out == (1, *tail)
 
 
-def row_place(g: Graph, eqn: JaxprEqn, starts: Sequence[Ids]) -> int:
-    """The position of the row that an equation reads, as a node."""
-    if eqn.primitive.name == "slice":
-        return g.const(eqn.params["start_indices"][0], np.dtype(np.int32))
-    return int(starts[0])
-
-
 def row_read(g: Graph, eqn: JaxprEqn, first: int, start: int) -> Ids:
     """Read a row of an argument from memory; `first` is the number of its first scalar."""
     (count, *shape), dtype = shape_of(eqn.invars[0]), _index_dtype(eqn)

@@ -183,7 +183,6 @@ def _unset(g: Graph, eqn: JaxprEqn) -> Iterable[Ids]:
 
 
 def _neutral(op: str, dtype: np.dtype) -> Any:
-    """The neutral element of a reduction."""
     if op in ("max", "min"):
         lowest, highest = {"f": (-np.inf, np.inf), "b": (False, True)}.get(dtype.kind) or (
             np.iinfo(dtype).min,
@@ -239,7 +238,6 @@ def _dot(g: Graph, eqn: JaxprEqn, x: Ids, y: Ids) -> Iterable[Ids]:
 
 
 def _lines(X: Ids, Y: Ids) -> Iterable[tuple[Ids, Ids]]:
-    """Corresponding parts of two arrays, without their last two axes."""
     shape = int(np.prod(X.shape[:-2])), *X.shape[-2:]
     return zip(X.reshape(shape), Y.reshape(shape), strict=True)
 
@@ -252,7 +250,6 @@ def _power(g: Graph, eqn: JaxprEqn, x: Ids, exponent: Ids) -> Iterable[Ids]:
 
 
 def _as_type(g: Graph, x: Ids, var: Any, dtype: np.dtype) -> Ids:
-    """The numbers of a variable in another type."""
     return x if dtype_of(var) == dtype else _each(g, "convert_element_type", x, params=str(dtype))
 
 

@@ -182,7 +182,6 @@ class Graph:
             self.outer.drop_since(around)
 
     def _grown(self) -> tuple[Any, ...]:
-        """What grows with the graph."""
         lists = self.nodes, self.values, self.fingerprints, self.unsafe, self.zero_constants
         return (*lists, self.zeros, self.folded, self.arrays, self._numbers, self._constants)
 
@@ -245,12 +244,10 @@ def _fingerprint_of_constant(value: Any) -> int:
 
 
 def _fingerprint_of_leaf(op: str, params: Any, depth: int) -> int:
-    """The fingerprint of a leaf of a graph with some graphs around it."""
     return hash((op, params, depth)) % PRIME
 
 
 def _fingerprint_of_operation(op: str, params: Any, dtype: np.dtype, inputs: Sequence[int]) -> int:
-    """The fingerprint of an operation with these fingerprints of its inputs."""
     if op in ("add", "add_any"):
         return sum(inputs) % PRIME
     if op == "sub":

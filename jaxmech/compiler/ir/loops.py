@@ -82,7 +82,6 @@ class SequenceOfNodes:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of an element."""
         return self.ids.shape[1:]
 
 

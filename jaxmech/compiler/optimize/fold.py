@@ -306,7 +306,6 @@ def _bitcast(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
 
 
 def _and_or(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    """Fold `and` and `or`, bitwise for integers."""
     x, y = sorted(inputs)
     dtype = g.nodes[x].dtype
     fn = {"and": np.bitwise_and, "or": np.bitwise_or}[op]

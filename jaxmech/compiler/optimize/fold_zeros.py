@@ -247,7 +247,6 @@ class _OriginSearch:
 
 
 def _quotients(g: Graph) -> dict[int, list[int]]:
-    """The quotients by each node."""
     quotients = defaultdict[int, list[int]](list)
     for i, node in enumerate(g.nodes):
         if node.op == "div":
@@ -256,7 +255,6 @@ def _quotients(g: Graph) -> dict[int, list[int]]:
 
 
 def _scopes(graph: Graph, loops: list[Loop], live: Live, around: Loop | None = None) -> _Scopes:
-    """A graph and those of its live loops."""
     scopes: _Scopes = {graph: (loops, around)}
     for k, part in live.loops.items():
         assert part.body is not None
@@ -373,7 +371,6 @@ class _Propagation:
         return self._in_comparisons[g]
 
     def _mark_values(self, g: Graph, number: int, condition: Condition) -> None:
-        """Mark the values of a select under their conditions."""
         values = alternatives(g, number)
         for i, branch_condition in values:
             alternatives_to = [g.values[j] for j, _ in values if j != i]

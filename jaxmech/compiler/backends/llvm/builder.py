@@ -175,19 +175,9 @@ class AssemblyBuilder:
 
     def look_up(self, table: np.ndarray, position: str, index_dtype: np.dtype) -> str:
         """Load the constants at a vector of indices that lie within the table."""
-        base, dtype = self.table(table), table.dtype
-        start, kind = f"getelementptr {_in_memory(dtype)}, ptr {base}", type_of(index_dtype, 1)
-        if self.lanes == 1:
-            return self.load(self.line(f"{start}, {kind} {position}"), dtype, 1)
-        vector_type = type_of(index_dtype, self.lanes)
-        extract = f"extractelement {vector_type} {position}, i64 "
-        positions = [self.line(f"{extract}{lane}") for lane in range(self.lanes)]
-        return self._loaded(
-            [self.line(f"{start}, {kind} {lane_position}") for lane_position in positions], dtype
-        )
+        return self.read(self.table(table), table.dtype, 0, position, index_dtype)
 
     def _loaded(self, addresses: Sequence[str], dtype: np.dtype) -> str:
-        """Load a number for each lane."""
         kind, values = _in_memory(dtype), "poison"
         vector_type = f"<{self.lanes} x {kind}>"
         for lane, address in enumerate(addresses):
@@ -243,14 +233,12 @@ class AssemblyBuilder:
                 )
 
     def _of_lane(self, value: str, kind: str, lane: int) -> str:
-        """The number of one lane."""
         return value if self.lanes == 1 else self.line(f"extractelement {kind} {value}, i64 {lane}")
 
     def _aligned(self, align: int) -> str:
         return f", align {align}" if self.on_gpu and align else ""
 
     def _spread(self, value: str, kind: str) -> str:
-        """Broadcast a number to all lanes."""
         if self.lanes == 1:
             return value
         vector_type = f"<{self.lanes} x {kind}>"

@@ -137,7 +137,7 @@ class _Assembler(Operations):
         planned = set[Any]()
         reads = [self._reads(item, planned) for item in items]
         last = {i: at for at, nodes in enumerate(reads) for i in nodes}
-        late = [i for k, part in self.live.loops.items() for i in self.__read_by_loops(k, planned)]
+        late = [i for k, part in self.live.loops.items() for i in self._read_by_loops(k, planned)]
         last.update(dict.fromkeys([*ends, *late], len(items)))
         own = {*numbers}
         for at, (item, nodes) in enumerate(zip(items, reads, strict=True)):
@@ -188,12 +188,12 @@ class _Assembler(Operations):
         node = self.graph.nodes[item]
         params: Any = node.params
         if node.op in ("result", "saved"):
-            return self.__read_by_loops(params[0], planned)
+            return self._read_by_loops(params[0], planned)
         if node.op == "branch" and params in self.live.branches:
             return self._read_by_branch(params, planned)
         return [*self.operation(item).reads]
 
-    def __read_by_loops(self, number: int, planned: set[Any]) -> list[int]:
+    def _read_by_loops(self, number: int, planned: set[Any]) -> list[int]:
         """What a loop reads, and the loops of which it reads stacked outputs."""
         if ("loop", number) in planned:
             return []
@@ -201,7 +201,7 @@ class _Assembler(Operations):
         loop = self.loops[number]
         before = [x.loop for x in loop.scanned if isinstance(x, Stacked)]
         return [
-            *(i for k in before for i in self.__read_by_loops(k, planned)),
+            *(i for k in before for i in self._read_by_loops(k, planned)),
             *_read_by_loop(loop, self.live.loops[number]),
         ]
 
@@ -478,7 +478,6 @@ class _Assembler(Operations):
         return results, stacked
 
     def _write_row(self, row: WrittenRow) -> None:
-        """Write a row at the index of each lane."""
         memory = self._memory(row.rows)
         assert memory is not None
         values = [self.name(int(i)) for i in row.row.ravel()]
