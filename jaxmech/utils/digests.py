@@ -76,13 +76,15 @@ def jaxpr_digest(*jaxprs: ClosedJaxpr) -> str:
     Names of functions and comments are ignored. A function that runs as Python at every call
     (`jax.pure_callback`) counts with the text of its file.
     """
-    writer = _Writer()
-    return sha256(*(writer.closed(jaxpr) for jaxpr in jaxprs))
+    return sha256(*map(_closed_digest, jaxprs))
 
 
 def function_digest(jaxpr: Jaxpr) -> str:
     """The digest of the operations of a jaxpr, as `jaxpr_digest` without the constants."""
-    return _Writer().jaxpr(jaxpr)
+    if jaxpr not in _DIGESTS:
+        inputs = [*jaxpr.constvars, *jaxpr.invars]
+        _DIGESTS[jaxpr] = sha256(*_lines(inputs, jaxpr.eqns, jaxpr.outvars))
+    return _DIGESTS[jaxpr]
 
 
 def equations_digest(
@@ -90,80 +92,72 @@ def equations_digest(
     constants: Mapping[Var, np.ndarray],
 ) -> str:  # fmt: skip
     """The digest of equations of a jaxpr, as a function of the inputs and of constants."""
-    writer = _Writer()
-    lines = writer.lines([*constants, *inputs], eqns, outputs)
-    return sha256(*map(writer.text, constants.values()), *lines)
+    lines = _lines([*constants, *inputs], eqns, outputs)
+    return sha256(*map(_text, constants.values()), *lines)
 
 
 # By identity; kept, since programs of a system have functions in common.
 _DIGESTS = WeakKeyDictionary[Jaxpr, str]()
 
 
-class _Writer:
-    """Writes jaxprs as text, with inner ones replaced by a digest."""
+def _closed_digest(jaxpr: ClosedJaxpr | DelayedJaxpr) -> str:
+    closed = jaxpr.closed if isinstance(jaxpr, DelayedJaxpr) else jaxpr
+    return sha256(*map(_text, closed.consts), function_digest(closed.jaxpr))
 
-    def closed(self, jaxpr: ClosedJaxpr | DelayedJaxpr) -> str:
-        closed = jaxpr.closed if isinstance(jaxpr, DelayedJaxpr) else jaxpr
-        return sha256(*map(self.text, closed.consts), self.jaxpr(closed.jaxpr))
 
-    def jaxpr(self, jaxpr: Jaxpr) -> str:
-        if jaxpr not in _DIGESTS:
-            inputs = [*jaxpr.constvars, *jaxpr.invars]
-            _DIGESTS[jaxpr] = sha256(*self.lines(inputs, jaxpr.eqns, jaxpr.outvars))
-        return _DIGESTS[jaxpr]
+def _lines(
+    inputs: Sequence[Var], eqns: Sequence[JaxprEqn], outputs: Sequence[Any]
+) -> Iterator[str]:
+    """Yield a line for each operation, with numbers in place of names."""
+    labels: dict[Var, str] = {}
 
-    def lines(
-        self, inputs: Sequence[Var], eqns: Sequence[JaxprEqn], outputs: Sequence[Any]
-    ) -> Iterator[str]:
-        """Yield a line for each operation, with numbers in place of names."""
-        labels: dict[Var, str] = {}
+    def variable_name(atom: Any) -> str:
+        if isinstance(atom, Literal):
+            return f"{_text(np.asarray(atom.val))} {_aval(atom.aval)}"
+        if atom not in labels:
+            labels[atom] = f"{len(labels)}:{_aval(atom.aval)}"
+        return labels[atom]
 
-        def variable_name(atom: Any) -> str:
-            if isinstance(atom, Literal):
-                return f"{self.text(np.asarray(atom.val))} {_aval(atom.aval)}"
-            if atom not in labels:
-                labels[atom] = f"{len(labels)}:{_aval(atom.aval)}"
-            return labels[atom]
+    yield " ".join(map(variable_name, inputs))
+    for eqn in eqns:
+        params = sorted(eqn.params.items())
+        settings = [f"{k}={_text(x)}" for k, x in params if k not in _IDLE]
+        ins = " ".join(map(variable_name, eqn.invars))
+        outs = " ".join(map(variable_name, eqn.outvars))
+        yield f"{outs} = {eqn.primitive.name}[{' '.join(settings)}] {ins}"
+    yield " ".join(map(variable_name, outputs))
 
-        yield " ".join(map(variable_name, inputs))
-        for eqn in eqns:
-            params = sorted(eqn.params.items())
-            settings = [f"{k}={self.text(x)}" for k, x in params if k not in _IDLE]
-            ins = " ".join(map(variable_name, eqn.invars))
-            outs = " ".join(map(variable_name, eqn.outvars))
-            yield f"{outs} = {eqn.primitive.name}[{' '.join(settings)}] {ins}"
-        yield " ".join(map(variable_name, outputs))
 
-    def text(self, value: Any) -> str:
-        """A parameter of an operation, or a constant, without addresses and names."""
-        if type(value) in _PLAIN:  # first, since most parameters are
+def _text(value: Any) -> str:
+    """A parameter of an operation, or a constant, without addresses and names."""
+    if type(value) in _PLAIN:  # first, since most parameters are
+        return repr(value)
+    match value:
+        case ClosedJaxpr() | DelayedJaxpr():
+            return "{" + _closed_digest(value) + "}"
+        case Jaxpr():
+            return "{" + function_digest(value) + "}"
+        case tuple() | list():
+            return f"({','.join(map(_text, value))})"
+        case dict():
+            return _text(sorted((str(key), _text(x)) for key, x in value.items()))
+        case set() | frozenset():
+            return _text(sorted(map(_text, value)))
+        case Enum() | np.dtype() | str() | bytes() | bool() | int() | float():
             return repr(value)
-        match value:
-            case ClosedJaxpr() | DelayedJaxpr():
-                return "{" + self.closed(value) + "}"
-            case Jaxpr():
-                return "{" + self.jaxpr(value) + "}"
-            case tuple() | list():
-                return f"({','.join(map(self.text, value))})"
-            case dict():
-                return self.text(sorted((str(key), self.text(x)) for key, x in value.items()))
-            case set() | frozenset():
-                return self.text(sorted(map(self.text, value)))
-            case Enum() | np.dtype() | str() | bytes() | bool() | int() | float():
-                return repr(value)
-            case _ if is_key(value):
-                return f"{value.dtype}{self.text(bits_of(value))}"
-            case np.ndarray() | np.generic() | jax.Array():
-                array = np.asarray(value)
-                return f"{array.dtype}{array.shape}{sha256(array.tobytes())}"
-        # A function by its file, a dataclass by its fields, anything else by its text.
-        if inspect.isfunction(value):
-            return _file(value)
-        if is_dataclass(value) and not isinstance(value, type):
-            return self.text([getattr(value, f.name) for f in fields(value) if f.compare])
-        if inspect.isfunction(inner := getattr(value, "callback_func", None)):  # `pure_callback`
-            return _file(inner)
-        return _ADDRESS.sub("", repr(value))
+        case _ if is_key(value):
+            return f"{value.dtype}{_text(bits_of(value))}"
+        case np.ndarray() | np.generic() | jax.Array():
+            array = np.asarray(value)
+            return f"{array.dtype}{array.shape}{sha256(array.tobytes())}"
+    # A function by its file, a dataclass by its fields, anything else by its text.
+    if inspect.isfunction(value):
+        return _file(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return _text([getattr(value, f.name) for f in fields(value) if f.compare])
+    if inspect.isfunction(inner := getattr(value, "callback_func", None)):  # `pure_callback`
+        return _file(inner)
+    return _ADDRESS.sub("", repr(value))
 
 
 @lru_cache(maxsize=4096)

@@ -98,14 +98,15 @@ def jit_of(
             specialized = partial(fn, **dict(zip(static, values, strict=True)))
             return _Frame(specialized, is_finite, is_brief) if is_frame else jax.jit(specialized)
 
-        programs = _Kept(program, KEPT)
+        programs = _kept(program, KEPT)
 
         @wraps(fn)
         @uncollected
         def run(*args: Any, **kwargs: Any) -> Any:
             arguments = signature.bind(*args, **kwargs).arguments
             values = tuple(arguments.pop(name) for name in static)
-            return programs.use(values, lambda program: program(**arguments))
+            with UNCHANGING:
+                return programs(values)(**arguments)
 
         return run
 
@@ -116,35 +117,32 @@ def kept_by(size: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Keep the last results of a function, by its arguments and by what functions in them read."""
 
     def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
-        results = _Kept(fn, size)
+        results = _kept(fn, size)
 
         @wraps(fn)
         def run(*args: Any) -> Any:
-            return results.use(args, lambda result: result)
+            with UNCHANGING:
+                return results(args)
 
         return run
 
     return decorate
 
 
-class _Kept:
-    """The results of a function for the arguments used last."""
+def _kept(fn: Callable[..., Any], size: int) -> Callable[[tuple[Any, ...]], Any]:
+    """The results of a function for the arguments used last; the caller is in `UNCHANGING`."""
 
-    def __init__(self, fn: Callable[..., Any], size: int) -> None:
-        self.fn = fn
-        self.slot = lru_cache(maxsize=size)(self._slot)
-
-    @staticmethod
-    def _slot(args: tuple[Any, ...], read: Hashable) -> list[Any]:
+    @lru_cache(maxsize=size)
+    def slot(args: tuple[Any, ...], read: Hashable) -> list[Any]:
         return []
 
-    def use(self, args: tuple[Any, ...], use: Callable[[Any], Any]) -> Any:
-        """Apply a function to the result for some arguments."""
-        with UNCHANGING:
-            slot = self.slot(args, captures_of(args).key())
-            if not slot:
-                slot.append(self.fn(*args))
-            return use(slot[0])
+    def result(args: tuple[Any, ...]) -> Any:
+        results = slot(args, captures_of(args).key())
+        if not results:
+            results.append(fn(*args))
+        return results[0]
+
+    return result
 
 
 def traced_once(method: Callable[..., Any]) -> Callable[..., Any]:
