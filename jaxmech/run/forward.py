@@ -133,12 +133,14 @@ def slopes_by_groups(
             return jax.tree.map(lambda s: s[None], slopes), auxiliary
         return jax.vmap(derivative, out_axes=(0, None))(directions)
 
-    directions = direction_groups(x.size, x.dtype, together)
+    # Unit directions in equal groups that go with one trajectory each.
+    groups = -(-x.size // (together or TOGETHER))
+    width = -(-x.size // groups)
+    directions = jnp.eye(groups * width, x.size, dtype=x.dtype).reshape(groups, width, x.size)
     # a batch of groups fills the lanes that a few trajectories would leave empty
     group = batched_closure(along, x, directions[0])
     slopes, auxiliaries = jax.vmap(partial(group, x))(directions)
-    size = len(directions) * directions.shape[1]
-    slopes = jax.tree.map(lambda s: s.reshape(size, *s.shape[2:])[: x.size], slopes)
+    slopes = jax.tree.map(lambda s: s.reshape(groups * width, *s.shape[2:])[: x.size], slopes)
     return slopes, jax.tree.map(lambda o: o[0], auxiliaries)
 
 
@@ -155,12 +157,3 @@ def quickest_together(trajectories: int, count: int, dtype: Any) -> int:
         return passes * (1 / 1.6 + together)
 
     return min(range(1, TOGETHER + 1), key=cost)
-
-
-def direction_groups(
-    count: int, dtype: Any, together: int | None = None
-) -> Float[Array, " groups directions count"]:
-    """The unit directions of `count` numbers, in equal groups that go with one trajectory each."""
-    groups = -(-count // (together or TOGETHER))
-    width = -(-count // groups)
-    return jnp.eye(groups * width, count, dtype=dtype).reshape(groups, width, count)
