@@ -55,7 +55,12 @@ class Explanation:
     left_to_xla: list[int] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        return "\n".join(_line(part) for part in self.parts) or "no operation depends on the batch"
+        lines = []
+        for part in self.parts:
+            how = f"{part.operations} of {part.requested} operations on scalars, {part.how}"
+            reason = f"plain vmap, because of {part.reason}" if part.reason else how
+            lines.append(f"{part.name}: {reason}")
+        return "\n".join(lines) or "no operation depends on the batch"
 
     def add(self, name: str, kernel: Kernel) -> None:
         """Add a part that runs as native code."""
@@ -114,9 +119,3 @@ _TEXT = (
 
 def _requested(loops: list[Loop]) -> int:
     return sum(loop.body.requested + _requested(loop.inner) for loop in loops)
-
-
-def _line(part: Part) -> str:
-    if part.reason:
-        return f"{part.name}: plain vmap, because of {part.reason}"
-    return f"{part.name}: {part.operations} of {part.requested} operations on scalars, {part.how}"

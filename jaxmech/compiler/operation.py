@@ -265,10 +265,6 @@ def _bind_under_axis(
     return list(_batched.bind(*args, axes=axes, sizes=sizes, as_lanes=as_lanes, **content))
 
 
-def _results(content: Content) -> tuple[Sequence[Any], Any]:
-    return content["call"].out_avals, content["call"].effects
-
-
 def _without_results(params: Content, used_outs: Sequence[bool]) -> Content:
     call = params["call"].narrowed(used_outs)
     return {**params, "call": call, "used_outs": _expand(params["used_outs"], used_outs)}
@@ -344,21 +340,18 @@ def _transposed(
     pull_axes = (*axes[:split], *[batch_axes] * sum(nonzero))
     pull_args = [*args[:split], *_select(nonzero, cotangents)]
     outs = _over_axes(op.adjoint(nonzero), pull_args, pull_axes, sizes, as_lanes)
-    return [None] * split + [
-        _over_shared(x, axes[k], len(sizes)) if is_undefined_primal(args[k]) else None
-        for k, x in enumerate(outs, start=split)
-    ]
-
-
-def _over_shared(x: Array, axes: tuple[int, ...], count: int) -> Array:
-    """Sum a cotangent over each axis of the batch that its argument does not have."""
-    shared = [axis for axis in range(count) if axis not in axes]
-    return x.sum(shared) if shared else x
+    all_cotangents: list[Any] = [None] * split
+    for k, x in enumerate(outs, start=split):
+        # Summed over each axis of the batch that the argument does not have.
+        shared = [axis for axis in range(len(sizes)) if axis not in axes[k]]
+        total = x.sum(shared) if shared else x
+        all_cotangents.append(total if is_undefined_primal(args[k]) else None)
+    return all_cotangents
 
 
 _batched = batch_primitive(
     "batched",
-    results=_results,
+    results=lambda content: (content["call"].out_avals, content["call"].effects),
     bind=_bind_under_axis,
     narrow=_without_results,
     jvp=_jvp,

@@ -58,10 +58,6 @@ def _tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
     )
 
 
-def _over_batch(args: Any, axes: Any) -> tuple[Array, int]:
-    return jax.vmap(_updated, axes)(*args), 0
-
-
 _empty.def_impl(_zeros)
 _empty.def_abstract_eval(lambda *, shape, dtype, sparse: ShapedArray(shape, dtype))
 _write.def_impl(jax.jit(_updated))
@@ -70,6 +66,6 @@ set_rules(_empty, lower=lower_fun(_zeros, multiple_results=False))
 set_rules(
     _write,
     lower=lower_fun(_updated, multiple_results=False),
-    batch=_over_batch,
+    batch=lambda args, axes: (jax.vmap(_updated, axes)(*args), 0),
     jvp=_tangent,
 )

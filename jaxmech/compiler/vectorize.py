@@ -219,7 +219,8 @@ class _Partition:
         content = call_content(eqn)
         has_axis = any(self._has_axis(atom) for atom in eqn.invars)
         contains_loop = has_axis and content is not None and stays_loop(content.jaxpr)
-        may_wait = not eqn.effects and (has_axis or self._is_known(eqn))
+        is_known = all(isinstance(atom, Literal) or atom in self.known for atom in eqn.invars)
+        may_wait = not eqn.effects and (has_axis or is_known)
         if has_axis and eqn.primitive.name in LOOPS:
             self._finish(eqn, self._loop(position, eqn))
         elif may_wait and not contains_loop:
@@ -243,9 +244,6 @@ class _Partition:
 
     def _has_axis(self, atom: Any) -> bool:
         return not isinstance(atom, Literal) and atom in self.batched
-
-    def _is_known(self, eqn: JaxprEqn) -> bool:
-        return all(isinstance(atom, Literal) or atom in self.known for atom in eqn.invars)
 
     def _finish(self, eqn: JaxprEqn, outs: Sequence[Batch | None]) -> None:
         for var, out in zip(eqn.outvars, outs, strict=True):

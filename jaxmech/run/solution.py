@@ -86,7 +86,8 @@ def dataset(sol: Any) -> Any:
         xarray = import_module("xarray")
     except ImportError as error:
         raise ImportError("`to_xarray` needs xarray: pip install xarray") from error
-    batch, ts = _batch(sol), _times(sol)
+    count, ts = np.ndim(sol.status), _times(sol)
+    batch = ("trajectory",) if count == 1 else tuple(f"batch_{k}" for k in range(count))
     over_time = (*batch, "time")
     values = {name: (over_time, np.asarray(sol[name])) for name in sol.names}
     values |= {name: (over_time, np.asarray(getattr(sol, name))) for name in AUDIT}
@@ -100,12 +101,6 @@ def dataset(sol: Any) -> Any:
     data["t"].attrs["units"] = "s"
     data["status"].attrs["meanings"] = ", ".join(f"{s.value} {s.name}" for s in Status)
     return data.swap_dims(time="t") if ts.ndim == 1 else data
-
-
-def _batch(sol: Any) -> tuple[str, ...]:
-    """The names of the batch axes."""
-    count = np.ndim(sol.status)
-    return ("trajectory",) if count == 1 else tuple(f"batch_{k}" for k in range(count))
 
 
 def _times(sol: Any) -> np.ndarray:

@@ -119,13 +119,13 @@ class Source:
         if not is_optimized and length * self.lanes > MOST_ON_STACK and self.lanes > 1:
             self.lanes = 1
             builder = self._code()
-        sizes = [self._written(k) for k in self.computed]
+        # Bytes that are written for each trajectory; of sparse rows hardly any are.
+        pairs = [(self.kernel.outs[k], self.kernel.out_avals[k]) for k in self.computed]
+        sizes = [
+            0 if isinstance(out, Rows) and out.sparse else aval.size * aval.dtype.itemsize
+            for out, aval in pairs
+        ]
         return *module(builder, len(self.kernel.avals), sizes, is_optimized), is_optimized
-
-    def _written(self, k: int) -> int:
-        """Bytes of a result that are written for each trajectory, 0 if hardly any."""
-        out, aval = self.kernel.outs[k], self.kernel.out_avals[k]
-        return 0 if isinstance(out, Rows) and out.sparse else aval.size * aval.dtype.itemsize
 
     def _code(self) -> AssemblyBuilder:
         builder = AssemblyBuilder(self.lanes, has_fma=has_fma())
@@ -218,18 +218,19 @@ def cpu_call(*args: Array, kernel: Kernel, batched: frozenset[int], size: int) -
     indices = code.facts.results
     spare = max(code.facts.lanes - size, 0)
     padded_size = jnp.asarray(size + spare, jnp.int32)
-    filled = [_filled(x, spare) if k in batched else x for k, x in enumerate(args)]
+    # Copies of the last trajectory.
+    filled = [
+        jnp.concatenate([x, jnp.broadcast_to(x[-1:], (spare, *x.shape[1:]))])
+        if spare and k in batched
+        else x
+        for k, x in enumerate(args)
+    ]
     shapes = [
         jax.ShapeDtypeStruct((size + spare, *aval.shape), aval.dtype) for aval in kernel.out_avals
     ]
     outs = call(code.registered_name(), [padded_size, *filled], [shapes[k] for k in indices])
     results = dict(zip(indices, outs, strict=True))
     return [results.get(k, jnp.zeros(x.shape, x.dtype))[:size] for k, x in enumerate(shapes)]
-
-
-def _filled(x: Array, spare: int) -> Array:
-    """Append copies of the last trajectory."""
-    return jnp.concatenate([x, jnp.broadcast_to(x[-1:], (spare, *x.shape[1:]))]) if spare else x
 
 
 ONE_AT_A_TIME = Lock()  # of the calls of LLVM, which is not safe for threads
@@ -393,13 +394,10 @@ def load(name: str, code: bytes) -> None:
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine(OPTIMIZED))
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
-        _register(name, engine.get_function_address(name))
+        address = engine.get_function_address(name)
+        handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(address)
+        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler), platform="cpu")
         _ENGINES[name] = engine
-
-
-def _register(name: str, address: int) -> None:
-    handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(address)
-    jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler), platform="cpu")
 
 
 @cache

@@ -139,10 +139,6 @@ def _batched_arguments(axes: Axes) -> frozenset[int]:
     return frozenset(k for k, has in enumerate(axes) if has)
 
 
-def _results(content: Content) -> tuple[Sequence[Any], Any]:
-    return content["kernel"].out_avals, frozenset()
-
-
 def _without_results(params: Content, used_outs: Sequence[bool]) -> Content | None:
     kernel = params["kernel"].with_results(used_outs)
     if kernel.unsafe_origins:  # a dropped result may be the one that shows a NaN
@@ -193,7 +189,7 @@ def _lower(
 
 _lanes = batch_primitive(
     "lanes",
-    results=_results,
+    results=lambda content: (content["kernel"].out_avals, frozenset()),
     bind=_over_axes,
     narrow=_without_results,
     lower=lower_fun(_plain, multiple_results=True),

@@ -28,7 +28,7 @@ from jaxmech.compiler.frontend.build import Kernel, function_kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.compiler.platforms import lowered_for
 from jaxmech.utils.digests import sha256
-from jaxmech.utils.jax_internals import ClosedJaxpr, eval_context
+from jaxmech.utils.jax_internals import eval_context
 
 SIZE = 67  # trajectories: two warps and a part of a third
 STEPS = 64
@@ -90,13 +90,10 @@ def verdict_on(device: jax.Device, native: Native) -> Verdict:
     key = sha256("self-test", json.dumps(_conditions(device), sort_keys=True))
     with _TESTS.one_at_a_time:
         if key not in _TESTS.verdicts:
-            _TESTS.verdicts[key] = _stored(key) or _made(key, device, native)
+            entry = disk_cache.load(key)
+            stored = None if entry is None else Verdict(**json.loads(entry))
+            _TESTS.verdicts[key] = stored or _made(key, device, native)
         return _TESTS.verdicts[key]
-
-
-def _stored(key: str) -> Verdict | None:
-    entry = disk_cache.load(key)
-    return None if entry is None else Verdict(**json.loads(entry))
 
 
 def _made(key: str, device: jax.Device, native: Native) -> Verdict:
@@ -128,7 +125,10 @@ def compared(device: jax.Device, native: Native) -> Verdict:
     precisions = (np.float32, np.float64) if jax.config.read("jax_enable_x64") else (np.float32,)
     differences = []
     for precision in precisions:
-        kernel, x = _example(np.dtype(precision))
+        x = np.linspace(-2.0, 2.0, 3 * SIZE).reshape(SIZE, 3).astype(precision)
+        x[5, 1] = np.nan
+        closed = jax.make_jaxpr(exercise)(jax.ShapeDtypeStruct((3,), precision))
+        kernel = function_kernel(closed)
         with _alone(device):
             ours = native(kernel, [True], SIZE, [jnp.asarray(x)])
             expected = jax.jit(jax.vmap(kernel.plain))(jnp.asarray(x))
@@ -142,14 +142,6 @@ def compared(device: jax.Device, native: Native) -> Verdict:
             )
     largest = ", ".join(f"{x:.1g}" for x in differences)
     return Verdict(True, f"agrees with plain `jax.vmap` within {largest} units of round-off")
-
-
-def _example(precision: np.dtype[Any]) -> tuple[Kernel, np.ndarray]:
-    """The kernel of the test, and a batch of arguments, one of which is NaN."""
-    x = np.linspace(-2.0, 2.0, 3 * SIZE).reshape(SIZE, 3).astype(precision)
-    x[5, 1] = np.nan
-    closed: ClosedJaxpr = jax.make_jaxpr(exercise)(jax.ShapeDtypeStruct((3,), precision))
-    return function_kernel(closed), x
 
 
 @contextmanager

@@ -131,18 +131,6 @@ def _moved(g: Graph, eqn: JaxprEqn, x: Ids, *operands: Ids) -> Iterable[Ids]:
     yield np.asarray(_MOVES[eqn.primitive.name](x, eqn.params))
 
 
-def _concatenated(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
-    yield np.concatenate(arrays, eqn.params["dimension"])
-
-
-def _stacked(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
-    yield np.stack(arrays, eqn.params["axis"])
-
-
-def _unstacked(g: Graph, eqn: JaxprEqn, x: Ids) -> Iterable[Ids]:
-    return map(np.asarray, np.moveaxis(x, eqn.params["axis"], 0))
-
-
 def _pad(g: Graph, eqn: JaxprEqn, x: Ids, filling: Ids) -> Iterable[Ids]:
     """Pad an array, inside too; negative padding crops."""
     config = eqn.params["padding_config"]
@@ -233,13 +221,10 @@ def _dot(g: Graph, eqn: JaxprEqn, x: Ids, y: Ids) -> Iterable[Ids]:
     X, Y = (_as_type(g, a, var, dtype) for a, var in ((X, eqn.invars[0]), (Y, eqn.invars[1])))
     X, Y = np.broadcast_arrays(X, Y)
     # Line by line, because the products of all of them would be a large array.
-    lines = [_reduced(g, plus, _each(g, times, *pair), dtype) for pair in _lines(X, Y)]
-    yield np.array(lines, np.int64).reshape(shape_of(out))
-
-
-def _lines(X: Ids, Y: Ids) -> Iterable[tuple[Ids, Ids]]:
     shape = int(np.prod(X.shape[:-2])), *X.shape[-2:]
-    return zip(X.reshape(shape), Y.reshape(shape), strict=True)
+    pairs = zip(X.reshape(shape), Y.reshape(shape), strict=True)
+    lines = [_reduced(g, plus, _each(g, times, *pair), dtype) for pair in pairs]
+    yield np.array(lines, np.int64).reshape(shape_of(out))
 
 
 def _power(g: Graph, eqn: JaxprEqn, x: Ids, exponent: Ids) -> Iterable[Ids]:
@@ -325,10 +310,6 @@ def _in_total_order(op: str) -> Reading:
     return compare
 
 
-def _platform(g: Graph, eqn: JaxprEqn) -> Iterable[Ids]:
-    yield constant(g, _platform_index(eqn.primitive, tuple(eqn.params.items())))
-
-
 @cache
 def _platform_index(primitive: Primitive, params: tuple[tuple[str, Any], ...]) -> np.ndarray:
     with jax.ensure_compile_time_eval():
@@ -349,10 +330,10 @@ _OTHER_ELEMENTWISE = (
 PRIMITIVES: dict[str, Reading] = {
     **dict.fromkeys((*FOLDS, *_OTHER_ELEMENTWISE), _elementwise),
     **dict.fromkeys(_MOVES, _moved),
-    "concatenate": _concatenated,
+    "concatenate": lambda g, eqn, *arrays: [np.concatenate(arrays, eqn.params["dimension"])],
     "split": _split,
-    "stack": _stacked,
-    "unstack": _unstacked,
+    "stack": lambda g, eqn, *arrays: [np.stack(arrays, eqn.params["axis"])],
+    "unstack": lambda g, eqn, x: map(np.asarray, np.moveaxis(x, eqn.params["axis"], 0)),
     "pad": _pad,
     "dynamic_slice": indexing.dynamic_slice,
     "dynamic_update_slice": indexing.dynamic_update_slice,
@@ -374,7 +355,9 @@ PRIMITIVES: dict[str, Reading] = {
     "argmin": _argument("lt"),
     "lt_to": _in_total_order("lt"),
     "le_to": _in_total_order("le"),
-    "platform_index": _platform,
+    "platform_index": lambda g, eqn: [
+        constant(g, _platform_index(eqn.primitive, tuple(eqn.params.items())))
+    ],
     **{f"reduce_{op}": _reduction(op) for op in ("max", "min", "and", "or", "xor")},
     "reduce_sum": _reduction("add"),
     "reduce_prod": _reduction("mul"),

@@ -203,9 +203,13 @@ class Graph:
 
     def _fingerprint(self, node: Node) -> int:
         if node.op == "const":
-            return _fingerprint_of_constant(np.frombuffer(node.params, node.dtype)[0])
+            value = np.frombuffer(node.params, node.dtype)[0]
+            if not np.isfinite(value):
+                return hash(value.tobytes()) % PRIME
+            numerator, denominator = value.item().as_integer_ratio()
+            return int(numerator * pow(denominator, -1, PRIME) % PRIME)
         if not node.inputs:
-            return _fingerprint_of_leaf(node.op, node.params, self.depth)
+            return hash((node.op, node.params, self.depth)) % PRIME
         inputs = [self.fingerprints[i] for i in node.inputs]
         return _fingerprint_of_operation(node.op, node.params, node.dtype, inputs)
 
@@ -233,18 +237,6 @@ class Graph:
         if node.op == "capture":
             return int(node.params)
         return self.outer.const(self.values[number], node.dtype)
-
-
-def _fingerprint_of_constant(value: Any) -> int:
-    """The fingerprint of a constant; a finite one is a fraction."""
-    if not np.isfinite(value):
-        return hash(value.tobytes()) % PRIME
-    numerator, denominator = value.item().as_integer_ratio()
-    return int(numerator * pow(denominator, -1, PRIME) % PRIME)
-
-
-def _fingerprint_of_leaf(op: str, params: Any, depth: int) -> int:
-    return hash((op, params, depth)) % PRIME
 
 
 def _fingerprint_of_operation(op: str, params: Any, dtype: np.dtype, inputs: Sequence[int]) -> int:

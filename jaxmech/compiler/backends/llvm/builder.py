@@ -130,7 +130,8 @@ class AssemblyBuilder:
         """
         kind, vector_type = _in_memory(dtype), self.lanes
         if lanes == 1:
-            value = self.line(f"load {kind}, ptr {address}{self._aligned(align)}")
+            aligned = f", align {align}" if self.on_gpu and align else ""
+            value = self.line(f"load {kind}, ptr {address}{aligned}")
             if dtype.kind == "b":
                 value = self.line(f"trunc {kind} {value} to i1")
             return self._spread(value, type_of(dtype, 1))
@@ -234,9 +235,6 @@ class AssemblyBuilder:
 
     def _of_lane(self, value: str, kind: str, lane: int) -> str:
         return value if self.lanes == 1 else self.line(f"extractelement {kind} {value}, i64 {lane}")
-
-    def _aligned(self, align: int) -> str:
-        return f", align {align}" if self.on_gpu and align else ""
 
     def _spread(self, value: str, kind: str) -> str:
         if self.lanes == 1:
