@@ -165,7 +165,7 @@ class System:
     unilateral: Sequence[Unilateral | DryFriction] = field(default=(), kw_only=True)
     units: Units = field(default=(), kw_only=True, repr=False)
     sampling: Any = field(default=None, kw_only=True)
-    # Set once per call by `properties.with_mass_rank`; `equations` passes it to the laws of motion.
+    # Set once per call by `generic.with_mass_rank`; `equations` passes it to the laws of motion.
     singular_mass: SingularMass = field(default=False, init=False)
     # The names of the parameters of a `Mechanism`; others are probably mistakes.
     declared: tuple[str, ...] = field(default=(), init=False, compare=False)
