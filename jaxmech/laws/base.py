@@ -174,25 +174,15 @@ def without_units(solve: Callable[..., Law]) -> Callable[..., Law]:
 
     @wraps(solve)
     def in_units(law: Any, eom: EquationsOfMotion, *, independent: Any = None) -> Law:
-        eom, x, y = without_units_of(eom, independent)
-        in_scaled_units = solve(law, eom)
-        qdd, free, multipliers = (
-            x * in_scaled_units.qdd,
-            x * in_scaled_units.free,
-            y * in_scaled_units.multipliers,
+        x = coordinate_units(eom.M, eom.A)
+        A = eom.A * x[None, :]
+        _, y = jax.lax.stop_gradient(unit_rows(A))
+        # Zero in rows that must not be kept.
+        y = y if independent is None else jnp.where(independent, y, 0.0)
+        M, Q, A, b = x[:, None] * eom.M * x[None, :], x * eom.Q, y[:, None] * A, y * eom.b
+        scaled = solve(law, replace(eom, M=M, Q=Q, A=A, b=b))
+        return replace(
+            scaled, qdd=x * scaled.qdd, free=x * scaled.free, multipliers=y * scaled.multipliers
         )
-        return replace(in_scaled_units, qdd=qdd, free=free, multipliers=multipliers)
 
     return in_units
-
-
-def without_units_of(
-    eom: EquationsOfMotion, independent: Bool[Array, " m"] | None = None
-) -> tuple[EquationsOfMotion, Float[Array, " n"], Float[Array, " m"]]:
-    """The equations without units, zero in rows that must not be kept, and their units."""
-    x = coordinate_units(eom.M, eom.A)
-    A = eom.A * x[None, :]
-    _, y = jax.lax.stop_gradient(unit_rows(A))
-    y = y if independent is None else jnp.where(independent, y, 0.0)
-    M, Q, A, b = x[:, None] * eom.M * x[None, :], x * eom.Q, y[:, None] * A, y * eom.b
-    return replace(eom, M=M, Q=Q, A=A, b=b), x, y

@@ -87,7 +87,8 @@ class Contravariant(AbstractFormulation):
         x, speeds = (y[: dynamics.mechanical] for y in (q, dynamics.speeds(q, v, t, params)))
         rate = jnp.concatenate([jnp.ones_like(v[:1]), speeds])
         inertia = (first_kind(lagrangian, x, t) * (rate[:, None] * rate[None, :])[None]).sum((1, 2))
-        Q = potential_force(lagrangian, x, t) - inertia
+        # The force of U, the part of the Lagrangian independent of velocities.
+        Q = jax.grad(lambda x: lagrangian(x, jnp.zeros_like(x), t))(x) - inertia
         M, Q = dynamics.of_velocities(metric(lagrangian, x, t)[1:, 1:], Q, q, v, t, params)
         if system.force is not None:
             Q = Q + dynamics.applied_force(q, v, t, params)
@@ -100,7 +101,11 @@ class Contravariant(AbstractFormulation):
         free = mass.upper(mass.lower(eom.Q))
         if self.eliminate:
             rows = QR().factor(eom.A)
-            E, F = _completed(eom)
+            E, F = eliminated(eom)
+            # E alone cannot be inverted as in the paper: its rank is n - m, since B'^T E = 0 for
+            # every right inverse B' of A. Multiplied by B'^T, the sum restores A qdd = b.
+            W = row_weights(eom.M, eom.A)
+            E, F = E + weighted_gram(eom.A, W), F + matvec(eom.A.T, W * eom.b)
             qdd, _ = QR().factor(E).min_norm_solve(F)
             # M qdd - Q = A^T lambda lies in the row space of A, so multiplying it by A keeps
             # lambda.
@@ -125,15 +130,6 @@ def eliminated(eom: EquationsOfMotion) -> tuple[Float[Array, " n n"], Float[Arra
     U = QR().factor(eom.A).U  # (A^+ A) = U^T U
     E, F = eom.M - U.T @ (U @ eom.M), eom.Q - matvec(U.T, matvec(U, eom.Q))
     return E, F
-
-
-def _completed(eom: EquationsOfMotion) -> tuple[Array, Array]:
-    """E + A^T W A and F + A^T W b."""
-    E, F = eliminated(eom)
-    # E alone cannot be inverted as in the paper: its rank is n - m, since B'^T E = 0 for every
-    # right inverse B' of A. Multiplied by B'^T, the sum restores the missing A qdd = b.
-    W = row_weights(eom.M, eom.A)
-    return E + weighted_gram(eom.A, W), F + matvec(eom.A.T, W * eom.b)
 
 
 def _raised(mass: Cholesky, A: Float[Array, " m n"]) -> Float[Array, " n m"]:
@@ -216,11 +212,6 @@ def first_kind(lagrangian: Lagrangian, q: Array, t: Array) -> Float[Array, " n k
     slope = jax.jacfwd(lambda x: metric(lagrangian, x[1:], x[0]))(extended)  # [a, b, c]: dg_ab/dq^c
     twice = slope + slope.transpose(0, 2, 1) - slope.transpose(2, 0, 1)
     return twice[1:] / 2
-
-
-def potential_force(lagrangian: Lagrangian, q: Array, t: Array) -> Float[Array, " n"]:
-    """dU/dq, where U is the part of the Lagrangian independent of velocities."""
-    return jax.grad(lambda q: lagrangian(q, jnp.zeros_like(q), t))(q)
 
 
 def require_quadratic(system: System, q: Array, v: Array, t: Array, params: Params) -> None:

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from numpy.typing import NDArray
 
 from jaxmech.compiler import native_call, native_program, unoptimized
 from jaxmech.state.nearest import Level, SearchOfKnown, nearest, nearest_affine
@@ -136,7 +135,14 @@ def _assemble_known(
     system: System, free_q: tuple[int, ...], free_v: tuple[int, ...], q: Array, v: Array, t: Array,
     params: Params,
 ) -> tuple[Array, Array]:  # fmt: skip
-    M = _metric_known(system, q, v, t, params)
+    # `metric_mass` on the host, by the function that has told whether M is singular.
+    singular = singular_mass(system, q, v, t, params)
+    M, A = map(np.asarray, mass_and_rows(system, q, v, t, params))
+    if singular:
+        rows = A if singular is True else A[list(singular)]
+        squared = (rows * rows).sum(1)
+        weights = np.trace(M) / len(M) / np.where(squared > 0, squared, np.inf)  # `row_weights`
+        M = M + (rows * weights[:, None]).T @ rows
     extents = extents_at_known(system, q, v, t, params)
     x: Any = q
     new_v: Any = v
@@ -151,20 +157,6 @@ def _assemble_known(
         search = SearchOfKnown(system, state, free_v, sizes, M, is_of_velocities=True)
         new_v = search.nearest(is_affine=_is_affine(system))
     return jnp.asarray(x), jnp.asarray(new_v)
-
-
-def _metric_known(
-    system: System, q: Array, v: Array, t: Array, params: Params
-) -> NDArray[np.floating]:
-    """`metric_mass` on the host, by the function that has told whether M is singular."""
-    singular = singular_mass(system, q, v, t, params)
-    M, A = map(np.asarray, mass_and_rows(system, q, v, t, params))
-    if not singular:
-        return M
-    rows = A if singular is True else A[list(singular)]
-    squared = (rows * rows).sum(1)
-    weights = np.trace(M) / len(M) / np.where(squared > 0, squared, np.inf)  # `row_weights`
-    return M + (rows * weights[:, None]).T @ rows
 
 
 def _is_affine(system: System) -> bool:
