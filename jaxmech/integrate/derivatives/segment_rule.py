@@ -56,9 +56,6 @@ class _SegmentData(eqx.Module):
     t_failed: Float[Array, ""]  # as in `Trajectory`
     events: SegmentEvents
 
-    def segment(self, timed: _Times) -> StepSegments:
-        return replace(self.own, t=timed[0], h=timed[1])
-
     def complete(self, derivatives: Any) -> Any:
         """Set derivatives to NaN where there were more events than are kept for them."""
         replay = self.events.replay
@@ -260,7 +257,8 @@ class _PlainSegments(_AbstractSegments):
     def _step(
         self, data: _SegmentData, state: list[Array], number: Array, timed: _Times, shared: Any
     ) -> list[Array]:
-        return list(self.step(*state, number, data.segment(timed), data.t_failed, shared))
+        segment = replace(data.own, t=timed[0], h=timed[1])
+        return list(self.step(*state, number, segment, data.t_failed, shared))
 
 
 def _bare_step(

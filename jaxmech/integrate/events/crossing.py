@@ -336,7 +336,7 @@ def _tried(step: _Step, search: StepSearch, contacts: Contacts | None) -> tuple[
     ends, stays = ~searching & ~crossed.any() & (u >= 1), inside & ~past
     is_upper, is_lower = ~ends & past, ~ends & ~past & ~stays
     # In a direction that is ignored, or after a root that has been found already.
-    passes = event_set.opposite_signs(signs, values, active).any()
+    passes = ((jnp.sign(values) == -signs) & (signs != 0) & event_set.enabled(active)).any()
     passes = stays & (passes | (u == dips.stops).any())
     settles = (ends | passes) & ((signs != 0) | (1 - search.base_u > _SETTLING))
     q, v, new_values, info, crossed = _where(
@@ -422,7 +422,12 @@ def _occurred(
         values = event_set.values(step.scheme, after.q, after.v, to_t, params, after.multipliers)
         if event_set.contact:
             values = jnp.where(interrupts, values, search.values)
-    take_part = event_set.taking_part(index, before.active, after.active, after.outcome)
+    take_part = mine
+    if event_set.contact:
+        changes = event_set.chosen(index, event_set.changes)
+        take_part = event_set.contact.taking_part(
+            index, before.active, after.active, after.outcome, changes
+        )
     rows, row, outcome = _rows_of(event_set, take_part, before.counts, after.outcome)
     speeds = after.speeds
     for q, v, active in ((search.q, search.v, before.active), (after.q, after.v, after.active)):

@@ -267,12 +267,6 @@ class EventSet:
         is_beyond = jnp.where(signs > 0, values <= 0, values >= 0)
         return is_beyond & self.allowed(signs, active)
 
-    def opposite_signs(
-        self, signs: Int[Array, " E"], values: Float[Array, " E"], active: Bool[Array, " C"]
-    ) -> Bool[Array, " E"]:
-        """Flags of the functions with the other sign, in either direction."""
-        return (jnp.sign(values) == -signs) & (signs != 0) & self.enabled(active)
-
     def continued_signs(
         self, signs: Int[Array, " E"], values: Float[Array, " E"], active: Bool[Array, " C"]
     ) -> Int[Array, " E"]:
@@ -390,16 +384,6 @@ class EventSet:
             scheme, index, state._replace(q=q, v=v), status, params, active,
             self.chosen(index, self.changes), outcome, extents,
         )  # fmt: skip
-
-    def taking_part(
-        self, index: Array, before: Bool[Array, " C"], after: Bool[Array, " C"],
-        outcome: Float[Array, " D"],
-    ) -> Bool[Array, " E"]:  # fmt: skip
-        """Flags of the events that take place with one of them, given the switches about it."""
-        if not self.contact:
-            return jnp.arange(len(self.events)) == index
-        changes = self.chosen(index, self.changes)
-        return self.contact.taking_part(index, before, after, outcome, changes)
 
 
 NO_EVENTS = EventSet()

@@ -136,11 +136,6 @@ class Gaps:
         return sum(self.sizes)
 
     @property
-    def rows(self) -> int:
-        """The number of gaps that can be closed at once."""
-        return len(set(self.slots))
-
-    @property
     def equations(self) -> int:
         """The number of their constraints, the last ones of a system, those of frictions last."""
         return self.count + len(self.frictions)

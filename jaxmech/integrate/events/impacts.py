@@ -61,20 +61,12 @@ _APART = 4.0  # the same of the time of an event, in its accuracy
 _FAR = 1e6  # round-off of a gap: no closed one is so far from zero, but by a jump
 
 
-class Rounded(NamedTuple):
-    """E functions of q and t at a state."""
-
-    value: Float[Array, " E"]
-    zero: Float[Array, " E"]  # size of a value that counts as zero
-    still: Float[Array, " E"]  # size of a rate that counts as zero
-    fastest: Float[Array, " E"]  # rate at the largest speeds of the motion
-
-
 def rounded(
     value: Callable[[Array, Array], Array], q: Array, t: Array, speeds: Array, accuracy: Array
-) -> Rounded:
-    """The functions value(q, t) at a state of a run whose largest speeds so far are given.
+) -> tuple[Array, Array, Array, Array]:
+    """The functions value(q, t) at a state, and the sizes of values that count as zero.
 
+    Also the sizes of rates that do, and the rates at the largest `speeds` of the run so far.
     `accuracy` is that of the time.
     """
     g, drift = jax.linearize(lambda t: value(q, t), t)
@@ -82,7 +74,7 @@ def rounded(
     size = matvec(slope, jnp.abs(q)) + jnp.abs(drift(t))
     fastest = matvec(slope, speeds) + jnp.abs(drift(jnp.ones_like(t)))
     eps = _ROUNDING * float(jnp.finfo(q.dtype).eps)
-    return Rounded(g, eps * size + _APART * accuracy * fastest, eps * fastest, fastest)
+    return g, eps * size + _APART * accuracy * fastest, eps * fastest, fastest
 
 
 class GapStates(NamedTuple):
@@ -190,7 +182,7 @@ class _Slots(NamedTuple):
 
     @staticmethod
     def of(gaps: Gaps, takes_part: Bool[Array, " C"]) -> "_Slots":
-        size = min(gaps.rows, MOST)
+        size = min(len(set(gaps.slots)), MOST)
         if size == gaps.count:
             return _Slots(None, takes_part.sum(), size)
         ranks = jnp.cumsum(takes_part) - 1
