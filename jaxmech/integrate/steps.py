@@ -25,15 +25,7 @@ from jaxmech.utils.text import setting
 
 @dataclass(frozen=True, repr=False)
 class AbstractSteps:
-    """The step size policy of a run.
-
-    Args:
-        max_step: longest step [s]; by default there is no limit.
-        times: times [s] at which a step ends, shape (K,), such as those of kinks, jumps and pulses
-            of a force; there the functions of the system are evaluated on the side on which each
-            step lies. They may depend on traced parameters, and are differentiated. "saves" means
-            all save times, if these include the samples of all inputs.
-    """
+    """The step size policy of a run; `max_step` and `times` are those of `Adaptive`."""
 
     max_step: float | Any = setting(None, "longest step [s]", kw_only=True)
     times: tuple[float, ...] | Any = setting(
@@ -199,7 +191,9 @@ class Adaptive(AbstractSteps):
         max_step: longest step [s]; by default there is no limit.
         times: times [s] at which a step ends, shape (K,), such as those of kinks, jumps and pulses
             of a force; there the functions of the system are evaluated on the side on which each
-            step lies. Kinks that are visible in the functions are found automatically.
+            step lies. They may depend on traced parameters, and are differentiated. "saves" means
+            all save times, if these include the samples of all inputs. Jumps at save times are
+            found automatically.
 
     Raises:
         ValueError: if a tolerance or `max_step` is not positive, `max_steps` is not a positive

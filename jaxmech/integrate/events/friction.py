@@ -86,11 +86,6 @@ class Friction:
     def name(self) -> str:
         return self.constraint.name
 
-    def constraint_of(self, frictions: Sequence[DryFriction]) -> Nonholonomic:
-        """The same with the functions of another system."""
-        (same,) = (friction for friction in frictions if friction.name == self.of.name)
-        return same.component(self.number, self.size, self.each)
-
     def limit(self, argument: str, params: Params, dtype: Any) -> Float[Array, ""]:
         """The static or kinetic limit; `params` are the user's."""
         with naming_missing(f"friction {self.of.name!r}", params):

@@ -323,9 +323,9 @@ def _slots(system: System, q: Array, t: Array, params: Params) -> tuple[int, ...
 def _with_constraints(system: System, gaps: Gaps) -> System:
     # Those of the system, whose functions may be others than those of the gaps.
     own = tuple(u for u in system.unilateral if isinstance(u, Unilateral))
-    frictions = [u for u in system.unilateral if isinstance(u, DryFriction)]
+    stated = {u.name: u for u in system.unilateral if isinstance(u, DryFriction)}
     rows = Gaps(own, gaps.sizes).constraints
-    slips = [f.constraint_of(frictions) for f in gaps.frictions]
+    slips = [stated[f.of.name].component(f.number, f.size, f.each) for f in gaps.frictions]
     return replace(system, constraints=(*system.constraints, *rows, *slips), unilateral=())
 
 

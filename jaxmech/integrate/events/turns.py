@@ -37,9 +37,6 @@ _SWING = 0.1  # relative to the largest so far: a load that changes less does no
 _NEAR = 0.2  # relative to a sample: an estimated extremum below which a load may reach zero
 
 State = tuple[Array, Array]  # q and v
-# At a point of a step from 0 to 1.
-_Values = Callable[[Array], Float[Array, " E"]]
-_Triple = Callable[[Array], tuple[Array, Array, Array]]
 
 
 class _Passes(NamedTuple):
@@ -235,7 +232,7 @@ def _possible(event_set: EventSet, params: Params, loads: tuple[bool, ...]) -> B
 def _along(
     event_set: EventSet, scheme: Scheme, start: State, end: State, t: Array, h: Array,
     params: Params, loads: tuple[bool, ...],
-) -> tuple[_Triple, _Values, _Triple]:  # fmt: skip
+) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:  # fmt: skip
     """The motion in a step, by a cubic; functions of it; and all of them, with rates and noise.
 
     Loads are zero where none of their events can occur, and their rates are not known.
