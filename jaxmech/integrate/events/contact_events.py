@@ -49,12 +49,6 @@ class After(NamedTuple):
     speeds: Float[Array, " n"]  # the largest speeds so far
     multipliers: Float[Array, " G"] | None = None  # of the gaps, if it was decided about them
 
-    @staticmethod
-    def unchanged(q: Array, v: Array, active: Array, words: int, speeds: Array) -> "After":
-        """The state at an event that leaves it as it is."""
-        ok = jnp.asarray(int(Status.OK), jnp.int32)
-        return After(q, v, ok, active, jnp.zeros(words, q.dtype), speeds)
-
 
 @dataclass(frozen=True)
 class ContactEvents:

@@ -411,7 +411,8 @@ def _occurred(
     index = jnp.argmax(jnp.where(first.any(), first, crossed)).astype(jnp.int32)
     mine = jnp.arange(len(event_set.events)) == index
     interrupts, terminal = event_set.interrupts(index), event_set.stops(index)
-    after = After.unchanged(search.q, search.v, before.active, event_set.words, before.speeds)
+    ok, outcome = jnp.asarray(int(Status.OK), jnp.int32), jnp.zeros(event_set.words, search.q.dtype)
+    after = After(search.q, search.v, ok, before.active, outcome, before.speeds)
     values = search.values
     if event_set.has_transitions:
         state = MotionState(search.q, search.v, to_t, before.speeds, step.h, step.accuracy)

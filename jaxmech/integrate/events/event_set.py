@@ -43,7 +43,7 @@ MOST = 8  # events in a step that change the motion; each of the others occurs o
 MOST_OF_GAPS = 1000  # the same of a run with gaps, which chatter until they come to rest
 IN_SEGMENT = 8  # events of a segment that a derivative can replay, or more if there are more
 IN_SEGMENT_OF_GAPS = 32  # the same of a run with gaps
-MANY = 2**31 - 1  # states without events
+MANY = 2**31 - 1  # states without events: always smooth
 ROUNDINGS = 4.0  # units of round-off of the time, to which an event is located
 _ITERATIONS = 2  # for velocities on constraints that are not linear in them
 _NEAR = 1e-6  # relative to its change in a step: a smaller function counts as zero
@@ -113,7 +113,9 @@ class EventSet:
         # Each of them in a step, and one that changes the motion.
         least = IN_SEGMENT_OF_GAPS if self.contact else IN_SEGMENT
         capacity = max(least, len(self.events) + 1) if self else 0
-        return Replay.none(capacity, self.words, dtype)
+        zeros, size = jnp.zeros(capacity, jnp.int32), jnp.zeros(capacity, dtype)
+        outcome = jnp.zeros((capacity, self.words), dtype)
+        return Replay(zeros, size, zeros, zeros, outcome, jnp.zeros((), jnp.int32))
 
     def width(self, q: Array, v: Array) -> int:
         """The number of columns of an occurrence: its time and states."""
@@ -335,20 +337,24 @@ class EventSet:
     ) -> tuple[EventState, Int[Array, ""]]:
         """The events before the first step, and a status."""
         status, active = jnp.asarray(int(Status.OK), jnp.int32), self.active()
-        if not self:
-            none, speeds = jnp.zeros(0, q.dtype), jnp.zeros_like(q)
-            events = EventState.of(none, active, speeds, self.replay(q.dtype))
-            # Always smooth.
-            return replace(events, smooth=jnp.asarray(MANY, jnp.int32)), status
-        speeds = scheme.system.dynamics.speeds(q, v, t, self.params(params, active))
-        speeds, multipliers = jax.lax.stop_gradient(jnp.abs(speeds)), None
-        if self.contact:
-            state = MotionState(q, v, t, speeds, jnp.zeros_like(t), jnp.zeros_like(t))
-            active, status, multipliers = self.contact.begun(scheme, state, params, active)
-        values = self.values(scheme, q, v, t, self.params(params, active), multipliers)
-        events = EventState.of(values, active, speeds, self.replay(q.dtype))
-        signs = self.continued_signs(events.signs, values, active)
-        return replace(events, signs=signs), status
+        values, speeds, smooth = jnp.zeros(0, q.dtype), jnp.zeros_like(q), MANY
+        signs = jnp.zeros(len(self.events), jnp.int32)
+        if self:
+            speeds = scheme.system.dynamics.speeds(q, v, t, self.params(params, active))
+            speeds, multipliers, smooth = jax.lax.stop_gradient(jnp.abs(speeds)), None, 1
+            if self.contact:
+                state = MotionState(q, v, t, speeds, jnp.zeros_like(t), jnp.zeros_like(t))
+                active, status, multipliers = self.contact.begun(scheme, state, params, active)
+            values = self.values(scheme, q, v, t, self.params(params, active), multipliers)
+            signs = self.continued_signs(signs, values, active)
+        zeros, no = jnp.zeros(values.shape, jnp.int32), jnp.asarray(False)
+        events = EventState(
+            signs, values, counts=zeros, missed=zeros, latest=jnp.full_like(values, -jnp.inf),
+            active=active, stopped_by=jnp.asarray(-1, jnp.int32),
+            smooth=jnp.asarray(smooth, jnp.int32), speeds=speeds, due=no,
+            replay=self.replay(q.dtype),
+        )  # fmt: skip
+        return events, status
 
     def after(
         self, scheme: Scheme, index: Array, state: MotionState, params: Params,

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -49,12 +48,6 @@ class Replay(eqx.Module):
     outcome: Float[Array, " *S K D"]  # decisions about gaps
     count: Int[Array, " *S"]  # number of events, more than K if some are missing
 
-    @staticmethod
-    def none(capacity: int, words: int, dtype: Any) -> "Replay":
-        zeros, size = jnp.zeros(capacity, jnp.int32), jnp.zeros(capacity, dtype)
-        outcome = jnp.zeros((capacity, words), dtype)
-        return Replay(zeros, size, zeros, zeros, outcome, jnp.zeros((), jnp.int32))
-
     def added(self, step: Array, size: Array, event: Array, row: Array, outcome: Array) -> "Replay":
         # Beyond the last row events are counted, but not written: a derivative then knows that
         # some are missing.
@@ -97,24 +90,6 @@ class EventState(eqx.Module):
     speeds: Float[Array, " n"]  # largest |dq/dt| at the start and about the events so far
     due: Bool[Array, ""]  # whether a function that is zero makes an event at once
     replay: Replay  # the events of the present segment
-
-    @staticmethod
-    def of(values: Array, active: Array, speeds: Array, replay: Replay) -> "EventState":
-        """The state before any event, with unknown signs."""
-        zeros, zero = jnp.zeros(values.shape, jnp.int32), jnp.zeros((), jnp.int32)
-        return EventState(
-            signs=zeros,
-            values=values,
-            counts=zeros,
-            missed=zeros,
-            latest=jnp.full_like(values, -jnp.inf),
-            active=active,
-            stopped_by=zero - 1,
-            smooth=zero + 1,
-            speeds=speeds,
-            due=jnp.asarray(False),
-            replay=replay,
-        )
 
 
 class EventRecord(eqx.Module):

@@ -14,7 +14,7 @@ of the size of the equations of motion, whose matrices tend to M and A for short
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -39,24 +39,10 @@ from jaxmech.linalg import matvec, saddle_point, singular_weights
 from jaxmech.status import Status
 from jaxmech.system import EquationsOfMotion, System
 
-
-class RosenbrockTableau(NamedTuple):
-    """Coefficients of a Rosenbrock method whose solves need no products with the Jacobian.
-
-    Stage i solves (I / (h gamma) - J) U_i = f(y + sum_j a_ij U_j, t + c_i h)
-    + sum_j C_ij U_j / h + h d_i f_t; the step is y + sum_j b_j U_j, and the last U its error
-    (Hairer and Wanner, Solving Ordinary Differential Equations II, IV.7).
-    """
-
-    gamma: float  # the diagonal coefficient
-    nodes: tuple[float, ...]  # c
-    stages: tuple[tuple[float, ...], ...]  # a, rows of increasing length
-    couplings: tuple[tuple[float, ...], ...]  # C, rows of increasing length
-    time: tuple[float, ...]  # d
-    weights: tuple[float, ...]  # b
-    order: int  # of accuracy; that of the estimate is one less
-
-
+# Stage i solves (I / (h gamma) - J) U_i = f(y + sum_j a_ij U_j, t + c_i h) + sum_j C_ij U_j / h
+# + h d_i f_t, without products with the Jacobian; the step is y + sum_j b_j U_j, and the last U its
+# error (Hairer and Wanner, Solving Ordinary Differential Equations II, IV.7). The coefficients are
+# gamma, the nodes c, the stages a and couplings C after the first, the times d and the weights b.
 # Steinebach, Construction of Rosenbrock-Wanner method Rodas5P and numerical benchmarks within the
 # Julia Differential Equations package, BIT Numerical Mathematics 63, 27 (2023).
 _NODES, *_STAGES, _TIME, _WEIGHTS = table(
@@ -91,15 +77,7 @@ _COUPLINGS = table(
     -54.66780262877968 -9.48861652309627
     """
 )
-RODAS_5P = RosenbrockTableau(
-    gamma=0.21193756319429014,
-    nodes=_NODES,
-    stages=((), *_STAGES),
-    couplings=((), *_COUPLINGS),
-    time=_TIME,
-    weights=_WEIGHTS,
-    order=5,
-)
+_GAMMA = 0.21193756319429014
 
 
 class _Sums(eqx.Module):
@@ -130,8 +108,8 @@ class Rodas5P(AbstractPair):
     control = StepControl(order=4, least=0.2, most=6.0, memory=0.0, stable=float("inf"))
     interpolates: ClassVar[bool] = False
     error_constant = 1.0  # about
-    order = RODAS_5P.order
-    evaluations = len(RODAS_5P.nodes)
+    order = 5
+    evaluations = len(_NODES)
 
     def require(self, system: System, policies: Policies, *state: Any) -> None:
         """Raise a ValueError unless the law of motion reports its independent rows."""
@@ -150,7 +128,7 @@ class Rodas5P(AbstractPair):
         independent_rows = all_rows if law.independent is None else law.independent
         independent_rows = jax.lax.stop_gradient(independent_rows)
         push, in_q, in_v, in_t = _slopes(scheme, start, eom, law)
-        mu = 1 / (h * RODAS_5P.gamma)
+        mu = 1 / (h * _GAMMA)
         z = 1 / mu
         matrix = jnp.concatenate([eom.M, eom.A]) - in_v * z - in_q * (z * z)
         weights = singular_weights(eom.M, eom.A, eom.singular_mass)
@@ -176,11 +154,9 @@ class Rodas5P(AbstractPair):
             ), None  # fmt: skip
 
         zeros = jnp.zeros((2, n), q.dtype)
-        stage_zeros = jnp.zeros((len(RODAS_5P.nodes) - 1, 2, n), q.dtype)
-        columns = (
-            RODAS_5P.nodes, RODAS_5P.time, following(RODAS_5P.stages),
-            following(RODAS_5P.couplings), RODAS_5P.weights,
-        )  # fmt: skip
+        stage_zeros = jnp.zeros((len(_NODES) - 1, 2, n), q.dtype)
+        later = following(((), *_STAGES)), following(((), *_COUPLINGS))
+        columns = _NODES, _TIME, *later, _WEIGHTS
         stages = tuple(jnp.asarray(np.array(column, float), q.dtype) for column in columns)
         sums = _Sums(stage_zeros, stage_zeros, zeros, zeros, yes)
         sums = jax.lax.scan(solve_stage, sums, stages)[0]
