@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,8 +26,6 @@ from jaxmech.system import (
 )
 from jaxmech.utils.checks import require_kind
 from jaxmech.utils.probing import depends_on
-
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -103,14 +101,12 @@ class Scheme:
         return replace(self, steps=FixedSteps(1))
 
     def if_closed(
-        self, params: Params, count: int, closed: Callable[[], _Result],
-        apart: Callable[[], _Result],
-    ) -> _Result:  # fmt: skip
+        self, params: Params, count: int, closed: Callable[[], Any], apart: Callable[[], Any]
+    ) -> Any:
         """One of two results by whether any of the last `count` switches, those of gaps, is on."""
         if self.contact is not None:
             return closed() if self.contact else apart()
-        result: _Result = jax.lax.cond(params.active[-count:].any(), closed, apart)
-        return result
+        return jax.lax.cond(params.active[-count:].any(), closed, apart)
 
     def law(
         self, q: Array, v: Array, t: Array, params: Params, independent: Array | None = None

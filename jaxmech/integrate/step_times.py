@@ -6,7 +6,7 @@ short pulses elsewhere a `TimesWarning` says that steps may go over them.
 """
 
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -77,16 +77,14 @@ _ROUNDING = 1e3  # range of numbers that vary, in units of round-off of their si
 _JUMP = 32.0  # at a save time, relative to the range, in units of the root of round-off
 _NAMED = 3  # times in a message
 
-Steps = TypeVar("Steps", bound=AbstractSteps)
-
 
 class TimesWarning(UserWarning):
     """The functions of a system change abruptly at a time at which no step ends."""
 
 
 def ending_at_jumps(
-    system: System, steps: Steps, q: Array, v: Array, ts: Array, params: Params
-) -> Steps:
+    system: System, steps: AbstractSteps, q: Array, v: Array, ts: Array, params: Params
+) -> AbstractSteps:
     """The policy with steps that end at the save times at which a function jumps.
 
     Warns of abrupt changes elsewhere. A policy with `times` or `max_step` is returned as it is.

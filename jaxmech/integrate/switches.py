@@ -122,8 +122,10 @@ def gap_count(system: System) -> int:
 
 @kept_by(KEPT)
 def without_last(system: System, count: int) -> System:
-    """The system without its last constraints."""
-    shorter = replace(system, constraints=system.constraints[: len(system.constraints) - count])
+    """The system without its last constraints, those of gaps and frictions, and their force."""
+    own = getattr(system.nonideal, "ideal", system.nonideal)
+    constraints = system.constraints[: len(system.constraints) - count]
+    shorter = replace(system, constraints=constraints, nonideal=own)
     return shorter.with_singular_mass(system.singular_mass)
 
 

@@ -14,7 +14,7 @@ import abc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -48,7 +48,6 @@ from jaxmech.state import Projection
 from jaxmech.system import Params
 
 _Times = tuple[Array, Array]  # the save time before a segment, and its step size
-_Result = TypeVar("_Result")
 
 
 class _SegmentData(eqx.Module):
@@ -423,9 +422,7 @@ class _EventSegments(_AbstractSegments):
         ended = plain(state, piece, timed[1], ~goes_on, shared)
         return jax.tree.map(partial(jnp.where, goes_on), ended, state)
 
-    def _by_contact(
-        self, pieces: _Pieces, along: _Along, run: Callable[[Callable[..., Any]], _Result]
-    ) -> _Result:
+    def _by_contact(self, pieces: _Pieces, along: _Along, run: Callable[..., Any]) -> Any:
         """What `run` returns for the piece where a gap is closed or none is.
 
         Derivatives are taken within it: those of such a choice would pass on all the intermediate
@@ -435,8 +432,7 @@ class _EventSegments(_AbstractSegments):
             return run(pieces[0])
         closed, apart = pieces
         is_closed = along.active[-self.event_set.gaps.count :].any()
-        result: _Result = jax.lax.cond(is_closed, lambda: run(closed), lambda: run(apart))
-        return result
+        return jax.lax.cond(is_closed, lambda: run(closed), lambda: run(apart))
 
     def _next_event(
         self, data: _SegmentData, along: _Along, number: Array, timed: _Times

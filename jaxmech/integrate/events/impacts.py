@@ -36,7 +36,6 @@ from jaxmech.integrate.events.coulomb import (
 )
 from jaxmech.integrate.events.friction import (
     Rubbing,
-    SlidingForce,
     by_row,
     discs_of,
     eighths,
@@ -44,12 +43,11 @@ from jaxmech.integrate.events.friction import (
 )
 from jaxmech.integrate.events.gaps import GapDecisions, Gaps
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.switches import Switched, plain
+from jaxmech.integrate.switches import Switched, plain, without_last
 from jaxmech.linalg import LDL, QR, diagonal, matvec, metric
 from jaxmech.state import metric_mass
 from jaxmech.status import Status
 from jaxmech.system import MOST, Holonomic, Nonholonomic, Params, System
-from jaxmech.utils.jit_cache import kept_by
 
 AS_FAST = 0.999  # relative speed of gaps that close equally fast
 ROUNDING = 64.0  # units of round-off of an acceleration that counts as zero
@@ -115,18 +113,6 @@ class Decided(NamedTuple):
     status: Int[Array, ""]
     speeds: Float[Array, " n"]  # the largest speeds so far, or those gained within a step
     multipliers: Float[Array, " C"]  # of the gaps from then on
-
-
-@kept_by(32)
-def without_gaps(system: System, count: int) -> System:
-    """The system without its last constraints, those of gaps and frictions."""
-    own = system.nonideal
-    equations = replace(
-        system,
-        constraints=system.constraints[: len(system.constraints) - count],
-        nonideal=own.ideal if isinstance(own, SlidingForce) else own,
-    )
-    return equations.with_singular_mass(system.singular_mass)
 
 
 def rows_of(gaps: Gaps, system: System) -> tuple[list[Holonomic], list[Nonholonomic]]:
@@ -219,7 +205,7 @@ def decided_at(
     state, params, before = jax.lax.stop_gradient((state, params, before))
     system, frictions, user = scheme.system, gaps.frictions, plain(params)
     q, count, own = state.q, gaps.count, len(gaps.frictions)
-    base = without_gaps(system, gaps.equations)
+    base = without_last(system, gaps.equations)
 
     @jax.jit
     def accelerations(state: MotionState) -> tuple[Array, Array]:
@@ -443,7 +429,7 @@ def impulses(
 ) -> Float[Array, " k"]:  # fmt: skip
     """The velocities after an event, by the impulses of gaps, frictions and constraints."""
     q, v, t, own = state.q, state.v, state.t, len(gaps.frictions)
-    base = without_gaps(scheme.system, gaps.equations)
+    base = without_last(scheme.system, gaps.equations)
     of_gaps, slips = rows_of(gaps, scheme.system)
     rub_sticks, rub_forward, rub_backward, reverses = jnp.split(
         decisions.rubs, [own, 2 * own, 3 * own]
