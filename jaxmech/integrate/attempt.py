@@ -92,11 +92,6 @@ class ErrorNorm(eqx.Module):
             divisor > 0, first / jnp.sqrt(jnp.where(divisor > 0, divisor, 1.0)), divisor
         )
 
-    def of_correction(self, moves: tuple[Array, ...]) -> Array:
-        """The displacement by the projection in units of the tolerance for positions."""
-        squares = [_size(self.M_q, x) ** 2 for x in moves]
-        return jnp.sqrt(sum(squares) / 2) / self.allowed_q
-
     def measure(self, in_q: Array, in_v: Array) -> Array:
         """The mean square of both, and of each state, in units of the tolerance."""
         squares = _size(self.M_q, in_q) / self.allowed_q, _size(self.M, in_v) / self.allowed_v
@@ -181,9 +176,11 @@ def attempt(
         (~reached, Status.PROJECTION_FAILED),
         (end.status != Status.OK, end.status),
     )
+    squares = [_size(norm.M_q, x) ** 2 for x in correction]
+    moves = jnp.sqrt(sum(squares) / 2) / norm.allowed_q
     stiffness = _stiffness(last, end, speeds, h)
     rank = jnp.minimum(moved.rank, end.rank)
-    return Attempt(end, error, norm.of_correction(correction), errors, rank, status, stiffness)
+    return Attempt(end, error, moves, errors, rank, status, stiffness)
 
 
 def _stiffness(last: tuple[Array, ...], end: EvaluatedState, speeds: Array, h: Array) -> Array:

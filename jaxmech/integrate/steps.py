@@ -157,7 +157,6 @@ class Tolerance(eqx.Module):
     max_step: Float[Array, " k"]  # one, or none
 
     def limited(self, size: Array) -> Array:
-        """A size that is at most the longest step."""
         return jnp.minimum(size, self.max_step[0]) if self.max_step.size else size
 
 

@@ -221,7 +221,6 @@ class ContactEvents:
         )
 
     def switched(self, active: Bool[Array, " C"], outcome: Float[Array, " D"]) -> Array:
-        """The switches after an event, with the decisions about the gaps."""
         return self._with_switches(active, GapDecisions.unpacked(outcome, self.gaps))
 
     def _with_switches(self, active: Bool[Array, " C"], decisions: GapDecisions) -> Array:

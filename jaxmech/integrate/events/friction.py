@@ -174,12 +174,6 @@ def by_slip(frictions: Sequence[Friction], x: Array) -> Array:
     return x if len(first) == len(frictions) else x[first]
 
 
-def by_row(frictions: Sequence[Friction], x: Array) -> Array:
-    """The entries (F,) of rows from those of slips."""
-    numbers = np.cumsum([not f.is_second for f in frictions]) - 1
-    return x[numbers] if discs_of(frictions) else x
-
-
 def eighths(direction: Float[Array, " F"], discs: tuple[int, ...]) -> Float[Array, " F"]:
     """The directions that switches tell, where those in space are rounded."""
     if not discs:

@@ -36,7 +36,6 @@ from jaxmech.integrate.events.coulomb import (
 )
 from jaxmech.integrate.events.friction import (
     Rubbing,
-    by_row,
     discs_of,
     eighths,
     pressing,
@@ -219,7 +218,8 @@ def decided_at(
     discs = discs_of(frictions)
     ends = count, 2 * count, 2 * count + own - len(discs)
     _, opens, slips, stops = jnp.split(occurs, ends)
-    stops = by_row(frictions, stops)
+    if discs:  # both rows of a slip in space
+        stops = stops[np.cumsum([not f.is_second for f in frictions]) - 1]
     active = before.active[len(before.active) - len(gaps.switches) :]
     closed, sticks = active[:count], active[count : count + own]
 

@@ -77,11 +77,6 @@ class _Swings(NamedTuple):
     turns: Int[Array, " E"]
     nears: Bool[Array, " E"]  # whether a load may have an extremum beyond zero
 
-    @staticmethod
-    def begin(g: Float[Array, " E"], slope: Int[Array, " E"]) -> "_Swings":
-        u, none = jnp.zeros((), g.dtype), jnp.zeros_like(slope)
-        return _Swings(u, g, (u, g), g, slope, none, none > 0)
-
     def after(
         self, u: Array, g: Array, rate: Array, least: Array, size: Array, is_load: Array
     ) -> "_Swings":
@@ -122,7 +117,6 @@ class Looks(NamedTuple):
     def of(
         event_set: EventSet, steps: int, q: Array, v: Array, t: Array, params: Params
     ) -> "Looks":  # fmt: skip
-        """Those of a run with so many steps that starts at a state."""
         if not event_set:
             return Looks(0, (), jnp.zeros(0, q.dtype))
         samples = -(-SAMPLES // max(steps, 1)) - 1
@@ -173,8 +167,9 @@ def step_turns(
         passes = passes.after(event_set, g, noise, k == count)
         return passes, swings.after(u, g, rate, noise, passes.size, is_load)
 
-    begin = _Passes.begin(at_start, sign), _Swings.begin(at_start, slope)
-    passes, swings = jax.lax.fori_loop(0, count + 1, look, begin)
+    none, first_sample = jnp.zeros_like(slope), (zero, at_start)
+    begin = _Swings(*first_sample, first_sample, at_start, slope, none, none > 0)
+    passes, swings = jax.lax.fori_loop(0, count + 1, look, (_Passes.begin(at_start, sign), begin))
     # The search for an extremum, from the rates at the ends.
     is_of_motion, signs = event_set.flags(event_set.of_motions), jnp.sign(first[0])
     dips = ExtremumSearch.of(
