@@ -2,8 +2,8 @@
 
 `given_motion` is a constraint that prescribes a motion, and `inverse_dynamics` computes the inputs
 of actuators along a given path. `kinematics` is the motion along the range of a driver, and says
-where it cannot go on; `branch` follows its poses. `sampled/` has controllers with a sample time,
-`optimal/` the best controls.
+where it cannot go on. `sampled` has controllers with a sample time. `optimize` finds the best
+controls and parameters, by multiple `shooting`.
 """
 
 from jaxmech.control.given_motion import given_motion as given_motion
@@ -12,9 +12,9 @@ from jaxmech.control.inverse_dynamics import inverse_dynamics as inverse_dynamic
 from jaxmech.control.kinematics import Kinematics as Kinematics
 from jaxmech.control.kinematics import KinematicStatus as KinematicStatus
 from jaxmech.control.kinematics import kinematics as kinematics
-from jaxmech.control.optimal import Optimum as Optimum
-from jaxmech.control.optimal import OptimumStatus as OptimumStatus
-from jaxmech.control.optimal import optimize as optimize
+from jaxmech.control.optimize import Optimum as Optimum
+from jaxmech.control.optimize import OptimumStatus as OptimumStatus
+from jaxmech.control.optimize import optimize as optimize
 from jaxmech.control.sampled import MEMORY as MEMORY
 from jaxmech.control.sampled import Controller as Controller
 from jaxmech.control.sampled import controlled as controlled
