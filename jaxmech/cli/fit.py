@@ -26,7 +26,6 @@ from jaxmech.config import (
     InFile,
     closed_loop,
     copies_of,
-    copy_of,
     environment,
     environment_json,
     find,
@@ -172,7 +171,7 @@ def model(study: FitStudy, folder: Path = Path()) -> FitModel:
         prior={**subject.prior, **given.prior},
     )
     name = str(plain(study)["model"])
-    return FitModel(subject, name, source, sha256, copies_of(name, source, files))
+    return FitModel(subject, name, source, sha256, copies_of(source, files))
 
 
 def _loaded(
@@ -259,7 +258,7 @@ def run_fit(
     names = tuple(named_copy(name, loaded.copies, folder) for name in study.controllers)
     resolved = replace(study, data=data, controllers=names)
     if loaded.source:
-        resolved = replace(resolved, model=copy_of(loaded.name, loaded.source)[1])
+        resolved = replace(resolved, model=named_copy(loaded.name, loaded.copies, folder))
     with opened(out, "fit"):
         if (out / FIT).is_file():
             require_same_config(out, plain(resolved), {"data.file"})

@@ -14,7 +14,6 @@ from jaxmech.config.load import Subject as Subject
 from jaxmech.config.load import SubjectInputs as SubjectInputs
 from jaxmech.config.load import closed_loop as closed_loop
 from jaxmech.config.load import copies_of as copies_of
-from jaxmech.config.load import copy_of as copy_of
 from jaxmech.config.load import find as find
 from jaxmech.config.load import load as load
 from jaxmech.config.load import named_copy as named_copy

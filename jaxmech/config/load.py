@@ -79,19 +79,9 @@ class Subject:
     inputs: SubjectInputs = field(default_factory=SubjectInputs)
 
 
-def copy_of(name: str, source: Path | None) -> tuple[str, str]:
-    """The file of a model's copy in a run folder, if it has a source, and its name there."""
-    if source is None:
-        return "", name
-    if is_robot(name):
-        copy = f"model{source.suffix.lower()}"
-        return copy, copy
-    return "model.py", f"model.py:{name.rpartition(':')[2]}"
-
-
-def copies_of(name: str, source: Path | None, files: Iterable[Path]) -> dict[Path, str]:
+def copies_of(source: Path | None, files: Iterable[Path]) -> dict[Path, str]:
     """A model's file and other Python files, with the names of their copies in a run folder."""
-    names = {source: copy_of(name, source)[0]} if source else {}
+    names = {source: f"model{source.suffix.lower()}"} if source else {}
     for path in files:
         if path not in names:
             copy, count = path.name, 1
@@ -102,7 +92,9 @@ def copies_of(name: str, source: Path | None, files: Iterable[Path]) -> dict[Pat
 
 
 def named_copy(name: str, copies: Mapping[Path, str], folder: Path) -> str:
-    """The name "path/file.py:attribute", seen from a folder, in the copy of the file."""
+    """The name of a robot or of "path/file.py:attribute", seen from a folder, in the copies."""
+    if is_robot(name):
+        return copies[(folder / name).resolve()]
     file, _, attribute = name.rpartition(":")
     return f"{copies[(folder / file).resolve()]}:{attribute}"
 

@@ -26,7 +26,6 @@ from jaxmech.config import (
     TableError,
     closed_loop,
     copies_of,
-    copy_of,
     digest,
     environment,
     find,
@@ -82,7 +81,7 @@ class Plan:
     @property
     def copies(self) -> dict[Path, str]:
         """The files of the study, with the names of their copies in a run folder."""
-        return copies_of(self.subject.name, self.subject.source, self.files)
+        return copies_of(self.subject.source, self.files)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -103,7 +102,7 @@ class Plan:
             for name, item in study.inputs.items()
         }
         if subject.source:
-            sections["model"] = copy_of(subject.name, subject.source)[1]
+            sections["model"] = renamed(subject.name, ())
         return plain(replace(study, **sections))
 
 
