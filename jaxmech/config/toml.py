@@ -257,37 +257,34 @@ for _kind in POLICIES:  # pydantic asks a class how it is read
     _kind.__get_pydantic_core_schema__ = classmethod(_policy)
 
 
-def _located(kind: Any, location: tuple[int | str, ...]) -> tuple[list[str], Any, Any]:
-    """The key of a location that pydantic states, the type there, and the table around it."""
-    key, hint, table = list[str](), kind, kind
-    for part in location:
-        inner = required(hint)
-        kinds = (inner, *get_args(inner))
-        found = next((x for x in kinds if isinstance(x, type) and is_dataclass(x)), None)
-        if isinstance(part, int):
-            key[-1] += f"[{part}]"
-            hint = next(get_args(x)[0] for x in kinds if get_origin(x) is tuple)
-        elif get_origin(inner) is Mapping:
-            key.append(part)
-            hint = get_args(inner)[1]
-        elif found and part not in (TEXT, TABLE):  # nor the name of an alternative
-            key.append(part)
-            table, hint = found, hints_of(found).get(part, Any)
-    return key, hint, table
-
-
 def _problems(error: pydantic.ValidationError, kind: type) -> Iterator[Problem]:
     """The problems that pydantic has found."""
     for details in error.errors(include_url=False):
-        names, hint, table = _located(kind, details["loc"][1:])  # the first is that in the tuple
+        # The key of the location that pydantic states, the type there, and the table around it.
+        names = list[str]()
+        hint: Any = kind
+        table: Any = kind
+        for part in details["loc"][1:]:  # the first is that in the tuple
+            inner = required(hint)
+            kinds = (inner, *get_args(inner))
+            found = next((x for x in kinds if isinstance(x, type) and is_dataclass(x)), None)
+            if isinstance(part, int):
+                names[-1] += f"[{part}]"
+                hint = next(get_args(x)[0] for x in kinds if get_origin(x) is tuple)
+            elif get_origin(inner) is Mapping:
+                names.append(part)
+                hint = get_args(inner)[1]
+            elif found and part not in (TEXT, TABLE):  # nor the name of an alternative
+                names.append(part)
+                table, hint = found, hints_of(found).get(part, Any)
         key, value = tuple(names), details["input"]
         match details["type"]:
             case "value_error":
-                found = details["ctx"]["error"]  # of a class, by the keys that it names
-                if not isinstance(found, StudyError):
-                    named = re.fullmatch(r"Argument `(\w+)` (.*?)\.?", str(found), re.DOTALL)
-                    found = refuse(*named.groups() if named else ((), str(found)))
-                yield from found.within(*key).problems
+                fault = details["ctx"]["error"]  # of a class, by the keys that it names
+                if not isinstance(fault, StudyError):
+                    named = re.fullmatch(r"Argument `(\w+)` (.*?)\.?", str(fault), re.DOTALL)
+                    fault = refuse(*named.groups() if named else ((), str(fault)))
+                yield from fault.within(*key).problems
             case "missing":
                 yield Problem(key, "must be given, but is missing")
             case "unexpected_keyword_argument":
@@ -302,19 +299,17 @@ def _problems(error: pydantic.ValidationError, kind: type) -> Iterator[Problem]:
 
 
 def _mismatch(requirement: str, value: Any) -> StudyError:
-    return refuse((), f"{requirement}, but is {_shown(value)}")
-
-
-def _shown(value: Any) -> str:
     match value:
         case bool():
-            return str(value).lower()
+            text = str(value).lower()
         case str():
-            return f'"{value}"'
+            text = f'"{value}"'
         case dict():
-            return f"a table of {', '.join(value)}" if value else "an empty table"
-    printed = str(value)
-    return printed if len(printed) <= _LONGEST else f"{printed[:_LONGEST]} ..."
+            text = f"a table of {', '.join(value)}" if value else "an empty table"
+        case _:
+            text = str(value)
+            text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+    return refuse((), f"{requirement}, but is {text}")
 
 
 _WIDTH = 98  # characters per line of help
