@@ -40,7 +40,7 @@ def load_state(name: str, folder: Path = Path()) -> SystemInState:
         raise InputError("; ".join(words)) from error
     system, model, beside = subject.system, subject.model, subject.beside
     params = beside.get("params") if model is None else model.params
-    if (model is None or subject.state_beside) and "q0" not in beside:
+    if model is None and "q0" not in beside:
         raise InputError(
             f"{name} is a System without a state; write q0 = [...] beside it in its file, and v0, "
             "t0 and params where they are not zero and None; `jm.assemble` finds consistent ones"
