@@ -246,7 +246,13 @@ def ranks(
 ) -> Ranks:
     """The ranks of A at a state, around it, and off the constraints."""
     names = [c.name for c in system.constraints]
-    rows = _rows(pose, around, generic_poses, tolerance)
+    # The gradient of a square is zero here, and nearby, where the constraints hold to round-off, it
+    # is much smaller than off them. At the apex of a cone it is zero here alone.
+    usual, poses = np.max([p.lengths for p in generic_poses], axis=0), (pose, *around)
+    vanishes = pose.lengths <= tolerance * usual
+    for p in around:
+        vanishes = vanishes & (p.lengths <= VANISHING * usual)
+    rows = [p.rows * ~(vanishes | (p.lengths <= tolerance * usual))[:, None] for p in poses]
     independences = [independence(matrix, tolerance) for matrix in rows]
     best = max(range(len(rows)), key=lambda k: independences[k].rank)
     at_state, on_constraints, free = (
@@ -299,23 +305,6 @@ def ranks(
         rigid=bent.moving,
         is_decided=bent.is_decided or len(around) > 0,
     )
-
-
-def _rows(
-    state_pose: Pose, around: Sequence[Pose], generic_poses: Sequence[Pose], tolerance: float
-) -> list[HostArray]:
-    """The rows here and around, with gradients that vanish on the constraints set to zero."""
-    # The gradient of a square is zero here, and nearby, where the constraints hold to round-off, it
-    # is much smaller than off them. At the apex of a cone it is zero here alone.
-    usual = np.max([pose.lengths for pose in generic_poses], axis=0)
-    vanishes = state_pose.lengths <= tolerance * usual
-    for pose in around:
-        vanishes = vanishes & (pose.lengths <= VANISHING * usual)
-    is_zero = [vanishes | (pose.lengths <= tolerance * usual) for pose in (state_pose, *around)]
-    return [
-        pose.rows * ~zero[:, None]
-        for pose, zero in zip((state_pose, *around), is_zero, strict=True)
-    ]
 
 
 def rank_findings(counts: Ranks, contradictory: Collection[str]) -> list[Finding]:

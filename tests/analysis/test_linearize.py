@@ -10,7 +10,7 @@ import pytest
 import scipy.signal
 
 import jaxmech as jm
-from jaxmech.analysis.stability import Linearization, linearize
+from jaxmech.analysis import Linearization, linearize
 from jaxmech.compiler.frontend.jaxprs import equations_of
 from tests.small import CASES, PENDULUM, REDUNDANT, SKATE, Case
 

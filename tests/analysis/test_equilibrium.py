@@ -1,4 +1,7 @@
-"""Equilibria and steady motions against closed forms, their derivatives, and missing ones."""
+"""Equilibria and steady motions against closed forms, their derivatives, and missing ones.
+
+At the end, equilibria in batches, and the loss of stability over a parameter.
+"""
 
 from typing import Any
 
@@ -10,9 +13,8 @@ import pytest
 import jaxmech as jm
 import jaxmech.parts as jp
 from jaxmech.analysis import equilibrium
-from jaxmech.analysis.equilibrium.equilibrium import solve
-from jaxmech.analysis.equilibrium.problem import prepared, problem
-from jaxmech.analysis.equilibrium.result import EquilibriumStatus
+from jaxmech.analysis.equilibrium import solve
+from jaxmech.analysis.equilibrium_equations import EquilibriumStatus, prepared, problem
 from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.compiler.platforms import finite_arguments
 from tests.small import PENDULUM, REDUNDANT
@@ -267,3 +269,75 @@ def test_a_state_whose_rate_overflows_elsewhere_is_found_from_a_guess_by_name() 
     np.testing.assert_allclose((found.q[0], found.v[1]), 1.0, atol=1e-12)
     with pytest.raises(ValueError, match="holds 'tendon'; the coordinates are x, fibre"):
         equilibrium(muscle, [1.0, 0.0], v={"tendon": 1.0})
+
+
+def _led(q: Any, v: Any, t: Any, p: Any) -> Any:
+    """A bead on a hoop of radius 1 that turns at the rate w, in the frame of the hoop."""
+    return (v[0] ** 2 + (p["w"] * jnp.sin(q[0])) ** 2) / 2 + 9.81 * jnp.cos(q[0])
+
+
+LED = jm.System(_led, coordinates=("angle",))
+
+
+def _column(q: Any, v: Any, t: Any, p: Any) -> Any:
+    """Two bars on hinges with springs, and the masses 2 and 1 at their ends."""
+    motion = 3 * v[0] ** 2 + 2 * v[0] * v[1] * jnp.cos(q[0] - q[1]) + v[1] ** 2
+    return motion / 2 - (q[0] ** 2 + (q[1] - q[0]) ** 2) / 2
+
+
+def _follower(q: Any, v: Any, t: Any, p: Any) -> Any:
+    """A load P along the upper bar."""
+    return jnp.stack([p["P"] * jnp.sin(q[0] - q[1]), 0.0])
+
+
+COLUMN = jm.System(_column, force=_follower, coordinates=("lower", "upper"))
+
+
+def grows(system: jm.System, size: int, params: Any) -> Any:
+    """Whether a mode about zero grows, for each of the parameters."""
+
+    def growth(p: Any) -> Any:
+        return jm.analysis.modes(
+            jm.analysis.linearize(system, jnp.zeros(size), jnp.zeros(size), p)
+        ).growth
+
+    return np.asarray(jax.vmap(growth)(params)) > 1e-7
+
+
+@pytest.mark.slow
+def test_a_follower_load_causes_flutter() -> None:
+    """Ziegler's column of two bars: P l / k = 7/2 - sqrt(2); its stiffness is never singular."""
+    loads = 3.5 - np.sqrt(2) + np.array([-1e-4, 1e-4])
+    assert grows(COLUMN, 2, {"P": loads}).tolist() == [False, True]
+
+
+@pytest.mark.slow
+def test_equilibria_have_second_derivatives() -> None:
+    """The second derivative of cos(angle) = g / w^2 with respect to w."""
+
+    def angle(w: Any) -> Any:
+        return jm.analysis.equilibrium(LED, jnp.array([0.9]), {"w": w}).q[0]
+
+    w = 5.0
+    cos = 9.81 / w**2
+    sin, slope = np.sqrt(1 - cos**2), 2 * 9.81 / w**3
+    np.testing.assert_allclose(jax.grad(angle)(w), slope / sin, rtol=1e-10)
+    second = -3 * slope / w / sin - slope * cos * slope / sin**3
+    np.testing.assert_allclose(jax.jit(jax.grad(jax.grad(angle)))(w), second, rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_damping_inside_a_shaft_makes_it_unstable_at_a_known_speed() -> None:
+    """Hopf: beyond the natural frequency times 1 + outer over inner damping."""
+
+    def rotor(q: Any, v: Any, t: Any, p: Any) -> Any:
+        turning = p["w"] * (q[0] * v[1] - q[1] * v[0]) + p["w"] ** 2 * q @ q / 2
+        return v @ v / 2 + turning - 2 * q @ q
+
+    def loads(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return -0.3 * v - 0.1 * p["w"] * jnp.stack([-q[1], q[0]])
+
+    shaft = jm.System(rotor, force=loads, coordinates=("x", "y"))
+
+    rates = 2.0 * (1 + 0.1 / 0.2) + np.array([-1e-4, 1e-4])
+    assert grows(shaft, 2, {"w": rates}).tolist() == [False, True]

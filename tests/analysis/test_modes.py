@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.analysis.equilibrium.result import assess
-from jaxmech.analysis.stability import Modes, linearize, modes
-from jaxmech.analysis.stability.spectrum import spectrum
+from jaxmech.analysis import Modes, linearize, modes
+from jaxmech.analysis.equilibrium import assess
+from jaxmech.analysis.modes import spectrum
 
 
 def angles(n: int) -> jm.System:
