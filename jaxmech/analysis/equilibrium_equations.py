@@ -212,7 +212,6 @@ class Kept:
     entries: tuple[int, ...]
 
     def __call__(self, q: Array, speeds: Array, t: Array, params: Params) -> Array:
-        """Their values at a state."""
         velocities = self.kinematics.from_speeds(q, speeds, t, params)
         return velocities[np.array(self.entries, dtype=int)]
 
@@ -319,7 +318,6 @@ class ScaledProblem:
     scales: tuple[Array, Array, Array]  # of forces, of the rows on velocities and on positions
 
     def scaled(self, x: Array) -> Array:
-        """The scaled unknowns."""
         return x / self._factors(x)
 
     def unknowns(self, z: Array) -> Array:

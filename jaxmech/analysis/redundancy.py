@@ -63,7 +63,6 @@ class Independence:
 
     @property
     def rank(self) -> int:
-        """The number of independent rows."""
         return len(self.independent)
 
 

@@ -79,7 +79,6 @@ class Pose:
 
     @property
     def is_finite(self) -> bool:
-        """Whether the equations are neither NaN nor infinite."""
         parts = self.M, self.Q, self.A, self.b, self.position, self.velocity
         return all(np.isfinite(x).all() for x in parts)
 

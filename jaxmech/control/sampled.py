@@ -183,17 +183,14 @@ class Controller:
 
     @cached_property
     def outputs(self) -> Numbers:
-        """The structure of the output."""
         return Numbers.of("output", self.output, self.name)
 
     @cached_property
     def memories(self) -> Numbers:
-        """The structure of the memory."""
         return Numbers.of("memory", self.memory, f"{self.name}.memory")
 
     @property
     def most_delay(self) -> float:
-        """The longest delay [s]."""
         if not isinstance(self.delay, str):
             return self.delay
         return self.period if self.longest_delay is None else self.longest_delay
@@ -328,7 +325,6 @@ class ControllerSet:
 
     @cached_property
     def before(self) -> np.ndarray:
-        """The memory before a run."""
         numbers: list[float] = []
         for c in self.controllers:
             numbers += [*c.outputs.start, *c.memories.start, _NEVER, *c.outputs.start * c.pending]

@@ -124,7 +124,6 @@ class Transcription:
         return {**params, **{x: Ramp(t, duration, starts[x], ends[x]) for x in starts}}
 
     def state(self, y: Array, t: Array, chart: Charts, params: Params) -> tuple[Array, Array]:
-        """The state of a node."""
         along_q = chart.in_q.shape[-1]
         q, v = chart.q + chart.in_q @ y[:along_q], chart.v + chart.in_v @ y[along_q:]
         return onto(self.system, q, v, t, params)
@@ -401,7 +400,6 @@ class NonlinearProgram:
         return self.places
 
     def jacobian(self, z: np.ndarray) -> np.ndarray:
-        """The entries of the Jacobian."""
         moved, starts, path, end = self._conditions(*self._blocks(z)[2:])
         return np.concatenate([x.ravel() for x in (moved, -starts, path, end)])[self.is_entry]
 

@@ -308,7 +308,6 @@ class KnifeEdge(Joint):
         return (self._lateral,)
 
     def _lateral(self, motions: tuple[Moving, ...], read: Reader) -> Array:
-        """The velocity across the blade."""
         b = motions[1].frame
         velocity = slip(motions, b.point(read.vector(self.at_b, 2)))
         return apply(across(b, self.along, read), b.components(velocity))

@@ -126,7 +126,6 @@ class Connection:
         return self.is_steady and not (joint.slides and self.link.is_reversed)
 
     def seat(self) -> Seat:
-        """The pivot and the axes of the body."""
         dtype, joint = self.read.dtype, self.link.joint
         point, axes = np.zeros(3, dtype), np.eye(3, dtype=dtype)
         if joint is not None and self.is_steady:
@@ -136,7 +135,6 @@ class Connection:
         return Seat(point, axes)
 
     def passage(self, parent_seat: Seat, seat: Seat, q: Array, v: Array) -> Passage:
-        """The joint at its coordinates and velocities, between two bodies."""
         if self.hinge_axes is not None:
             return self._about_axis(parent_seat, self.hinge_axes, q[0], v[0])
         if self.is_spinning and self.is_steady:
@@ -230,7 +228,6 @@ class Connection:
         return in_space(relation.at_b[0]) - seat.point
 
     def _speeds(self, q: Array, v: Array) -> Array:
-        """The rates of the coordinates of the joint."""
         if not self.is_spinning:
             return v
         return jnp.concatenate([v[:-3], apply(right_products(q[-4:]), v[-3:]) / 2])
@@ -506,7 +503,6 @@ def effort_of(members: Sequence[Member], upward: AnyArray) -> Array:
 
 @repeated
 def _course(parent: Course, passage: Passage) -> Course:
-    """The course of the body after a joint."""
     spin = passage.turn.back(parent.spin) + passage.spin
     angular = passage.turn.back(parent.angular) + cross(spin, passage.spin) + passage.spin_rate
     acceleration = parent.acceleration + passage.rate_rate

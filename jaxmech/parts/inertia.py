@@ -81,7 +81,6 @@ class Inertia(NamedTuple):
 
     @classmethod
     def zero(cls, dtype: Any) -> "Inertia":
-        """No inertia."""
         return cls(np.zeros((), dtype), np.zeros(3, dtype), np.zeros((3, 3), dtype))
 
     def plus(self, inertia: "Inertia") -> "Inertia":

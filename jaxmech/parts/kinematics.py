@@ -94,7 +94,6 @@ class Relation(NamedTuple):
 
     @property
     def reverse(self) -> "Relation":
-        """The position, attitude and velocity of a relative to b."""
         is_planar = self.axes.shape == (2, 2)
         attitude = -self.attitude if is_planar else conjugate(self.attitude)
         spin = -self.spin if is_planar else -apply(self.axes, self.spin)

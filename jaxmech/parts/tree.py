@@ -116,12 +116,10 @@ class Link:
 
     @property
     def part(self) -> str:
-        """The name of the joint in messages."""
         return f"body {self.name!r}" if self.joint is None else self.joint.part
 
     @property
     def letters(self) -> tuple[str, ...]:
-        """The names of the coordinates without prefix."""
         return (self.joint or self.body).letters
 
     @property

@@ -212,7 +212,6 @@ class Thread(Pin):
 
 @repeated
 def _slid(joint: Point, u: AnyArray, s: Array, rate: Array) -> Point:
-    """A point and its velocity, moved along a direction."""
     return joint[0] + s * u, joint[1] + rate * u
 
 
@@ -340,7 +339,6 @@ def _turn(
 
 
 def _quaternion_about(u: AnyArray, angle: Array) -> Array:
-    """The quaternion of a turn about a unit vector."""
     return jnp.concatenate([jnp.cos(angle / 2)[None], jnp.sin(angle / 2) * u])
 
 
@@ -363,7 +361,6 @@ class Ball(AbstractRotation):
 
 @repeated
 def _free_turn(e: Array, rate: Array) -> tuple[Array, Array]:
-    """The axes and the spin of a turn by a quaternion."""
     return rotation(e), spin_in_body(e, rate)
 
 

@@ -67,7 +67,6 @@ class CoordinateJoint(PairJoint):
 
     @property
     def has_norm(self) -> bool:
-        """Whether the coordinates are a quaternion, which must have unit norm."""
         return "e0" in self.letters
 
     @property
