@@ -118,9 +118,11 @@ def write_study(folder: Path, text: str = STUDY, name: str = "study.toml") -> Pa
     return config
 
 
-def computed(folder: Path, text: str = STUDY, out: str = "run") -> Path:
-    """The run folder of a study, computed in this process."""
+def computed(folder: Path, text: str = STUDY, out: str = "run", **files: str) -> Path:
+    """The run folder of a study, computed in this process, with Python files beside it by name."""
     config = write_study(folder, text)
+    for name, content in files.items():
+        (folder / f"{name}.py").write_text(content)
     run_study(read(config, Study), folder / out, folder=folder)
     return folder / out
 

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import jaxmech.ensemble as je
-from jaxmech.config.toml import read
-from tests.ensemble.studies import write_study
+from tests.ensemble.studies import computed
 
 ROBOT = """
 import jaxmech as jm
@@ -40,10 +39,7 @@ pull = { statistic = "moments", of = "multipliers_left.tie" }
 
 
 def test_slashes_of_a_model_are_points_in_its_arrays(tmp_path: Path) -> None:
-    config = write_study(tmp_path, STUDY)
-    (tmp_path / "spring.py").write_text(ROBOT)
-    je.run_study(read(config, je.Study), tmp_path / "run", folder=tmp_path)
-    found = je.open(tmp_path / "run")
+    found = je.open(computed(tmp_path, STUDY, spring=ROBOT))
     assert found["coordinate_left.x"].long_name == "initial coordinate left/x"
     assert float(found["parameter_mass.left.arm"]) == 2.0
     assert found["multipliers_left.tie"].shape == (3, 2, 1)

@@ -13,9 +13,10 @@ from jaxmech.ensemble import (
     StudyEvent,
     Times,
     Uniform,
+    open_results,
+    run_study,
 )
-from jaxmech.ensemble.run import run_study
-from tests.ensemble.studies import arrays
+from tests.ensemble.studies import arrays, computed
 
 ROOT = Path(__file__).resolve().parents[2]
 BALL = """
@@ -66,17 +67,9 @@ mean = { statistic = "moments", of = "lands_time" }
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("balls")
-    (folder / "ball.py").write_text(BALL)
-    (folder / "study.toml").write_text(STUDY)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def done(folder: Path) -> tuple[Path, dict]:
-    out = folder / "run"
-    return out, run_study(read(folder / "study.toml", Study), out, folder=folder)
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+    run = computed(tmp_path_factory.mktemp("balls"), STUDY, ball=BALL)
+    return run, open_results(run).summary
 
 
 def test_times_states_and_reasons_are_stored(done: tuple[Path, dict]) -> None:
@@ -135,6 +128,56 @@ def _agm(x: float, y: np.ndarray) -> np.ndarray:
     for _ in range(6):
         x, y = (x + y) / 2, np.sqrt(x * y)
     return x
+
+
+COOLING = """
+model = "cooling.py:body"
+size = 4
+block = 4
+
+[times]
+end = 1.0
+saves = 3
+
+[steps]
+per_save = 32
+
+[coordinates]
+x = 0.0
+
+[velocities]
+x = 1.0
+T = { distribution = "uniform", low = 300.0, high = 400.0 }
+
+[parameters]
+rate = 2.0
+
+[events]
+cold = { of = "T", level = 150.0, direction = -1, keep = 1 }
+
+[statistics]
+heat = { statistic = "moments", of = "T" }
+"""
+BODY = """
+import jaxmech as jm
+
+body = jm.System(
+    lambda q, v, t, p: 0.5 * v[0] ** 2,
+    coordinates=("x",), states=("T",), rates=lambda q, v, t, p: -p["rate"] * v[1],
+)
+"""
+
+
+@pytest.mark.slow
+def test_a_study_draws_observes_and_watches_a_state(tmp_path: Path) -> None:
+    run = computed(tmp_path, COOLING, cooling=BODY)
+    found = arrays(run)
+    first = found["v"][:, 0, 1]
+    assert ((first >= 300.0) & (first <= 400.0)).all()
+    np.testing.assert_allclose(found["v"][:, -1, 1], first * np.exp(-2.0), rtol=1e-6)
+    np.testing.assert_allclose(found["cold_times"][:, 0], np.log(first / 150.0) / 2.0, rtol=1e-5)
+    heat = open_results(run).statistics["heat"]["mean"]
+    np.testing.assert_allclose(heat, found["v"][:, :, 1].mean(0))
 
 
 def test_the_example() -> None:

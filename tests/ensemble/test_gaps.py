@@ -8,7 +8,6 @@ import pytest
 from scipy import stats
 
 import jaxmech as jm
-from jaxmech.config.toml import read
 from jaxmech.ensemble import (
     Failure,
     Fixed,
@@ -18,10 +17,10 @@ from jaxmech.ensemble import (
     Times,
     Uniform,
     failure_probability,
-    replay,
+    open_results,
+    run_study,
 )
-from jaxmech.ensemble.run import run_study
-from tests.ensemble.studies import arrays
+from tests.ensemble.studies import arrays, computed, replayed
 from tests.unilateral.systems import SLED
 
 CART = """
@@ -52,10 +51,7 @@ e = { distribution = "uniform", low = 0.2, high = 0.9 }
 
 
 def test_a_study_with_a_stop_needs_no_other_keys(tmp_path: Path) -> None:
-    (tmp_path / "cart.py").write_text(CART)
-    (tmp_path / "study.toml").write_text(STUDY)
-    run_study(read(tmp_path / "study.toml", Study), tmp_path / "run", folder=tmp_path)
-    stored = arrays(tmp_path / "run")
+    stored = arrays(computed(tmp_path, STUDY, cart=CART))
     assert not stored["status"].any()
     v, e, t = stored["v"][:, 0], stored["parameter_e"][:, None], stored["t"][None]
     beyond = np.maximum(v * t - 1.0, 0.0)
@@ -110,10 +106,7 @@ far = { statistic = "probability", of = "x", above = 0.5 }
 
 @pytest.mark.slow
 def test_a_study_draws_coefficients_of_friction(tmp_path: Path) -> None:
-    (tmp_path / "rough.py").write_text(ROUGH)
-    (tmp_path / "study.toml").write_text(SLIDES)
-    study, run = read(tmp_path / "study.toml", Study), tmp_path / "run"
-    summary = run_study(study, run, folder=tmp_path)
+    run = computed(tmp_path, SLIDES, rough=ROUGH)
     stored = arrays(run)
     assert not stored["status"].any()
     g_mu, v = 9.81 * stored["parameter_mu"][:, None, None], np.array([2.0, 0.0, 1.0])
@@ -121,9 +114,8 @@ def test_a_study_draws_coefficients_of_friction(tmp_path: Path) -> None:
     np.testing.assert_allclose(stored["q"], v * t - g_mu * t**2 / 2, atol=1e-12)
     far = (stored["q"][:, -1, 0] > 0.5).mean()
     assert 0 < far < 1
-    assert summary["statistics"]["far"]["probability"] == pytest.approx(far)
-    again = replay(run, 7, study, tmp_path)
-    np.testing.assert_array_equal(again.values["q"], stored["q"][7])
+    assert open_results(run).statistics["far"]["probability"] == pytest.approx(far)
+    np.testing.assert_array_equal(replayed(run, 7).values["q"], stored["q"][7])
 
 
 def _wall(q, t, p):  # type: ignore[no-untyped-def]

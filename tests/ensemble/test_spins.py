@@ -11,10 +11,8 @@ import jaxmech as jm
 from jaxmech import parts as jp
 from jaxmech.cli.main import main
 from jaxmech.config.run_folder import system_digest
-from jaxmech.config.toml import read
-from jaxmech.ensemble import Study, open_results, replay
-from jaxmech.ensemble.run import run_study
-from tests.ensemble.studies import arrays
+from jaxmech.ensemble import open_results
+from tests.ensemble.studies import arrays, computed, replayed
 
 FILE = """
 from jaxmech import parts as jp
@@ -79,18 +77,10 @@ def pendulum() -> jm.System:
     return jp.Mechanism([bob], [ball], [jp.gravity()], params=params, velocities="spins").system
 
 
-def computed(folder: Path, text: str = STUDY) -> Path:
-    (folder / "ball.py").write_text(FILE)
-    config = folder / "study.toml"
-    config.write_text(text)
-    run_study(read(config, Study), folder / "run", folder=folder)
-    return folder / "run"
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run, beside its configuration."""
-    return computed(tmp_path_factory.mktemp("spins"))
+    return computed(tmp_path_factory.mktemp("spins"), STUDY, ball=FILE)
 
 
 def test_trajectories_are_those_of_simulate(run: Path) -> None:
@@ -124,7 +114,7 @@ def test_trajectories_are_those_of_simulate(run: Path) -> None:
 
 @pytest.mark.slow
 def test_a_trajectory_is_replayed_and_reported(run: Path) -> None:
-    again = replay(run, 3, read(run.parent / "study.toml", Study), run.parent)
+    again = replayed(run, 3)
     assert all(again.compared.values())
     assert {"q", "v", "rates"} <= again.compared.keys()
     assert main(["report", str(run)]) == 0

@@ -19,7 +19,7 @@ from jaxmech.ensemble import (
     open_results,
     run_study,
 )
-from tests.ensemble.studies import STUDY, arrays, killed, same_bits, write_study
+from tests.ensemble.studies import STUDY, arrays, computed, killed, same_bits
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -60,23 +60,20 @@ band = { statistic = "quantiles", of = "stretch", at = [0.5], bins = 64 }
 ONLY = OBSERVED.replace("block = 4", 'block = 4\nstore = "statistics"')
 
 
-def computed(folder: Path, text: str = OBSERVED, out: str = "run") -> Path:
-    config = write_study(folder, text)
-    (folder / "of.py").write_text(FUNCTIONS)
-    run_study(read(config, Study), folder / out, folder=folder)
-    return folder / out
+def observed(folder: Path, text: str = OBSERVED) -> Path:
+    return computed(folder, text, of=FUNCTIONS)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Path:
     """A finished run that stores trajectories and statistics."""
-    return computed(tmp_path_factory.mktemp("whole"))
+    return observed(tmp_path_factory.mktemp("whole"))
 
 
 @pytest.fixture(scope="module")
 def only(tmp_path_factory) -> Path:
     """The same study, storing only statistics."""
-    return computed(tmp_path_factory.mktemp("only"), ONLY)
+    return observed(tmp_path_factory.mktemp("only"), ONLY)
 
 
 def same_statistics(run: Path, other: Path) -> bool:
@@ -119,7 +116,7 @@ def test_an_interrupted_study_continues_to_the_same_bits(only, tmp_path) -> None
     shutil.copytree(only, out)
     killed(out, 1, 3, 4)
     shutil.rmtree(out / "results.zarr" / "statistics" / "c" / "4")
-    computed(tmp_path, ONLY)
+    observed(tmp_path, ONLY)
     assert same_bits(only, out)
     for name in ("statistics.npz", "summary.json", "summary.txt"):
         assert (out / name).read_bytes() == (only / name).read_bytes()
@@ -127,7 +124,7 @@ def test_an_interrupted_study_continues_to_the_same_bits(only, tmp_path) -> None
 
 def test_the_last_times_alone_are_stored(whole, tmp_path) -> None:
     text = STUDY.replace("block = 4", 'block = 4\nstore = "final"')
-    found = arrays(computed(tmp_path, text))
+    found = arrays(observed(tmp_path, text))
     assert found["q"].shape == (20, 1, 1)
     assert found["t"].tolist() == [1.0]
     assert np.array_equal(found["q"][:, 0], arrays(whole)["q"][:, -1])
@@ -136,7 +133,7 @@ def test_the_last_times_alone_are_stored(whole, tmp_path) -> None:
 @pytest.mark.slow
 def test_a_run_is_not_continued_with_another_use_of_reactions(tmp_path) -> None:
     text = ONLY.replace("of.py:pair", "of.py:work")
-    killed(computed(tmp_path, text), 1)
+    killed(observed(tmp_path, text), 1)
     other = FUNCTIONS.replace("reactions.qdd @ v", "2 * reactions.qdd @ v")
     (tmp_path / "of.py").write_text(other)
     with pytest.raises(FolderError, match="observe both"):

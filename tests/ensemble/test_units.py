@@ -7,8 +7,7 @@ import pytest
 import xarray
 
 import jaxmech.ensemble as je
-from jaxmech.config.toml import read
-from tests.ensemble.studies import write_study
+from tests.ensemble.studies import computed
 
 STUDY = """
 model = "pendulum"
@@ -43,10 +42,7 @@ when = { statistic = "first-passage", of = "lowest" }
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("units")
-    config = write_study(folder, STUDY)
-    je.run_study(read(config, je.Study), folder / "run", folder=folder)
-    return folder / "run"
+    return computed(tmp_path_factory.mktemp("units"), STUDY)
 
 
 def test_arrays_have_units(run: Path) -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from jaxmech.config.toml import read
-from jaxmech.ensemble import Study, open_results, run_study
+from jaxmech.ensemble import Study, open_results
 from jaxmech.ensemble.plan import with_stored_sizes
-from tests.ensemble.studies import arrays, same_bits, write_study
+from tests.ensemble.studies import arrays, computed, same_bits, write_study
 
 TEXT = """
 model = "pendulum"
@@ -27,14 +27,9 @@ theta = { distribution = "uniform", low = 0.1, high = 2.5 }
 """
 
 
-def computed(folder: Path, text: str = TEXT) -> Path:
-    run_study(read(write_study(folder, text), Study), folder / "run", folder=folder)
-    return folder / "run"
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Path:
-    return computed(tmp_path_factory.mktemp("whole"))
+    return computed(tmp_path_factory.mktemp("whole"), TEXT)
 
 
 def per_save(run: Path) -> int:
@@ -57,7 +52,7 @@ def test_steps_are_chosen_and_stored(whole) -> None:
 def test_a_continued_run_keeps_its_steps(whole, tmp_path) -> None:
     shutil.copytree(whole, tmp_path / "run")
     (tmp_path / "run" / "blocks" / "000001").unlink()
-    computed(tmp_path)
+    computed(tmp_path, TEXT)
     assert same_bits(whole, tmp_path / "run")
 
 
@@ -97,8 +92,7 @@ velocities.x = 0.0
 
 @pytest.mark.slow
 def test_steps_end_where_a_force_jumps_at_a_saved_time(tmp_path: Path) -> None:
-    (tmp_path / "pushed.py").write_text(PUSHED)
-    run = computed(tmp_path, PUSHES)
+    run = computed(tmp_path, PUSHES, pushed=PUSHED)
     found = arrays(run)
     np.testing.assert_allclose(found["q"][:, -1, 0], 0.375 / found["parameter_m"], rtol=1e-12)
     assert tomllib.loads((run / "config.toml").read_text())["steps"]["times"] == [0.5]
@@ -139,8 +133,7 @@ NODES += '[statistics]\nnodes = { statistic = "moments", of = "node_count" }\n'
 @pytest.mark.slow
 def test_steps_are_short_enough_for_events_that_the_motion_does_not_show(tmp_path: Path) -> None:
     """A body that moves uniformly needs no short steps, but a wave on its path does."""
-    (tmp_path / "waves.py").write_text(FREE)
-    run = computed(tmp_path, WAVES + NODES)
+    run = computed(tmp_path, WAVES + NODES, waves=FREE)
     assert open_results(run).summary["with_missed_events"] == 0
     found = arrays(run)
     exact = np.floor(20 * (0.11 + found["velocity_x"])) - 2
@@ -149,11 +142,43 @@ def test_steps_are_short_enough_for_events_that_the_motion_does_not_show(tmp_pat
 
 @pytest.mark.slow
 def test_events_that_given_steps_miss_are_counted(tmp_path: Path) -> None:
-    (tmp_path / "waves.py").write_text(FREE)
     for store in ("all", "statistics"):
         text = f'store = "{store}"\n{WAVES}{NODES}[steps]\nper_save = 4\n'
-        run_study(read(write_study(tmp_path, text), Study), tmp_path / store, folder=tmp_path)
+        computed(tmp_path, text, store, waves=FREE)
         assert open_results(tmp_path / store).summary["with_missed_events"] == 4
         text = (tmp_path / store / "summary.txt").read_text()
         assert "events missed in too long steps in 4 trajectories" in text
     assert (arrays(tmp_path / "all")["missed_events"] > 10).all()
+
+
+ADAPTIVE = """
+[events]
+lowest = { of = "x1" }
+
+[statistics]
+when = { statistic = "first-passage", of = "lowest" }
+
+[method]
+name = "DormandPrince5"
+
+[steps]
+name = "Adaptive"
+rtol = 1e-8
+atol = 1e-8
+"""
+
+
+@pytest.mark.slow
+def test_adaptive_steps_keep_the_energy_to_their_tolerance(tmp_path: Path) -> None:
+    """So does a method for stiff systems, in other blocks, with the same times of events."""
+    text = TEXT + ADAPTIVE
+    stiff = text.replace("DormandPrince5", "Rodas5P").replace("block = 2", "block = 3")
+    run, other = computed(tmp_path, text), computed(tmp_path, stiff, "stiff")
+    one, two = arrays(run), arrays(other)
+    assert not one["status"].any()
+    assert not two["status"].any()
+    assert 0 < one["energy_drift"].max() < 1e-5
+    assert (one["lowest_count"] > 0).all()
+    assert "first-passage" in (run / "config.toml").read_text()
+    np.testing.assert_allclose(two["q"], one["q"], atol=1e-5)
+    np.testing.assert_allclose(two["lowest_times"], one["lowest_times"], atol=1e-5)
