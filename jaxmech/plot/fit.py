@@ -4,25 +4,26 @@ Fitted parameters are drawn with their intervals, beside their bounds and priors
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-import jaxmech.plot.panels as panels
 from jaxmech.identify import Fit
 from jaxmech.plot.panels import (
     BLUE,
     COLORS,
     GREY,
     ORANGE,
+    Panels,
     add_axes,
     axes_or_new,
     labelled,
+    legend_below,
     new_figure,
     sensor_groups,
+    shown_figure,
     unit_of,
 )
 
@@ -52,11 +53,7 @@ def parameter_intervals(fit: Fit) -> Figure:
         ax = add_axes(figure, (count, 1, k + 1))
         known = bool(fit.uncertainty.determined[k])
         _row(fit, k, intervals[k] if known else None, ax)
-    names: dict[str, Any] = {}
-    for ax in figure.axes:
-        names |= {text: x for x, text in zip(*ax.get_legend_handles_labels(), strict=True)}
-    settings: dict[str, Any] = {"loc": "outside lower center", "ncols": 4, "frameon": False}
-    figure.legend([*names.values()], [*names], **settings)
+    legend_below(figure, figure.axes, columns=4)
     return figure
 
 
@@ -154,7 +151,7 @@ def loss(fit: Fit, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_fit(fit: Fit, sensors: Sequence[str], figure: Figure | None) -> panels.Panels:
+def plot_fit(fit: Fit, sensors: Sequence[str], figure: Figure | None) -> Panels:
     """Draw the panels of `Fit.plot`, which explains the arguments.
 
     They are the first recordings of the fit and of the validation, each beside its residuals.
@@ -165,7 +162,7 @@ def plot_fit(fit: Fit, sensors: Sequence[str], figure: Figure | None) -> panels.
         for k, one in enumerate(part.recordings[:_SHOWN])
     ]
     is_own = figure is None
-    figure = figure or panels.shown_figure(_WIDTH, _HEIGHT * len(shown) + 0.6)
+    figure = figure or shown_figure(_WIDTH, _HEIGHT * len(shown) + 0.6)
     axes: dict[str, Axes] = {}
     stacks: list[list[Axes]] = []
     for row, (name, k, is_validation) in enumerate(shown):
@@ -180,8 +177,8 @@ def plot_fit(fit: Fit, sensors: Sequence[str], figure: Figure | None) -> panels.
     if is_own:
         most_axes = max(map(len, stacks))
         figure.set_size_inches(_WIDTH, figure.get_figheight() * (1 + most_axes) / 2)
-    panels.legend_below(figure, stacks[0], columns=4)
-    return panels.Panels(figure, axes)
+    legend_below(figure, stacks[0], columns=4)
+    return Panels(figure, axes)
 
 
 def _axes_of(

@@ -57,11 +57,10 @@ def keep_style(ax: Axes) -> Axes:
     return ax
 
 
-def legend_of(ax: Axes, handles: Sequence[Any] | None = None, **slot: Any) -> Any:
+def legend_of(ax: Axes, **slot: Any) -> Any:
     """The legend of axes, above what it covers."""
     settings = {key: STYLE[f"legend.{key}"] for key in ("fontsize", "framealpha", "edgecolor")}
-    chosen = {} if handles is None else {"handles": handles}
-    return ax.legend(**(settings | chosen | slot))
+    return ax.legend(**(settings | slot))
 
 
 MOST_PANELS = 24
@@ -139,14 +138,14 @@ def laid_out(
 
 
 def legend_below(figure: Figure, axes: Iterable[Axes], columns: int) -> None:
-    """Add the legend of some panels below all of them."""
-    pairs = [ax.get_legend_handles_labels() for ax in axes]
-    handles = [handle for some, _ in pairs for handle in some]
-    labels = [label for _, some in pairs for label in some]
+    """Add the legend of some panels below all of them, each label once."""
+    handles: dict[str, Any] = {}
+    for ax in axes:
+        handles |= {label: x for x, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     if handles:
         with styled():
             settings: Any = {"loc": "outside lower center", "ncols": columns, "frameon": False}
-            figure.legend(handles, labels, **settings)
+            figure.legend([*handles.values()], [*handles], **settings)
 
 
 def entitled(figure: Figure, title: str) -> Figure:
@@ -162,16 +161,6 @@ def legend_beside(ax: Axes) -> None:
         legend_of(ax, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     elif ax.legend_ is not None:
         ax.legend_.remove()
-
-
-def share_time(axes: Sequence[Axes]) -> None:
-    """Give panels below each other the same times, which are labelled at the lowest."""
-    for ax in axes[:-1]:
-        ax.sharex(axes[-1])
-        ax.tick_params(labelbottom=False)
-        ax.set_xlabel("")
-    if axes and axes[0].figure is not None:
-        axes[0].figure.align_ylabels(axes)
 
 
 _ALIKE = 10.0  # ratio of sizes up to which curves are drawn into the same axes

@@ -27,7 +27,6 @@ from jaxmech.plot.panels import (
     labelled,
     legend_beside,
     sensor_groups,
-    share_time,
     shown_figure,
     styled,
 )
@@ -179,7 +178,13 @@ def plot_motion(
     for k, (name, draw) in enumerate((over_time | pairs).items()):
         panels[name] = add_axes(figure, rows[k])
         draw(panels[name])
-    share_time([panels[name] for name in over_time])
+    stack = [panels[name] for name in over_time]
+    for ax in stack[:-1]:  # the same times, which are labelled at the lowest
+        ax.sharex(stack[-1])
+        ax.tick_params(labelbottom=False)
+        ax.set_xlabel("")
+    if stack:
+        figure.align_ylabels(stack)
     return Panels(entitled(figure, shown.title), panels)
 
 
