@@ -266,7 +266,8 @@ class BlockProgram:
         total: States | None = None
         for data in stored:
             states = jax.tree.unflatten(tree, list(np.frombuffer(data.tobytes(), row)[0]))
-            total = states if total is None else jax.device_get(merge(total, states))
+            total = states if total is None else merge(total, states)
+        total = jax.device_get(total)
         return {name: s.result(total[name]) for name, s in statistics} if total else {}
 
     @cached_property
