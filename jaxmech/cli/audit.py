@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.analysis import Severity, Structure, structure
+from jaxmech.analysis import Structure, structure
 from jaxmech.integrate import FixedSteps, StepWarning
 from jaxmech.interop.mujoco import (
     IgnoredElementsWarning,
@@ -160,23 +160,10 @@ class FileAudit:
         return failed or self.structure.serious
 
     def __str__(self) -> str:
-        coordinates, ranks = self.structure.coordinates, self.structure.ranks
-        rows = [("coordinates", f"{len(coordinates)}: {', '.join(coordinates)}")]
-        if ranks is not None:
-            count = sum(c.equations for c in self.structure.constraints)
-            rows.append(("freedoms", f"{ranks.position_freedom}"))
-            rows.append(("equations", f"{count}, of which {ranks.nearby} are independent"))
-            for dependence in ranks.redundant:
-                others = [name for name in dependence.others if name != dependence.name]
-                also = f", given {', '.join(others)}" if others else ""
-                redundant = f"{len(dependence.equations)} of {dependence.name}{also}"
-                rows.append(("redundant", redundant))
-            rows.extend(("redundant", f"1 or more of {x}, across the loop") for x in ranks.silent)
-        rows += [("left out", f"{kind}: {', '.join(x)}") for kind, x in self.robot.ignored.items()]
+        rows = [("left out", f"{kind}: {', '.join(x)}") for kind, x in self.robot.ignored.items()]
         rows += [("not used", ", ".join(self.unused))] if self.unused else []
-        findings = [f for f in self.structure.findings if f.severity == Severity.SERIOUS]
-        lines = [self.name, *titled_lines(rows, 14), *map(str, findings)]
-        return "\n".join(lines + (self.deviation.lines() if self.deviation else []))
+        after = self.deviation.lines() if self.deviation else []
+        return "\n".join([self.name, str(self.structure), *titled_lines(rows, 14), *after])
 
 
 def audit(file: Path, seconds: float = 1.0) -> FileAudit:

@@ -1,12 +1,10 @@
 """`jaxmech doctor`: whether this installation computes, with what, and where it stores things."""
 
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, distribution
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from packaging.requirements import Requirement
 
 from jaxmech import compiler
 from jaxmech.compiler import cache_folder
@@ -33,20 +31,6 @@ def facts() -> list[str]:
     rows.append(("Python", f"computes in {precision}"))
     rows.append(("native code", f"stored in {cache_folder() or 'no folder'}"))
     return titled_lines(rows, 16)
-
-
-def unmet_requirements() -> Iterator[str]:
-    """The packages that jaxmech needs and that are missing or of another version."""
-    for requirement in map(Requirement, distribution("jaxmech").requires or ()):
-        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
-            continue
-        try:
-            found = distribution(requirement.name).version
-        except PackageNotFoundError:
-            found = ""
-        if not found or not requirement.specifier.contains(found, prereleases=True):
-            which = found or "missing"
-            yield f"  {requirement.name} is {which}; pip install '{requirement}'"
 
 
 def failed_tests() -> Iterator[str]:

@@ -483,17 +483,17 @@ def doctor(*, fast: Annotated[bool, Parameter(negative="")] = False) -> int:
     Print versions, devices and how batches run on each, and where native code is stored; then
     compute a small motion, in batches and with gradients, and compare it with what is known of it.
 
-    exit code: 0 all is well; 1 a requirement or a self-test fails; 2 a release of jax that is known
+    exit code: 0 all is well; 1 a self-test fails; 2 a release of jax that is known
     to give wrong numbers
 
     Args:
         fast: without the self-tests.
     """
-    from jaxmech.cli.doctor import facts, failed_tests, unmet_requirements
+    from jaxmech.cli.doctor import facts, failed_tests
 
     print("\n".join(facts()))
     check_jax(version("jax"))
-    faults = [*unmet_requirements()]
+    faults = list[str]()
     if not fast:
         _use_float64()
         faults += failed_tests()

@@ -20,8 +20,8 @@ def test_a_four_bar_is_audited(tmp_path: Path, capsys) -> None:
     file.write_text(FOUR_BAR.replace("</mujoco>", "<sensor/></mujoco>"), encoding="utf-8")
     assert main(["audit", str(file), "--seconds", "0.2"]) == 0
     shown = capsys.readouterr().out
-    assert "freedoms      1\n" in shown
-    assert "equations     3, of which 2 are independent\n" in shown
+    assert "freedom       1 of position, 1 of velocity\n" in shown
+    assert "independent   2 of 3 equations here, 2 nearby\n" in shown
     assert "left out      contact: crank, coupler, rocker\n" in shown
     assert "sensor\n" in shown
 
