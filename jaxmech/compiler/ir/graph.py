@@ -18,7 +18,7 @@ read: an origin of NaN that has been found once is found again when products wit
 computed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntFlag
 from itertools import count
@@ -210,8 +210,24 @@ class Graph:
             return int(numerator * pow(denominator, -1, PRIME) % PRIME)
         if not node.inputs:
             return hash((node.op, node.params, self.depth)) % PRIME
-        inputs = [self.fingerprints[i] for i in node.inputs]
-        return _fingerprint_of_operation(node.op, node.params, node.dtype, inputs)
+        op, inputs = node.op, [self.fingerprints[i] for i in node.inputs]
+        if op in ("add", "add_any"):
+            return sum(inputs) % PRIME
+        if op == "sub":
+            return (inputs[0] - inputs[1]) % PRIME
+        if op == "neg":
+            return -inputs[0] % PRIME
+        if op == "mul":
+            return inputs[0] * inputs[1] % PRIME
+        if op == "div" and inputs[1] and node.dtype.kind == "f":
+            return inputs[0] * pow(inputs[1], -1, PRIME) % PRIME
+        if op in ("select_n", "branch") and len(set(inputs[1:])) == 1:
+            return inputs[1]
+        if op in _ZERO_AT_ZERO and not any(inputs):
+            return 0
+        # Sorted, because folding may order the inputs differently when the program is read again;
+        # without the number of a branch, which is a global counter.
+        return hash((op, op != "branch" and node.params, *sorted(inputs))) % PRIME
 
     def _is_finite_where_used(self, number: int, node: Node) -> bool:
         """Whether a node is a select that takes a number only where that is finite."""
@@ -228,32 +244,9 @@ class Graph:
     def _hoist(self, node: Node) -> int:
         """Compute a loop-invariant operation in the graph around the loop."""
         assert self.outer is not None
-        inputs = tuple(self._in_outer(i) for i in node.inputs)
-        return self.capture(self.outer.add(node.op, inputs, node.params, node.dtype))
-
-    def _in_outer(self, number: int) -> int:
-        node = self.nodes[number]
-        assert self.outer is not None
-        if node.op == "capture":
-            return int(node.params)
-        return self.outer.const(self.values[number], node.dtype)
-
-
-def _fingerprint_of_operation(op: str, params: Any, dtype: np.dtype, inputs: Sequence[int]) -> int:
-    if op in ("add", "add_any"):
-        return sum(inputs) % PRIME
-    if op == "sub":
-        return (inputs[0] - inputs[1]) % PRIME
-    if op == "neg":
-        return -inputs[0] % PRIME
-    if op == "mul":
-        return inputs[0] * inputs[1] % PRIME
-    if op == "div" and inputs[1] and dtype.kind == "f":
-        return inputs[0] * pow(inputs[1], -1, PRIME) % PRIME
-    if op in ("select_n", "branch") and len(set(inputs[1:])) == 1:
-        return inputs[1]
-    if op in _ZERO_AT_ZERO and not any(inputs):
-        return 0
-    # Sorted, because folding may order the inputs differently when the program is read again;
-    # without the number of a branch, which is a global counter.
-    return hash((op, op != "branch" and params, *sorted(inputs))) % PRIME
+        inputs = []
+        for i in node.inputs:
+            op, _, params, dtype = self.nodes[i]
+            outer = int(params) if op == "capture" else self.outer.const(self.values[i], dtype)
+            inputs.append(outer)
+        return self.capture(self.outer.add(node.op, tuple(inputs), node.params, node.dtype))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from jaxmech.compiler.ir.graph import Graph, Node
-from jaxmech.compiler.ir.loops import Loop, Rows, Scanned, SequenceOfNodes, Stacked, WrittenRow
+from jaxmech.compiler.ir.loops import Loop, Rows, SequenceOfNodes, Stacked, WrittenRow
 
 SMALLEST_BRANCH = 12  # operations and selects; a jump around fewer costs more than it saves
 LEAVES = {"const", "input", "carry", "element", "capture", "result", "saved"}
@@ -171,13 +171,11 @@ class _LivenessSearch:
                 self.work.append((outer, node.params))
             elif node.op == "element" and node.params[0] not in scope.read:
                 scope.read.add(node.params[0])
-                self._add_scanned(outer, loop.scanned[node.params[0]])
-
-    def _add_scanned(self, scope: _Scope, sequence: Scanned) -> None:
-        if isinstance(sequence, Stacked):
-            self.add_stacked(scope, sequence.loop, sequence.number)
-        elif isinstance(sequence, SequenceOfNodes):
-            self.work += [(scope, int(i)) for i in np.ravel(sequence.ids)]
+                sequence = loop.scanned[node.params[0]]
+                if isinstance(sequence, Stacked):
+                    self.add_stacked(outer, sequence.loop, sequence.number)
+                elif isinstance(sequence, SequenceOfNodes):
+                    self.work += [(outer, int(i)) for i in np.ravel(sequence.ids)]
 
     def _add_carry(self, body: _Scope, outer: _Scope, loop: Loop, position: int) -> None:
         """Make a number of a carry live, through its initial value and its next value."""

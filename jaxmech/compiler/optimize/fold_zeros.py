@@ -107,8 +107,15 @@ class _OriginSearch:
         self.quotients = {g: _quotients(g) for g in self.scopes}
         self.pending: dict[Graph, dict[int, set[Condition]]] = {g: {} for g in self.scopes}
         self.visited = set[tuple[Graph, int, Condition]]()
-        for g in self.scopes:
-            self._add_zeros(g)
+        for g in self.scopes:  # the other operands of the folded products and quotients of zero
+            for (op, operand), zero_kind in g.zeros.items():
+                if zero_kind != kind:
+                    continue
+                self._add(g, operand, ALWAYS)
+                # 0 / 0 is NaN.
+                is_safe = op == "mul" or is_positive(g, operand)
+                if not (is_safe or self._divides(g, operand, ALWAYS)):
+                    self.found.add(g.fingerprints[operand])
         # Users of a node have larger numbers, and a loop body is processed before the graph around
         # it: so all conditions of a node are known when it is visited, but for those that a loop
         # adds to its body and to the loops before it.
@@ -124,17 +131,6 @@ class _OriginSearch:
                             self._visit(g, number, condition)
         if self.follows_loops and self.found:
             self._add_leaves()
-
-    def _add_zeros(self, g: Graph) -> None:
-        """Add the other operands of the folded products and quotients of zero."""
-        for (op, operand), kind in g.zeros.items():
-            if kind != self.kind:
-                continue
-            self._add(g, operand, ALWAYS)
-            if op == "mul" or is_positive(g, operand):
-                continue
-            if not self._divides(g, operand, ALWAYS):  # 0 / 0 is NaN
-                self.found.add(g.fingerprints[operand])
 
     def _add(self, g: Graph, number: int, condition: Condition) -> None:
         """Add a node under a condition, unless it was added under a weaker one."""
@@ -155,19 +151,15 @@ class _OriginSearch:
                 for i, node in enumerate(g.nodes):
                     if i in inside or node.dtype.kind != "f":
                         continue
-                    if self._stands_for(g, node, unsafe):
+                    sources = self._sources(g, node) if node.op in _FROM_LOOPS else []
+                    if node.op == "capture":
+                        assert g.outer is not None
+                        sources = [(g.outer, node.params)]
+                    if any(number in unsafe[source] for source, number in sources):
                         self.found.add(g.fingerprints[i])
                     if g.fingerprints[i] in self.found or not inside.isdisjoint(node.inputs):
                         inside.add(i)
             count = sum(map(len, unsafe.values()))
-
-    def _stands_for(self, g: Graph, node: Node, numbers: dict[Graph, set[int]]) -> bool:
-        """Whether a node is a leaf that stands for one of some nodes."""
-        if node.op == "capture":
-            assert g.outer is not None
-            return node.params in numbers[g.outer]
-        sources = self._sources(g, node) if node.op in _FROM_LOOPS else []
-        return any(number in numbers[source] for source, number in sources)
 
     def _reaches_result(self, g: Graph, number: int, condition: Condition = ALWAYS) -> bool:
         return all(kind.reaches_result(g, number, condition) for kind in (self.infinite, self.nan))
@@ -326,8 +318,20 @@ class _Propagation:
                 tested.update(i for i in node.inputs if g.nodes[i].dtype.kind != "f")
                 if node.op == "is_finite":
                     self._mark(g, node.inputs[0], ALWAYS)
-            if number in conditions:
-                self._mark_inputs(g, number)
+            if number not in conditions:
+                continue
+            reached = conditions[number]
+            if node.op in SELECTS:
+                for condition in list(reached):
+                    self._mark_values(g, number, condition)
+                selector, *values = node.inputs
+                if any(g.values[i] is not None and not np.isfinite(g.values[i]) for i in values):
+                    tested.add(selector)  # it makes a number NaN, on which a result depends
+            elif ALWAYS in reached:  # by far the most
+                conditions.update(dict.fromkeys(self._passed(g, node), _ONLY_ALWAYS))
+            else:
+                for i in self._passed(g, node):
+                    self._mark_all(g, i, reached)
 
     def _mark(self, g: Graph, number: int, condition: Condition) -> None:
         if condition and number in self._compared(g):
@@ -336,21 +340,6 @@ class _Propagation:
                 literal for literal in condition if not _holds_for_nan(g, number, *literal)
             )
         add_condition(self._conditions[g][number], condition)
-
-    def _mark_inputs(self, g: Graph, number: int) -> None:
-        node, conditions = g.nodes[number], self._conditions[g]
-        reached = conditions[number]
-        if node.op in SELECTS:
-            for condition in list(reached):
-                self._mark_values(g, number, condition)
-            selector, *values = node.inputs
-            if any(g.values[i] is not None and not np.isfinite(g.values[i]) for i in values):
-                self._tested[g].add(selector)  # it makes a number NaN, on which a result depends
-        elif ALWAYS in reached:  # by far the most
-            conditions.update(dict.fromkeys(self._passed(g, node), _ONLY_ALWAYS))
-        else:
-            for i in self._passed(g, node):
-                self._mark_all(g, i, reached)
 
     def _mark_all(self, g: Graph, number: int, reached: set[Condition]) -> None:
         """Add the conditions of another node."""

@@ -4,6 +4,7 @@ A value that only one side of a select uses matters only under the condition of 
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 from jaxmech.compiler.ir.graph import Graph
 
@@ -72,7 +73,7 @@ def is_positive(
     g: Graph, number: int, condition: Condition = ALWAYS, or_zero: bool = False
 ) -> bool:
     """Whether a number is known to be positive or NaN under a condition."""
-    return _Signs().sign(g, number, condition, _DEEPEST) >= (1 if or_zero else 2)
+    return _sign(g, number, condition, _DEEPEST, {}) >= (1 if or_zero else 2)
 
 
 def is_finite(g: Graph, number: int, condition: Condition) -> bool:
@@ -97,57 +98,50 @@ def _parts(g: Graph, boolean: int, holds: bool) -> Iterator[tuple[int, bool]]:
             yield boolean, holds
 
 
-class _Signs:
-    """Signs of numbers: 2 if positive or NaN, 1 if not negative or NaN, 0 if nothing is known."""
+def _sign(
+    g: Graph, number: int, condition: Condition, depth: int, known: dict[Any, int]
+) -> int:  # fmt: skip
+    """The sign of a number under a condition, traced through at most `depth` operations.
 
-    def __init__(self) -> None:
-        self.known: dict[tuple[Graph, int, Condition], int] = {}
+    2 if positive or NaN, 1 if not negative or NaN, 0 if nothing is known.
+    """
+    key = g, number, condition
+    if key not in known:
+        known[key] = _computed_sign(g, number, condition, depth, known)
+    return known[key]
 
-    def sign(self, g: Graph, number: int, condition: Condition, depth: int) -> int:
-        """The sign of a number under a condition, traced through at most `depth` operations."""
-        key = g, number, condition
-        if key not in self.known:
-            self.known[key] = self._computed_sign(g, number, condition, depth)
-        return self.known[key]
 
-    def _computed_sign(self, g: Graph, number: int, condition: Condition, depth: int) -> int:
-        value, node = g.values[number], g.nodes[number]
-        if value is not None:
-            return 2 if value > 0 else int(value == 0)
-        if depth == 0 or node.dtype.kind != "f":
-            return 0
-        # A loop may test a number of the graph around it.
-        parts = (part for literal in condition for part in _parts(g, *literal))
-        if any(self._implies_positive(g, number, *part, depth - 1) for part in parts):
-            return 2
-        if node.op == "capture":
-            assert g.outer is not None
-            return self.sign(g.outer, node.params, ALWAYS, depth - 1)
-        if values := alternatives(g, number):
-            return min(
-                self.sign(g, i, conjunction(condition, branch_condition), depth - 1)
-                for i, branch_condition in values
-            )
-        if node.op in ("exp", "exp2"):
-            return 2
-        if node.op == "abs" or (node.op == "mul" and node.inputs[0] == node.inputs[1]):
-            return 1
-        if node.op not in _SIGNED:
-            return 0
-        signs = [self.sign(g, i, condition, depth - 1) for i in node.inputs]
-        # One positive summand is enough if none is negative; a product needs all factors positive.
-        return max(signs) if node.op == "max" or (node.op == "add" and min(signs)) else min(signs)
-
-    def _implies_positive(
-        self, g: Graph, number: int, boolean: int, holds: bool, depth: int
-    ) -> bool:
-        """Whether a boolean implies that the number exceeds a non-negative one.
-
-        The number may also be NaN, which is consistent with any false comparison.
-        """
-        node = g.nodes[boolean]
-        if node.op not in ("gt", "ge", "lt", "le"):
-            return False
-        larger, smaller = node.inputs if (node.op[0] == "g") == holds else node.inputs[::-1]
-        is_strict = (node.op[1] == "t") == holds
-        return larger == number and self.sign(g, smaller, ALWAYS, depth) >= (1 if is_strict else 2)
+def _computed_sign(
+    g: Graph, number: int, condition: Condition, depth: int, known: dict[Any, int]
+) -> int:  # fmt: skip
+    value, node = g.values[number], g.nodes[number]
+    if value is not None:
+        return 2 if value > 0 else int(value == 0)
+    if depth == 0 or node.dtype.kind != "f":
+        return 0
+    for boolean, holds in (part for literal in condition for part in _parts(g, *literal)):
+        # It implies that the number exceeds a non-negative one, or is NaN, which is consistent with
+        # any false comparison. A loop may test a number of the graph around it.
+        test = g.nodes[boolean]
+        if test.op in ("gt", "ge", "lt", "le"):
+            larger, smaller = test.inputs if (test.op[0] == "g") == holds else test.inputs[::-1]
+            least = 1 if (test.op[1] == "t") == holds else 2
+            if larger == number and _sign(g, smaller, ALWAYS, depth - 1, known) >= least:
+                return 2
+    if node.op == "capture":
+        assert g.outer is not None
+        return _sign(g.outer, node.params, ALWAYS, depth - 1, known)
+    if values := alternatives(g, number):
+        return min(
+            _sign(g, i, conjunction(condition, branch_condition), depth - 1, known)
+            for i, branch_condition in values
+        )
+    if node.op in ("exp", "exp2"):
+        return 2
+    if node.op == "abs" or (node.op == "mul" and node.inputs[0] == node.inputs[1]):
+        return 1
+    if node.op not in _SIGNED:
+        return 0
+    signs = [_sign(g, i, condition, depth - 1, known) for i in node.inputs]
+    # One positive summand is enough if none is negative; a product needs all factors positive.
+    return max(signs) if node.op == "max" or (node.op == "add" and min(signs)) else min(signs)

@@ -68,7 +68,11 @@ class Operations:
         if node.op == "const":
             return splat(self.builder, self.graph.values[number], node.dtype)
         if node.op in ("sin", "cos"):
-            return self._sine_or_cosine(node)
+            (angle,) = node.inputs
+            # Reduction and both polynomials are written once: most angles need sine and cosine.
+            if angle not in self._pairs:
+                self._pairs[angle] = sine_and_cosine(self.builder, self.name(angle), node.dtype)
+            return self._pairs[angle][node.op == "cos"]
         return instruction(self.builder, node, self._inputs(node))
 
     def _inputs(self, node: Node) -> list[tuple[str, Any]]:
@@ -85,13 +89,6 @@ class Operations:
         elif node.op == "sub":
             x = builder.line(f"fneg {kind} {x}")
         return builder.intrinsic("fma", node.dtype, x, y, addend)
-
-    def _sine_or_cosine(self, node: Node) -> str:
-        (angle,) = node.inputs
-        # Reduction and both polynomials are written once: most angles need sine and cosine.
-        if angle not in self._pairs:
-            self._pairs[angle] = sine_and_cosine(self.builder, self.name(angle), node.dtype)
-        return self._pairs[angle][node.op == "cos"]
 
 
 def multiply_adds(

@@ -163,18 +163,14 @@ class _Assembler(Operations):
         """Pieces, and the nodes that are no part of any; leaves are written where they are read."""
         items, run = list[int | Piece](), list[int]()
         for i in numbers:
-            if self._ends_run(i):
+            node = self.graph.nodes[i]
+            is_branch = node.op == "branch" and node.params in self.live.branches
+            if is_branch or node.op in ("result", "saved", "read"):  # no operation of a piece
                 items += [*self._split(run), i]
                 run = []
-            elif self.graph.nodes[i].op not in LEAVES:
+            elif node.op not in LEAVES:
                 run.append(i)
         return [*items, *self._split(run)]
-
-    def _ends_run(self, number: int) -> bool:
-        """Whether a node is not an operation of a piece, but depends on others."""
-        node = self.graph.nodes[number]
-        is_branch = node.op == "branch" and node.params in self.live.branches
-        return is_branch or node.op in ("result", "saved", "read")
 
     def _split(self, run: list[int]) -> Sequence[int | Piece]:
         if len(run) < SHORTEST:
