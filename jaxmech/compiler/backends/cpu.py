@@ -156,13 +156,7 @@ BRIEF = 500  # times that each operation is executed: fewer take less time than 
 
 
 class Program(AbstractProgram):
-    """Native code for a kind of batch.
-
-    Args:
-        kernel: the kernel of one trajectory.
-        batched: indices of the arguments that differ in a batch.
-        kind: the kind of batch.
-    """
+    """Native code for a kind of batch."""
 
     def __init__(self, kernel: Kernel, batched: frozenset[int], kind: Kind) -> None:
         super().__init__(kernel, batched, (kind.name, kernel.is_optimized, processor()))

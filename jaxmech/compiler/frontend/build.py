@@ -40,7 +40,7 @@ class Reading:
 
     Args:
         in_avals: shapes and types of its arguments.
-        out_avals: shapes and types of its results.
+        out_avals: those of its results.
         digest: returns a digest of the function.
         read: adds the function to the graph of a reader and returns its results.
         plain: the function itself, on arrays.

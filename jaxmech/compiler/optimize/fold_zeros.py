@@ -259,13 +259,6 @@ class _Propagation:
 
     A carry of a loop propagates if it does so within every iteration: its value after the last one
     is a result that shows it, and after any other the next iteration passes it on.
-
-    Args:
-        infinite: whether to follow infinities or NaN.
-        graph: the scalar graph.
-        loops: the loops of the graph.
-        live: the live nodes of both.
-        outs: the results.
     """
 
     def __init__(

@@ -94,14 +94,7 @@ class Operations:
 def multiply_adds(
     graph: Graph, loops: list[Loop], live: Live, ends: Iterable[int]
 ) -> dict[int, int]:
-    """The product that becomes a part of each sum, by number: one that nothing else uses.
-
-    Args:
-        graph: the scalar graph.
-        loops: the loops of the graph.
-        live: the live nodes of both.
-        ends: the nodes that are results of the graph.
-    """
+    """The product that becomes a part of each sum, by number: one that nothing else uses."""
     nodes, joined = graph.nodes, dict[int, int]()
     uses = uses_of(graph, loops, live, ends)
     for block in (live.nodes, *live.branches.values()):
@@ -171,11 +164,7 @@ end:
 
 
 class Functions:
-    """The functions of a module, and the slots of its scratch memory.
-
-    Args:
-        builder: builder of the module.
-    """
+    """The functions of a module, and the slots of its scratch memory."""
 
     def __init__(self, builder: AssemblyBuilder) -> None:
         self.builder = builder
@@ -195,15 +184,9 @@ class Functions:
         self, piece: Piece, positions: Sequence[int | range], at: str, length: int | None,
         graph: Graph, products: dict[int, int],
     ) -> None:  # fmt: skip
-        """Write the call of a piece.
+        """Write the call of a piece in iteration `at` of a loop of some length.
 
-        Args:
-            piece: the piece.
-            positions: the positions of its inputs and outputs, or those of all iterations.
-            at: name of the iteration.
-            length: number of iterations.
-            graph: the scalar graph.
-            products: the product that becomes a part of each sum.
+        `positions` are those of its inputs and outputs, or those in all iterations.
         """
         if piece.shape not in self._names:
             self._names[piece.shape] = self._written(piece, graph, products)
