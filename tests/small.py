@@ -192,6 +192,11 @@ CASES = {
 }
 
 
+def times_of(steps: int, most: int, span: float) -> np.ndarray:
+    """The times of a run of few steps, its last one repeated, so that all runs have one shape."""
+    return np.minimum(np.arange(most + 1) * (span / steps), span)
+
+
 def from_angles(angles: Any, rates: Any, p: Any) -> tuple[Any, Any]:
     """q and v of the double pendulum, from its angles to the vertical and their rates."""
     (a, b), (wa, wb) = angles, rates

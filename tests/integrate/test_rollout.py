@@ -18,7 +18,7 @@ from jaxmech import (
     System,
     simulate,
 )
-from tests.small import DOUBLE, OSCILLATOR, PENDULUM, PRESCRIBED, solved
+from tests.small import DOUBLE, OSCILLATOR, PENDULUM, PRESCRIBED, solved, times_of
 
 FORCED = System(
     lambda q, v, t, p: 0.5 * v @ v - 0.5 * p["k"] * q @ q,
@@ -97,11 +97,6 @@ STEPS = (20, 40, 80, 160)
 SPAN = 1.0
 
 
-def padded(steps: int) -> np.ndarray:
-    """The times of a run of few steps, its last one repeated, so that all runs have one shape."""
-    return np.minimum(np.arange(STEPS[-1] + 1) * (SPAN / steps), SPAN)
-
-
 @pytest.fixture(scope="module")
 def exact() -> np.ndarray:
     """The double pendulum by an independent integrator: (q, v) at the end."""
@@ -116,7 +111,7 @@ def exact() -> np.ndarray:
 
 def sweep(**policies: Any) -> Solution:
     """The same motion of the double pendulum with ever smaller steps."""
-    times = np.stack([padded(steps) for steps in STEPS])
+    times = np.stack([times_of(steps, STEPS[-1], SPAN) for steps in STEPS])
     policies = {"steps": FixedSteps(1), **policies}
     run = jax.vmap(lambda ts: simulate(DOUBLE.system, *DOUBLE[2:], ts, DOUBLE.params, **policies))
     return jax.jit(run)(times)

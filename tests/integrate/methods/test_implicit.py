@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from tests.small import DOUBLE, PENDULUM, from_angles, solved
+from tests.small import DOUBLE, PENDULUM, from_angles, solved, times_of
 
 START = np.array([0.9, 0.4, 0.5, -1.0])
 
@@ -26,18 +26,13 @@ def swing() -> Any:
     return jax.jit(run)
 
 
-def times_of(steps: int, span: float = 0.4) -> np.ndarray:
-    """The times of few steps, the last one repeated, so that all runs have one shape."""
-    return np.minimum(np.arange(33) * (span / steps), span)
-
-
 def end_of(sol: Any) -> np.ndarray:
     return np.concatenate([sol.q[-1], sol.v[-1]])
 
 
 def test_order_five_on_the_constraints(swing: Any) -> None:
     end = solved(START, 0.4)
-    sols = [swing(START, times_of(steps), DOUBLE.params) for steps in (8, 16, 32)]
+    sols = [swing(START, times_of(steps, 32, 0.4), DOUBLE.params) for steps in (8, 16, 32)]
     errors = np.array([np.abs(end_of(sol) - end).max() for sol in sols])
     assert np.all(np.log2(errors[:-1] / errors[1:]) > 4.7)
     assert errors[-1] < 2e-8

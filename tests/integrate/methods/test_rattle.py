@@ -9,7 +9,7 @@ import pytest
 
 from jaxmech import RATTLE, FixedSteps, Holonomic, Solution, Status, System, simulate
 from jaxmech.compiler import explain
-from tests.small import DOUBLE, PENDULUM, Case, from_angles, solved
+from tests.small import DOUBLE, PENDULUM, Case, from_angles, solved, times_of
 
 STEPS = 160
 
@@ -24,11 +24,6 @@ SPHERICAL = Case(
     np.array([0.6, 0.0, -0.8]),
     np.array([0.4, 1.5, 0.3]),
 )
-
-
-def times_of(steps: int, span: float = 0.4) -> np.ndarray:
-    """The times of a run of few steps, its last one repeated, so that all runs have one shape."""
-    return np.minimum(np.arange(STEPS + 1) * (span / steps), span)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +57,7 @@ def test_order_two_in_positions_and_velocities(swing: Any) -> None:
     end = solved(START, 0.4)
     errors = []
     for steps in (40, 80, 160):
-        sol = swing(START, times_of(steps))
+        sol = swing(START, times_of(steps, STEPS, 0.4))
         assert sol.ok
         errors.append(np.abs(np.concatenate([sol.q[-1], sol.v[-1]]) - end).max())
     orders = np.log2(np.array(errors[:-1]) / errors[1:])
