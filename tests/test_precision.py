@@ -40,6 +40,16 @@ def test_the_default_step_does_what_it_does_in_float64(float32: None) -> None:
     assert 1e-5 < sol.integration_error < 1e-3
 
 
+def test_few_saves_of_a_slow_motion_have_short_enough_steps(float32: None) -> None:
+    """Round-off hides the error of the first trial, from which one step a save seemed enough."""
+    ts = jnp.linspace(0.0, 0.3, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        chosen = jm.simulate(MODEL.system, *MODEL.initial(), ts, MODEL.params)
+    assert int(chosen.accepted) >= 12
+    assert chosen.integration_error < 1e-3
+
+
 @pytest.mark.parametrize(("per_save", "error"), [(40, 1.6e-3), (200, 2.5e-6)])
 def test_an_error_within_round_off_of_a_step_is_estimated(
     float32: None, per_save: int, error: float

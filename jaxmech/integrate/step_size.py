@@ -321,8 +321,8 @@ def steps_needed(
         is_estimated = np.isfinite(trial.error)
         # Events cannot hide in the steps, or there are too many steps already.
         is_fine = (trial.turns < 2) | (steps > _HOPELESS)
-        # The error of a whole run falls with the step to the power of the order.
-        ratio = (np.maximum(trial.error, 1e-30) / target) ** (1 / order)
+        # The error of a whole run, which round-off may hide, falls with the order of the method.
+        ratio = (np.maximum(trial.error, trial.resolution) / target) ** (1 / order)
         near = trial.good & (ratio <= 2.0) & is_fine
         if before is None:
             # Between the samples of a first trial events may hide.
