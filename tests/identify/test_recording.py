@@ -148,8 +148,8 @@ def recording(title: str, size: float = 1.0, **columns: Any) -> jm.Recording:
     return one
 
 
-def fitted(one: jm.Recording, system: jm.System = SLIDE) -> jm.identify.Fit:
-    return jm.fit(system, one, {"k": 8.0}, steps=jm.FixedSteps(2))
+def fitted(one: jm.Recording, system: jm.System = SLIDE, validation: Any = ()) -> jm.identify.Fit:
+    return jm.fit(system, one, {"k": 8.0}, validation=validation, steps=jm.FixedSteps(2))
 
 
 def test_values_and_label_of_a_picture_are_of_one_unit() -> None:
@@ -172,6 +172,8 @@ def test_starts_and_sizes_too() -> None:
     turning = jm.System(SLIDE.lagrangian, coordinates={"x": "rad"})
     with pytest.raises(ValueError, match=r"'v' of frame is in m/s, and 'x.rate' in rad/s"):
         fitted(recording("x", v0=["v [mm/s]"]), turning)
+    with pytest.raises(ValueError, match="'x' of frame is in rad, and 'x' in m"):
+        fitted(recording("x"), validation=recording("x [deg]"))
     with pytest.raises(ValueError, match="'x' of frame is in m, and 'x' in mm"):
         fitted(recording("x [mm]"), jm.System(SLIDE.lagrangian, coordinates={"x": "mm"}))
 
