@@ -31,7 +31,6 @@ from jaxmech.plot.motions import clock, dimension, display_of, extent, trail_nam
 from jaxmech.plot.panels import STYLE
 from jaxmech.plot.scene import Scene, new_axes
 from jaxmech.run import Solution
-from jaxmech.utils.checks import require_positive_integer
 
 VIDEO = (".mp4", ".mov", ".webm", ".mkv", ".avi")
 _COLORS = 255  # of a GIF
@@ -41,15 +40,18 @@ Frames = Iterable[np.ndarray]
 
 
 def writer_of(suffix: str, fps: float) -> Callable[[Path, Frames], None]:
-    """What writes frames (height, width, 4) to a file with this suffix.
-
-    Raises:
-        ValueError: if the suffix is unknown, ffmpeg is needed and not installed, or a GIF cannot
-            have this frame rate.
-    """
+    """What writes frames (height, width, 4) to a file with this suffix; `save` has its errors."""
     if suffix == ".gif":
-        duration = _duration(fps)
-        return lambda path, frames: _write_gif(path, frames, duration)
+        hundredths = max(round(100 / fps), 2)  # of a second that a frame lasts, an integer
+        if abs(100 / fps - hundredths) > 1e-3:
+            near = " or ".join(
+                f"{100 / k:.4g}" for k in (hundredths + 1, hundredths, hundredths - 1) if k > 1
+            )
+            raise ValueError(
+                "Argument `fps` of a GIF must be 100 divided by an integer, at most 50, but is "
+                f"{fps:g}; choose {near}."
+            )
+        return lambda path, frames: _write_gif(path, frames, 10 * hundredths)
     if suffix in VIDEO:
         if not FFMpegWriter.isAvailable():
             raise ValueError(
@@ -63,20 +65,6 @@ def writer_of(suffix: str, fps: float) -> Callable[[Path, Frames], None]:
     )
 
 
-def _duration(fps: float) -> int:
-    """Milliseconds for a frame of a GIF, which lasts whole hundredths of a second."""
-    hundredths = max(round(100 / fps), 2)
-    if abs(100 / fps - hundredths) > 1e-3:
-        near = " or ".join(
-            f"{100 / k:.4g}" for k in (hundredths + 1, hundredths, hundredths - 1) if k > 1
-        )
-        raise ValueError(
-            "Argument `fps` of a GIF must be 100 divided by an integer, at most 50, but is "
-            f"{fps:g}; choose {near}."
-        )
-    return 10 * hundredths
-
-
 def _write_gif(path: Path, frames: Frames, duration: int) -> None:
     pictures = [Image.fromarray(frame[..., :3]) for frame in frames]
     # One set of colours for all frames: quicker than one for each, and without flicker.
@@ -87,22 +75,18 @@ def _write_gif(path: Path, frames: Frames, duration: int) -> None:
         sheet.paste(picture, (0, k * height))
     colors = sheet.quantize(_COLORS, dither=Image.Dither.NONE)
     reduced = [x.quantize(palette=colors, dither=Image.Dither.NONE) for x in pictures]
-    _correct(reduced, pictures[0])
-    reduced[0].save(
-        path, save_all=True, append_images=reduced[1:], duration=duration, loop=0, optimize=False
-    )
-
-
-def _correct(reduced: list[Image.Image], original: Image.Image) -> None:
-    """Give the background, the colour of a corner, its exact value in all frames."""
+    # The background, the colour of a corner, has its exact value in all frames.
     color_index, palette = reduced[0].getpixel((0, 0)), reduced[0].getpalette()
-    color = original.getpixel((0, 0))
+    color = pictures[0].getpixel((0, 0))
     assert isinstance(color_index, int)
     assert isinstance(color, tuple)
     assert palette is not None
     palette[3 * color_index : 3 * color_index + 3] = [int(x) for x in color]
     for picture in reduced:
         picture.putpalette(palette)
+    reduced[0].save(
+        path, save_all=True, append_images=reduced[1:], duration=duration, loop=0, optimize=False
+    )
 
 
 def _write_video(path: Path, frames: Frames, fps: float) -> None:
@@ -187,28 +171,14 @@ class Animation:
             part.unlink(missing_ok=True)
         return path
 
-    def strobe(self, count: int = 6, times: Sequence[float] | None = None) -> Figure:
-        """Draw several moments into one picture, the earlier the fainter.
-
-        Args:
-            count: number of moments from first to last.
-            times: the moments themselves [s].
-
-        Returns:
-            The figure, for `savefig`.
-        """
-        if times is None:
-            require_positive_integer("count", count, "choose 2 or more")
-            times = np.linspace(self.ts[0], self.ts[-1], count).tolist()
-        moments = [int(np.argmin(np.abs(self.ts - t))) for t in times]
-        self.scene.strobe(moments)
-        self._title(f"t = {', '.join(f'{t:.3g}' for t in times)} s{self.label}")
-        return self.figure
-
     def _frames(self, moments: Iterable[int], dpi: float) -> Iterator[np.ndarray]:
         """Pixels of frames (height, width, 4): what moves, drawn upon a picture of the rest."""
-        self._settle()
-        figure, before = self.figure, self.figure.dpi
+        figure = self.figure
+        self._frame(0)
+        # Arranged once, which takes as long as drawing.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        before = figure.dpi
         artists = [*self.scene.artists, self._title(self.ax.get_title("left"))]
         canvas: Any = FigureCanvasAgg(figure)
         figure.set_dpi(dpi)
@@ -247,12 +217,6 @@ class Animation:
 
     def _title(self, text: str) -> Text:
         return self.ax.set_title(text, loc="left", fontsize=STYLE["axes.titlesize"])
-
-    def _settle(self) -> None:
-        # Once, since arranging the figure for each frame takes as long as drawing it.
-        self._frame(0)
-        self.figure.draw_without_rendering()
-        self.figure.set_layout_engine("none")
 
 
 def animate(

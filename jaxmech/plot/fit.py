@@ -30,7 +30,7 @@ from jaxmech.plot.panels import (
 _PRIOR = "#DDE2E6"
 _NAMES = 3  # of sensors in the label of an axis
 _GAP = 4.0  # in usual steps
-MOST_PARAMETERS = 24
+_MOST_PARAMETERS = 24
 _INTERVALS_WIDTH, _ROW = 7.0, 0.62  # inches
 _NEAR = 3.0  # lengths of what is drawn within which a bound is drawn too
 _NORMAL = 1.96  # of a prior, so that it compares with an interval of 95 %
@@ -46,55 +46,49 @@ def parameter_intervals(fit: Fit) -> Figure:
     Args:
         fit: the fit, of which the first 24 numbers are drawn.
     """
-    count = min(len(fit.names), MOST_PARAMETERS)
+    count = min(len(fit.names), _MOST_PARAMETERS)
     figure = new_figure(_INTERVALS_WIDTH, _ROW * count + 0.5)
     intervals = fit.uncertainty.reliable_interval()
     for k in range(count):
-        ax = add_axes(figure, (count, 1, k + 1))
-        known = bool(fit.uncertainty.determined[k])
-        _row(fit, k, intervals[k] if known else None, ax)
+        ax, value = add_axes(figure, (count, 1, k + 1)), float(fit.values[k])
+        mean, sd = fit.priors[k]
+        drawn = [value]
+        if fit.uncertainty.determined[k]:
+            drawn += [*intervals[k]]
+        if np.isfinite(sd):
+            drawn += [mean - _NORMAL * sd, mean + _NORMAL * sd]
+            ax.barh(0, 2 * _NORMAL * sd, 0.8, mean - _NORMAL * sd, color=_PRIOR, label="prior")
+        if fit.uncertainty.determined[k]:
+            label, error = "value and its interval", np.abs(intervals[k] - value)[:, None]
+            ax.errorbar([value], [0], xerr=error, fmt="o", color=BLUE, capsize=4, label=label)
+        else:
+            ax.plot([value], [0], "o", color=GREY, markerfacecolor="none", label="not determined")
+        # The axis has what is drawn, bounds near it, and some room.
+        low, high = min(drawn), max(drawn)
+        span = (high - low) or abs(value) or 1.0
+        bounds = fit.bounds[k]
+        near = [x for x in bounds if low - _NEAR * span <= x <= high + _NEAR * span]
+        low, high = min([low, *near]), max([high, *near])
+        room = 0.12 * ((high - low) or span)
+        ax.set_xlim(low - room, high + room)
+        for bound, end in zip(bounds, ax.get_xlim(), strict=True):
+            if bound in near:
+                ends, label = sorted((bound, end)), "beyond a bound"
+                ax.axvspan(*ends, color=ORANGE, alpha=0.25, linewidth=0, label=label)
+        ax.set_ylim(-0.8, 0.8)
+        ax.set_yticks([])
+        ax.set_ylabel(fit.names[k], rotation=0, ha="right", va="center")
+        ax.spines["left"].set_visible(False)
+        ax.xaxis.set_major_locator(MaxNLocator(6))
+        if fit.names[k] in fit.optimization.at_bound:
+            ax.set_title("at its bound", fontsize="small", color=ORANGE)
     legend_below(figure, figure.axes, columns=4)
     return figure
 
 
-def _row(fit: Fit, k: int, interval: np.ndarray | None, ax: Axes) -> None:
-    value = float(fit.values[k])
-    drawn = [value, *(interval if interval is not None else ())]
-    if np.isfinite(fit.priors[k, 1]):
-        mean, sd = fit.priors[k]
-        drawn += [mean - _NORMAL * sd, mean + _NORMAL * sd]
-        ax.barh(0, 2 * _NORMAL * sd, 0.8, mean - _NORMAL * sd, color=_PRIOR, label="prior")
-    if interval is None:
-        ax.plot([value], [0], "o", color=GREY, markerfacecolor="none", label="not determined")
-    else:
-        label = "value and its interval"
-        error = np.abs(interval - value)[:, None]
-        ax.errorbar([value], [0], xerr=error, fmt="o", color=BLUE, capsize=4, label=label)
-    low, high = min(drawn), max(drawn)
-    span = (high - low) or abs(value) or 1.0
-    bounds = fit.bounds[k]
-    near = [x for x in bounds if low - _NEAR * span <= x <= high + _NEAR * span]
-    low, high = min([low, *near]), max([high, *near])
-    room = 0.12 * ((high - low) or span)
-    ax.set_xlim(low - room, high + room)
-    for bound, end in zip(bounds, ax.get_xlim(), strict=True):
-        if bound in near:
-            ax.axvspan(
-                *sorted((bound, end)), color=ORANGE, alpha=0.25, linewidth=0, label="beyond a bound"
-            )
-    at_bound = fit.names[k] in fit.optimization.at_bound
-    ax.set_ylim(-0.8, 0.8)
-    ax.set_yticks([])
-    ax.set_ylabel(fit.names[k], rotation=0, ha="right", va="center")
-    ax.spines["left"].set_visible(False)
-    ax.xaxis.set_major_locator(MaxNLocator(6))
-    if at_bound:
-        ax.set_title("at its bound", fontsize="small", color=ORANGE)
-
-
 _SHOWN = 3  # recordings, and as many of the validation
 _WIDTH, _HEIGHT = 9.0, 2.3  # inches
-MOST_MARKS = 200  # measurements drawn of one recording; more would merge into a line
+_MOST_MARKS = 200  # measurements drawn of one recording; more would merge into a line
 
 
 def fit_over_data(
@@ -141,7 +135,7 @@ def loss(fit: Fit, *, ax: Axes | None = None) -> Axes:
         ax: axes to draw into.
     """
     ax = axes_or_new(ax)
-    mark = "o" if len(fit.optimization.history) <= MOST_MARKS else ""
+    mark = "o" if len(fit.optimization.history) <= _MOST_MARKS else ""
     steps = np.arange(len(fit.optimization.history))
     ax.plot(steps, fit.optimization.history, color=BLUE, linewidth=1.2, marker=mark, markersize=3)
     ax.set_yscale("log")
@@ -196,8 +190,9 @@ def _axes_of(
         )
     one, values = part.recordings[recording], part.values[recording]
     residual, measured = part.residuals[recording], np.isfinite(one.observed)
-    rows = part.residuals if is_misfit else [_centred(x.observed) for x in part.recordings]
-    sizes = _root_mean_squares(rows)
+    observed = [x.observed for x in part.recordings]
+    samples = part.residuals if is_misfit else [x - _mean(x) for x in observed]
+    sizes = np.sqrt(_mean(np.concatenate(samples) ** 2))  # by which sensors share axes
     unnamed = ("",) if len(sizes) == 1 else tuple(f"sensor {k}" for k in range(len(sizes)))
     names = tuple(sensors or one.sensors) or unnamed
     groups = sensor_groups(sizes.tolist(), names)
@@ -206,9 +201,9 @@ def _axes_of(
     spread = ", ".join(f"{np.sqrt(x.mean()):.3g}" for x in squares)
     ax.set_title(f"{one.name}: RMS {spread}", fontsize="small")
     axes = _divided(ax, len(groups))
-    before, alone = ("residual of\n", "predicted - measured") if is_misfit else (
-        "", "measured and fitted",
-    )  # fmt: skip
+    before, alone = "", "measured and fitted"
+    if is_misfit:
+        before, alone = "residual of\n", "predicted - measured"
     for ax, group in zip(axes, groups, strict=True):
         if is_misfit:
             ax.axhline(0, color=GREY, linewidth=0.6)
@@ -220,7 +215,7 @@ def _axes_of(
                 ax.plot(*line, color=color, linewidth=0.9, label=name or None)
                 continue
             seen = np.flatnonzero(measured[:, k])
-            shown = seen[:: -(-seen.size // MOST_MARKS) or 1]
+            shown = seen[:: -(-seen.size // _MOST_MARKS) or 1]
             dots = one.ts[shown], one.observed[shown, k]
             label = f"{name} measured".strip()
             ax.plot(*dots, ".", color=color, markersize=3, alpha=0.45, label=label)
@@ -249,20 +244,11 @@ def _divided(ax: Axes, count: int) -> list[Axes]:
     return parts
 
 
-def _centred(observed: np.ndarray) -> np.ndarray:
-    """Samples (T, d) less the mean of each sensor."""
-    known = np.isfinite(observed)
-    centred: np.ndarray = observed - observed.sum(0, where=known) / np.maximum(known.sum(0), 1)
-    return centred
-
-
-def _root_mean_squares(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """The root mean square of each sensor over all recordings, (d,)."""
-    rows = np.concatenate(columns)
-    known = np.isfinite(rows)
-    squares = np.where(known, rows, 0.0) ** 2
-    roots: np.ndarray = np.sqrt(squares.sum(0) / np.maximum(known.sum(0), 1))
-    return roots
+def _mean(samples: np.ndarray) -> np.ndarray:
+    """The mean of the known samples (T, d) of each sensor, zero without any."""
+    known = np.isfinite(samples)
+    mean: np.ndarray = samples.sum(0, where=known) / np.maximum(known.sum(0), 1)
+    return mean
 
 
 def _interrupted(ts: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -338,16 +338,20 @@ class Scene:
         self._count = count = len(points_of(next(iter(shapes.values()))))
         items = [*items_of(shapes, range(count), box_around(shapes), trails)]
         if count > 1:  # each trajectory in a colour of its own
-            colors = (
-                COLORS
-                if count <= len(COLORS)
-                else colormaps["viridis"](np.linspace(0, 0.92, count))
-            )
+            spread = colormaps["viridis"](np.linspace(0, 0.92, count))
+            colors = COLORS if count <= len(COLORS) else spread
             items = [
                 replace(x, color=to_rgb(colors[x.member])) if x.member >= 0 else x for x in items
             ]
-        self._moving = [x for x in items if x.member >= 0 and x.kind != "trail"]
-        self._artists = self._drawn(items)
+        self._artists: list[tuple[Any, Any]] = []  # each with what it shows
+        for item in items:
+            if item.mesh is None:
+                artist = self._artist(item)
+                if item.member < 0:  # stays in place
+                    self._move(artist, item, 0)
+                else:
+                    self._artists.append((artist, item))
+        self._artists += _solids(ax, [x for x in items if x.mesh is not None], count)
 
     @property
     def artists(self) -> list[Any]:
@@ -358,27 +362,6 @@ class Scene:
         """Draw the shapes at a time, and the trails up to it."""
         for artist, item in self._artists:
             self._move(artist, item, moment * self._every)
-
-    def strobe(self, moments: Sequence[int]) -> None:
-        """Draw the shapes at several times, the earlier the fainter and farther behind."""
-        for index, moment in enumerate(moments[:-1]):
-            for artist, item in self._drawn(self._moving):
-                self._move(artist, item, moment * self._every)
-                artist.set_alpha(0.12 + 0.6 * index / len(moments))
-                artist.set_zorder(artist.get_zorder() - 1)
-        self.show(moments[-1])
-
-    def _drawn(self, items: Sequence[Item]) -> list[tuple[Any, Any]]:
-        """The artists of items, each with what it shows; lines and dots at rest stay in place."""
-        drawn: list[tuple[Any, Any]] = []
-        for item in items:
-            if item.mesh is None:
-                artist = self._artist(item)
-                if item.member < 0:
-                    self._move(artist, item, 0)
-                else:
-                    drawn.append((artist, item))
-        return drawn + _solids(self.ax, [x for x in items if x.mesh is not None], self._count)
 
     def _artist(self, item: Item) -> Any:
         """Make a dot, a line, a filled outline or a trail."""

@@ -63,18 +63,12 @@ def quantile_bands(
     return labelled(ax, "t [s]", name)
 
 
-def curves(
+def _curves(
     ts: np.ndarray, values: np.ndarray, *, order: int, name: str, ax: Axes, marker: str = ""
 ) -> None:
     """Draw trajectories of a quantity over time (N, T): one by one, or if many their quantiles.
 
-    Args:
-        ts: times [s], shape (N, T).
-        values: the quantity, shape (N, T).
-        order: which colour and kind of line, 0 for the first.
-        name: name in the legend.
-        ax: axes to draw into.
-        marker: draw dots instead of lines.
+    `order` counts colours and kinds of lines; with a marker dots are drawn.
     """
     color = COLORS[order % len(COLORS)]
     style = "" if marker else _STYLES[order // len(COLORS) % len(_STYLES)]
@@ -284,7 +278,7 @@ class Shown:
         def draw(ax: Axes) -> None:
             for k, name in enumerate(names[:_MOST_NAMES]):
                 dots = "." if self.event else ""
-                curves(*self.with_jumps(name), order=k, name=name, ax=ax, marker=dots)
+                _curves(*self.with_jumps(name), order=k, name=name, ax=ax, marker=dots)
             labelled(ax, "t [s]", label)
             if len(names) > 1 or self.good.sum() > MOST_LINES:
                 legend_beside(ax)
@@ -328,10 +322,15 @@ class Shown:
         """The panels that show how good the motion is."""
         sol, ts = self.sol, self.ts[0]
         energy = self.each(sol.energy)
+
+        def draw_energy(ax: Axes) -> None:
+            _curves(self.ts, energy, order=2, name="energy", ax=ax)
+            labelled(ax, "t [s]", "energy [J]")
+
         if np.isfinite(sol.energy_drift).any():
             yield "energy drift", lambda ax: legend_beside(energy_drift(ts, energy, ax=ax))
         elif np.isfinite(energy).any():
-            yield "energy", lambda ax: _energy(ax, self.ts, energy)
+            yield "energy", draw_energy
         position, velocity = self.each(sol.position_residual), self.each(sol.velocity_residual)
         if max(np.nanmax(position, initial=0.0), np.nanmax(velocity, initial=0.0)) > 0:
             yield "residual", lambda ax: legend_beside(drift(ts, position, velocity, ax=ax))
@@ -344,8 +343,3 @@ class Shown:
         times = [t[np.isfinite(t)] for t in times]
         for t in np.concatenate(times)[:_MOST_EVENTS]:
             ax.axvline(t, color=GREY, linewidth=0.7, linestyle=":", zorder=1)
-
-
-def _energy(ax: Axes, ts: np.ndarray, energy: np.ndarray) -> None:
-    curves(ts, energy, order=2, name="energy", ax=ax)
-    labelled(ax, "t [s]", "energy [J]")

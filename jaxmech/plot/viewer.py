@@ -27,14 +27,7 @@ from jaxmech.interop.mujoco import Robot
 from jaxmech.models import Model
 from jaxmech.parts import Gravity, Joint, Mechanism, Reader
 from jaxmech.plot.mechanisms import down_of
-from jaxmech.plot.motions import (
-    Display,
-    digits,
-    display_of,
-    extent,
-    shapes_at,
-    trail_names,
-)
+from jaxmech.plot.motions import Display, digits, display_of, extent, shapes_at, trail_names
 from jaxmech.plot.panels import ORANGE
 from jaxmech.plot.scene import FRAMED, Box, Item, box_around, in_space, items_of
 from jaxmech.run import Solution, observe
@@ -76,12 +69,8 @@ class Stream:
         if key not in self.seen:
             first = np.diff(whole, axis=0, prepend=0)
             second = np.diff(first, axis=0, prepend=0).astype("<i4")
-            self.seen[key] = {
-                "at": self.count,
-                "rows": rows,
-                "columns": whole.shape[1],
-                "step": step,
-            }
+            columns = whole.shape[1]
+            self.seen[key] = {"at": self.count, "rows": rows, "columns": columns, "step": step}
             self.parts.append(second.T.ravel())
             self.count += second.size
         return self.seen[key]
@@ -103,13 +92,26 @@ _BASIC = {  # of which lines, dots and arrows consist
 }
 
 
-def packed(
+def _packed(
     shown: Sequence[Item], size: float, facts: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, Any], Stream]:
     """Items for the page, with facts about bodies by name, and the numbers that they refer to."""
     stream = Stream()
     stored: dict[Any, Any] = {}
-    basic = {name: _mesh(mesh, stream, stored) for name, mesh in _BASIC.items()}
+
+    def index_of(mesh: meshes.Triangles) -> int:
+        """Where a mesh is among those of the page, equal ones once."""
+        vertices, faces = mesh
+        step = 1e-5 * (float(np.abs(vertices).max(initial=0.0)) or 1.0)
+        entry = {
+            "vertices": stream.add(vertices, step) | {"all": len(vertices)},
+            "faces": stream.add(faces.astype(float), 1.0),
+        }
+        key = (entry["vertices"]["at"], entry["faces"]["at"])
+        stored.setdefault(key, entry)
+        return [*stored].index(key)
+
+    basic = {name: index_of(mesh) for name, mesh in _BASIC.items()}
     groups: dict[str, int] = {}
     items = []
     for item in shown:
@@ -120,7 +122,7 @@ def packed(
         }  # fmt: skip
         points = item.points
         if item.mesh is not None:
-            entry["mesh"] = _mesh(item.mesh, stream, stored)
+            entry["mesh"] = index_of(item.mesh)
             # Axes are as exact as lengths, whatever the unit of the latter.
             points = points * np.array([[size]] * 3 + [[1.0]])
         entry["track"] = stream.add(points.reshape(len(points), -1), _FINE * size)
@@ -135,91 +137,28 @@ def packed(
     return scene, stream
 
 
-def _mesh(mesh: tuple[np.ndarray, np.ndarray], stream: Stream, stored: dict[Any, Any]) -> int:
-    vertices, faces = mesh
-    size = float(np.abs(vertices).max(initial=0.0)) or 1.0
-    entry = {
-        "vertices": stream.add(vertices, 1e-5 * size) | {"all": len(vertices)},
-        "faces": stream.add(faces.astype(float), 1.0),
-    }
-    key = (entry["vertices"]["at"], entry["faces"]["at"])
-    stored.setdefault(key, entry)
-    return [*stored].index(key)
-
-
-def framing(box: Box, items: Sequence[Item]) -> Box:
-    """The box with a first picture that frames these items too."""
-    points = [item.points[np.isfinite(item.points).all(axis=(1, 2))] for item in items]
-    ends = [x.reshape(-1, 3)[:: max(1, len(x) // FRAMED)] for x in points]
-    return replace(box, outermost=np.concatenate([box.outermost, *ends]))
-
-
-def arrows_of(
-    mechanism: Mechanism, solution: Solution, display: Display, times: np.ndarray, box: Box,
+def _arrows(
+    mechanism: Mechanism, motion: Solution, display: Display, times: np.ndarray, box: Box,
     scale: float | None, other_params: bool,
 ) -> tuple[list[Item], float]:  # fmt: skip
     """The forces of all joints with names on their second bodies, and the metres per newton.
 
     They are those of the first trajectory that is shown.
     """
-    single, params = solution, display.first_params
-    if axes := solution.q.ndim - 2:
+    params = display.first_params
+    if axes := motion.q.ndim - 2:
         # Not by -1, which has no meaning for arrays without entries.
-        size, k = solution.status.size, display.members[0]
-        single = jax.tree.map(lambda x: x.reshape(size, *x.shape[axes:])[k], solution)
-    loads = observe(mechanism.system, single, params, other_params=other_params).loads
+        size, k = motion.status.size, display.members[0]
+        motion = jax.tree.map(lambda x: x.reshape(size, *x.shape[axes:])[k], motion)
+    loads = observe(mechanism.system, motion, params, other_params=other_params).loads
     forces = {name: np.asarray(force, float) for name, (force, _) in loads.items()}
     if not forces:
         return [], 0.0
-    largest = _usual([*forces.values()])
+    sizes = np.linalg.norm(np.concatenate([*forces.values()]), axis=1)
+    sizes = sizes[np.isfinite(sizes)]
+    largest = float(np.quantile(sizes, _USUAL)) if sizes.size else 0.0
     scale = _LONGEST * box.size / largest if scale is None and largest else scale or 0.0
-    points = _points(mechanism, display, times, params)
-    ts = np.asarray(single.ts, float)
-    items = []
-    for name, force in forces.items():
-        arrow = scale * _interpolated(times, ts, force)
-        arrow[np.linalg.norm(arrow, axis=1) <= _LEAST * scale * largest] = np.nan
-        start, end = points[name], points[name] + arrow
-        pair = np.stack([np.where(np.isfinite(end), start, np.nan), end], axis=1)
-        pair = in_space(pair, box)
-        if box.is_planar:  # in front of the bodies
-            pair[..., 2] = box.high[2]
-        label = f"force of {name}"
-        items.append(Item(label, "arrow", 0, to_rgb(ORANGE), pair, radius=_RADIUS * box.size))
-    return items, scale
 
-
-def facts_of(mechanism: Mechanism, display: Display, times: np.ndarray) -> dict[str, Any]:
-    """By body: its mass, and the names and values of its coordinates at all times."""
-    params = display.first_params
-    q = display.track.at(times)[0]
-    order = mechanism.system.coordinates
-    facts: dict[str, Any] = {}
-    links = {x.body.name: x.name for x in getattr(mechanism.kinematics, "links", ())}
-    for body in mechanism.bodies:
-        read = Reader(f"body {body.name!r}", np.asarray(times[0]), params)
-        prefixes = {body.name, links.get(body.name, body.name)}
-        columns = [k for k, name in enumerate(order) if name.rpartition(".")[0] in prefixes]
-        facts[body.name] = {
-            "mass": float(body.inertia(read)[0]),
-            "names": [order[k] for k in columns],
-            "values": q[:, columns],
-        }
-    return facts
-
-
-def gravity_of(mechanism: Mechanism, display: Display) -> np.ndarray | None:
-    """The direction of gravity, (3,); None without gravity."""
-    if not any(isinstance(force, Gravity) for force in mechanism.forces):
-        return None
-    start = np.asarray(display.track.span[0])
-    down = np.asarray(down_of(mechanism, start, display.first_params), float)
-    return np.pad(down, (0, 3 - len(down)))
-
-
-def _points(
-    mechanism: Mechanism, display: Display, times: np.ndarray, params: Any
-) -> Mapping[str, np.ndarray]:
     def points(q: Any, t: Any, params: Any) -> Mapping[str, Any]:
         at_rest = np.zeros(mechanism.system.n_velocities, int)
         q, _, t, params = mechanism.system.arguments(q, at_rest, t, params)
@@ -232,20 +171,39 @@ def _points(
             if isinstance(joint, Joint) and joint.name
         }
 
-    shapes = shapes_at(points, display.track, times, params, batched=False)
-    return {name: x[0] for name, x in shapes.items()}
+    starts = shapes_at(points, display.track, times, params, batched=False)
+    sign = 1.0 if times[-1] >= times[0] else -1.0
+    ts = sign * np.asarray(motion.ts, float)
+    items = []
+    for name, force in forces.items():  # unknown between saves of which one is
+        columns = [np.interp(sign * times, ts, x) for x in force.T]
+        arrow = scale * np.stack(columns, axis=1)
+        arrow[np.linalg.norm(arrow, axis=1) <= _LEAST * scale * largest] = np.nan
+        start, end = starts[name][0], starts[name][0] + arrow
+        pair = np.stack([np.where(np.isfinite(end), start, np.nan), end], axis=1)
+        pair = in_space(pair, box)
+        if box.is_planar:  # in front of the bodies
+            pair[..., 2] = box.high[2]
+        label = f"force of {name}"
+        items.append(Item(label, "arrow", 0, to_rgb(ORANGE), pair, radius=_RADIUS * box.size))
+    return items, scale
 
 
-def _usual(forces: Sequence[np.ndarray]) -> float:
-    sizes = np.concatenate([np.linalg.norm(force, axis=1) for force in forces])
-    finite_sizes = sizes[np.isfinite(sizes)]
-    return float(np.quantile(finite_sizes, _USUAL)) if finite_sizes.size else 0.0
-
-
-def _interpolated(times: np.ndarray, ts: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Values (T, d) at other times, (K, d); unknown where the neighbours are."""
-    sign = 1.0 if ts[-1] >= ts[0] else -1.0
-    return np.stack([np.interp(sign * times, sign * ts, x) for x in values.T], axis=1)
+def _facts(mechanism: Mechanism, display: Display, times: np.ndarray) -> dict[str, Any]:
+    """By body: its mass, and the names and values of its coordinates at all times."""
+    q, order = display.track.at(times)[0], mechanism.system.coordinates
+    facts: dict[str, Any] = {}
+    links = {x.body.name: x.name for x in getattr(mechanism.kinematics, "links", ())}
+    for body in mechanism.bodies:
+        read = Reader(f"body {body.name!r}", np.asarray(times[0]), display.first_params)
+        prefixes = {body.name, links.get(body.name, body.name)}
+        columns = [k for k, name in enumerate(order) if name.rpartition(".")[0] in prefixes]
+        facts[body.name] = {
+            "mass": float(body.inertia(read)[0]),
+            "names": [order[k] for k in columns],
+            "values": q[:, columns],
+        }
+    return facts
 
 
 _FOLDER = Path(__file__).parent / "page"
@@ -289,7 +247,7 @@ class View:
             ValueError: if the suffix is a different one.
             FileNotFoundError: if the folder does not exist.
         """
-        target = page_path("path", path)
+        target = _page_path("path", path)
         target.write_text(self.html(), encoding="utf-8")
         return target
 
@@ -302,7 +260,10 @@ class View:
 
     def html(self) -> str:
         box = self.box
-        scene, stream = packed(self.items, box.size, self.facts)
+        scene, stream = _packed(self.items, box.size, self.facts)
+        legend = []
+        if scale := self.force_scale:
+            legend = [{"color": ORANGE, "text": f"forces of joints, {1 / scale:.3g} N per m"}]
         scene |= {
             "size": box.size,
             "times": [float(f"{t:.9g}") for t in self.ts],
@@ -312,7 +273,7 @@ class View:
             "box": {"low": box.low.tolist(), "high": box.high.tolist(), "planar": box.is_planar},
             "outermost": [[float(f"{x:.5g}") for x in point] for point in box.outermost],
             "down": None if self.down is None else self.down.tolist(),
-            "legend": self._legend(),
+            "legend": legend,
         }
         text = json.dumps(scene, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
         scripts = _asset("renderer.js") + _asset("player.js").replace('"use strict";', "")
@@ -324,11 +285,6 @@ class View:
         for name, value in values.items():
             page = page.replace("{{ " + name + " }}", value, 1)
         return page
-
-    def _legend(self) -> list[dict[str, str]]:
-        if not self.force_scale:
-            return []
-        return [{"color": ORANGE, "text": f"forces of joints, {1 / self.force_scale:.3g} N per m"}]
 
     def _repr_html_(self) -> str:
         page = html.escape(self.html(), quote=True)
@@ -346,7 +302,7 @@ def _asset(name: str) -> str:
     return (_FOLDER / name).read_text("utf-8")
 
 
-def page_path(argument: str, path: str | Path) -> Path:
+def _page_path(argument: str, path: str | Path) -> Path:
     """The path of a page that can be written."""
     target = Path(path)
     if target.suffix.lower() != ".html":
@@ -356,12 +312,6 @@ def page_path(argument: str, path: str | Path) -> Path:
             f"Argument `{argument}` must be in a folder that exists, but {target.parent} does not."
         )
     return target
-
-
-def is_notebook() -> bool:
-    """Whether this is a notebook, which shows a `View` by itself."""
-    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return hasattr(shell, "kernel")
 
 
 def view(
@@ -426,7 +376,7 @@ def view(
         View: t = 0 ... 3 s in real time, 91 frames in 3 s
     """
     if file is not None:
-        page_path("file", file)
+        _page_path("file", file)
     if force_scale is not None:
         require_positive("force_scale", force_scale)
     title = getattr(subject, "name", "motion")
@@ -441,16 +391,25 @@ def view(
     names = trail_names(shapes, trails)
     items, scale, facts, down = [*items_of(shapes, display.members, box, names)], 0.0, {}, None
     if isinstance(subject, Mechanism):
-        facts, down = facts_of(subject, display, ts), gravity_of(subject, display)
+        facts = _facts(subject, display, ts)
+        if any(isinstance(force, Gravity) for force in subject.forces):
+            start = np.asarray(display.track.span[0])
+            down = np.asarray(down_of(subject, start, display.first_params), float)
+            down = np.pad(down, (0, 3 - len(down)))
         if forces and isinstance(motion, Solution):
-            arrows, scale = arrows_of(subject, motion, display, ts, box, force_scale, other_params)
+            arrows, scale = _arrows(subject, motion, display, ts, box, force_scale, other_params)
             items += arrows
-            box = framing(box, arrows)
+            # The first picture frames the arrows too.
+            known = [x.points[np.isfinite(x.points).all(axis=(1, 2))] for x in arrows]
+            ends = [x.reshape(-1, 3)[:: max(1, len(x) // FRAMED)] for x in known]
+            box = replace(box, outermost=np.concatenate([box.outermost, *ends]))
     result = View(
         ts, fps, display.speed, tuple(items), box, facts, title, display.label, scale, down
     )
     if file is not None:
         result.save(file)
-    if show or (show is None and file is None and not is_notebook()):
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    is_notebook = hasattr(shell, "kernel")  # which shows the result by itself
+    if show or (show is None and file is None and not is_notebook):
         result.open()
     return result

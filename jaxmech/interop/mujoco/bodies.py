@@ -1,12 +1,13 @@
-"""The bodies of a model: those that move, with fixed ones joined to them, and where each is.
+"""The bodies of a model: those that move, with fixed ones joined to them, and their looks.
 
 Hinges, slides and free bodies have the same positions as in MuJoCo. The quaternion of a ball is
 that of its body relative to the body before it; in qpos it is relative to the reference pose. Where
 q has the rates of a quaternion, qvel has the angular velocity along the axes of the body.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
@@ -15,9 +16,11 @@ from jaxtyping import Array
 from numpy.typing import NDArray
 
 from jaxmech.interop.mujoco.source import LeftOut, is_any, mujoco, names_of
+from jaxmech.meshes import Triangles
 from jaxmech.parts import (
     AbstractBody,
     Joint,
+    Visual,
     ground,
     prismatic,
     revolute,
@@ -25,35 +28,31 @@ from jaxmech.parts import (
     spherical,
     vectors,
 )
+from jaxmech.utils.caller import warn_caller
 
 Floats = NDArray[np.floating[Any]]
 
-
-@dataclass(frozen=True)
-class Scalar:
-    """A coordinate that is an entry of qpos, and its rate one of qvel."""
-
-    coordinate: str
-    qpos: int
-    dof: int
+_SHOWN = 2  # the last group of geoms that MuJoCo shows by default
+_PLAIN = (0.5, 0.5, 0.5)  # the colour of a geom without one
 
 
 @dataclass(frozen=True)
-class Quaternion:
-    """Four coordinates, from the one of the given name on, that are a quaternion in qpos.
+class Entry:
+    """The indices in q, qpos and qvel of a number and its rate, or of a quaternion and its spin.
 
-    `turn` is the attitude of the body at the reference pose.
+    Those of a quaternion are the first ones. `turn` is the attitude of its body at the reference
+    pose, None for a number.
     """
 
-    coordinate: str
+    q: int
     qpos: int
     dof: int
-    turn: tuple[float, ...] = (1.0, 0.0, 0.0, 0.0)
+    turn: tuple[float, ...] | None
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """The entries of q, by their indices, and those of qpos and qvel to which they belong.
+    """From and to MuJoCo's qpos and qvel.
 
     Attributes:
         names: the names of the coordinates.
@@ -62,83 +61,63 @@ class Conversion:
     """
 
     names: tuple[str, ...]
-    scalars: tuple[Scalar, ...]
-    quaternions: tuple[Quaternion, ...]
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """The sizes of qpos and qvel."""
-        n, k = len(self.scalars), len(self.quaternions)
-        return n + 4 * k, n + 3 * k
+    scalars: tuple[Entry, ...]
+    quaternions: tuple[Entry, ...]
 
     def q(self, qpos: Any) -> Array:
         """The coordinates, (n,)."""
-        x = _sized("qpos", qpos, self.size[0])
-        quaternions = [
+        x = _sized("qpos", qpos, len(self.scalars) + 4 * len(self.quaternions))
+        return self._joined("q", x[self._of("qpos")], [
             vectors.product(np.asarray(e.turn, x.dtype), x[e.qpos : e.qpos + 4])
             for e in self.quaternions
-        ]
-        return self._joined(x[self._of("qpos")], quaternions)
+        ])  # fmt: skip
 
     def qpos(self, q: Any) -> Array:
         """MuJoCo's positions, (nq,)."""
         x = _sized("q", q, len(self.names))
-        parts = [x[self._in_q]]
-        for e, k in zip(self.quaternions, self._firsts, strict=True):
-            parts.append(
-                vectors.product(vectors.conjugate(np.asarray(e.turn, x.dtype)), x[k : k + 4])
-            )
-        return jnp.concatenate(parts)[self._order("qpos", 4)]
+        return self._joined("qpos", x[self._of("q")], [
+            vectors.product(vectors.conjugate(np.asarray(e.turn, x.dtype)), x[e.q : e.q + 4])
+            for e in self.quaternions
+        ])  # fmt: skip
 
     def v(self, q: Any, qvel: Any) -> Array:
         """The rates of the coordinates, (n,), at the coordinates q."""
-        x, u = _sized("q", q, len(self.names)), _sized("qvel", qvel, self.size[1])
-        rates = [
-            vectors.product(x[k : k + 4], jnp.append(0.0, u[e.dof : e.dof + 3])) / 2
-            for e, k in zip(self.quaternions, self._firsts, strict=True)
-        ]
-        return self._joined(u[self._of("dof")], rates)
+        x = _sized("q", q, len(self.names))
+        u = _sized("qvel", qvel, len(self.scalars) + 3 * len(self.quaternions))
+        return self._joined("q", u[self._of("dof")], [
+            vectors.product(x[e.q : e.q + 4], jnp.append(0.0, u[e.dof : e.dof + 3])) / 2
+            for e in self.quaternions
+        ])  # fmt: skip
 
     def qvel(self, q: Any, v: Any) -> Array:
         """MuJoCo's velocities, (nv,), at the coordinates q and their rates v."""
         n = len(self.names)
         x, rate = _sized("q", q, n), _sized("v", v, n)
-        parts = [rate[self._in_q]]
-        parts += [vectors.spin_in_body(x[k : k + 4], rate[k : k + 4]) for k in self._firsts]
-        return jnp.concatenate(parts)[self._order("dof", 3)]
+        spins = [
+            vectors.spin_in_body(x[e.q : e.q + 4], rate[e.q : e.q + 4]) for e in self.quaternions
+        ]
+        return self._joined("dof", rate[self._of("q")], spins)
 
     def generalized(self, q: Array, force: Array) -> Array:
         """The force on the coordinates, (n,), that does the work of `force` (nv,) on qvel."""
-        turning = [
-            2 * vectors.product(q[k : k + 4], jnp.append(0.0, force[e.dof : e.dof + 3]))
-            for e, k in zip(self.quaternions, self._firsts, strict=True)
-        ]
-        return self._joined(force[self._of("dof")], turning)
+        return self._joined("q", force[self._of("dof")], [
+            2 * vectors.product(q[e.q : e.q + 4], jnp.append(0.0, force[e.dof : e.dof + 3]))
+            for e in self.quaternions
+        ])  # fmt: skip
 
     def indices(self, kind: Literal["qpos", "dof"]) -> dict[int, int]:
         """The index of the coordinate for each entry of qpos, or of qvel, that is a scalar."""
-        return {getattr(s, kind): self.names.index(s.coordinate) for s in self.scalars}
-
-    @property
-    def _in_q(self) -> np.ndarray:
-        return np.array([self.names.index(s.coordinate) for s in self.scalars], int)
-
-    @property
-    def _firsts(self) -> tuple[int, ...]:
-        return tuple(self.names.index(e.coordinate) for e in self.quaternions)
+        return {getattr(e, kind): e.q for e in self.scalars}
 
     def _of(self, kind: str) -> np.ndarray:
-        return np.array([getattr(s, kind) for s in self.scalars], int)
+        return np.array([getattr(e, kind) for e in self.scalars], int)
 
-    def _order(self, kind: str, size: int) -> np.ndarray:
-        """Where each entry of qpos or qvel is, if scalars come first."""
-        starts = [getattr(e, kind) + np.arange(size) for e in self.quaternions]
-        return np.argsort(np.concatenate([self._of(kind), *starts]))
-
-    def _joined(self, scalars: Array, quaternions: list[Array]) -> Array:
-        starts = [k + np.arange(4) for k in self._firsts]
-        order = np.argsort(np.concatenate([self._in_q, *starts]))
-        return jnp.concatenate([scalars, *quaternions])[order]
+    def _joined(self, kind: str, scalars: Array, others: list[Array]) -> Array:
+        """The numbers of scalars and of quaternions, or of spins, in their places."""
+        pairs = zip(self.quaternions, others, strict=True)
+        places = [getattr(e, kind) + np.arange(len(x)) for e, x in pairs]
+        order = np.argsort(np.concatenate([self._of(kind), *places]))
+        return jnp.concatenate([scalars, *others])[order]
 
 
 def _sized(name: str, values: Any, size: int) -> Array:
@@ -196,18 +175,6 @@ class Mount:
     pose: Offset
 
 
-def mounts_of(model: Any) -> list[Mount]:
-    """For each body of a model the moving one, or the world, to which it is fixed."""
-    mounts = [Mount(0, IDENTITY)]
-    for k in range(1, model.nbody):
-        if model.body_jntnum[k]:
-            mounts.append(Mount(k, IDENTITY))
-        else:
-            parent = mounts[model.body_parentid[k]]
-            mounts.append(Mount(parent.index, parent.pose.then(_own_offset(model, k))))
-    return mounts
-
-
 def _own_offset(model: Any, body: int) -> Offset:
     """The pose of a body relative to the one before it, all joints at their reference."""
     return Offset(model.body_pos[body].copy(), model.body_quat[body].copy())
@@ -218,12 +185,69 @@ def tidy(values: Floats) -> Floats:
     return np.where(np.abs(values) < 1e-14 * np.abs(values).max(initial=0.0), 0.0, values)
 
 
+class UnreadableMeshWarning(UserWarning):
+    """A mesh of a robot cannot be read, so that pictures show its body without it."""
+
+
+def _looks_of(model: Any, spec: Any, mounts: list[Mount]) -> dict[int, tuple[Visual, ...]]:
+    """The visuals of the moving bodies, and of the world, with those of the bodies fixed to them.
+
+    Meshes that cannot be read are left out, with a warning. A compiled model lacks meshes on which
+    no inertia depends; the one before, `spec`, has all.
+    """
+    looks: dict[int, list[Visual]] = {}
+    if list(spec.meshes) and not model.nmesh:
+        try:
+            model = spec.copy().compile()  # since a failure leaves its mark on a spec
+        except (ValueError, mujoco().FatalError) as error:
+            files = ", ".join(mesh.file for mesh in spec.meshes if mesh.file)
+            warn_caller(
+                "meshes cannot be read, so pictures show their bodies without them: "
+                f"{files} ({str(error).splitlines()[0].rstrip('.')}); put them where the file "
+                "names them. The motion is not affected.",
+                UnreadableMeshWarning,
+            )
+    for g in range(model.ngeom):
+        rgba = model.mat_rgba[m] if (m := model.geom_matid[g]) >= 0 else model.geom_rgba[g]
+        make = _maker(model, g)
+        if make is None or model.geom_group[g] > _SHOWN or rgba[3] <= 0:
+            continue
+        color = None if np.allclose(rgba[:3], _PLAIN) else tuple(float(x) for x in rgba[:3])
+        mount = mounts[model.geom_bodyid[g]]
+        pose = mount.pose.then(Offset(model.geom_pos[g], model.geom_quat[g]))
+        position, attitude = (tuple(x.tolist()) for x in pose)
+        looks.setdefault(mount.index, []).append(make(at=position, turn=attitude, color=color))
+    return {index: tuple(visuals) for index, visuals in looks.items()}
+
+
+def _maker(model: Any, g: int) -> Callable[..., Visual] | None:
+    """The function that makes the visual of a geom; None for kinds without one."""
+    kinds, kind = mujoco().mjtGeom, model.geom_type[g]
+    a, b, c = (float(x) for x in model.geom_size[g])
+    if is_any(kind, kinds.mjGEOM_MESH):
+        k = model.geom_dataid[g]
+        first, count = model.mesh_vertadr[k], model.mesh_vertnum[k]
+        start, number = model.mesh_faceadr[k], model.mesh_facenum[k]
+        vertices = np.array(model.mesh_vert[first : first + count], float)
+        faces = np.array(model.mesh_face[start : start + number], int)
+        return partial(Visual.mesh, Triangles(vertices, faces))
+    makers: dict[Any, Callable[..., Visual]] = {
+        kinds.mjGEOM_SPHERE: partial(Visual.sphere, a),
+        kinds.mjGEOM_CAPSULE: partial(Visual.capsule, a, 2 * b),
+        kinds.mjGEOM_ELLIPSOID: partial(Visual.ellipsoid, (a, b, c)),
+        kinds.mjGEOM_CYLINDER: partial(Visual.cylinder, a, 2 * b),
+        kinds.mjGEOM_BOX: partial(Visual.box, (2 * a, 2 * b, 2 * c)),
+    }
+    return next((make for one, make in makers.items() if is_any(kind, one)), None)
+
+
 class Tree:
     """The moving bodies of a compiled model and their joints, and the coordinates they bring.
 
     Attributes:
         model: the compiled model.
-        mounts: where each body of the model is, from `mounts_of`.
+        mounts: for each body of the model the moving one, or the world, to which it is fixed.
+        looks: the visuals of the moving bodies, by their indices, and of the world at 0.
         values: numbers that are parameters.
         left_out: what has no counterpart.
         names: the names of all bodies of the model.
@@ -234,11 +258,16 @@ class Tree:
         joints: the joints between them.
     """
 
-    def __init__(
-        self, model: Any, mounts: list[Mount], looks: Mapping[int, Any], values: Values,
-        left_out: LeftOut,
-    ) -> None:  # fmt: skip
-        self.model, self.mounts, self.values, self.left_out = model, mounts, values, left_out
+    def __init__(self, model: Any, spec: Any, values: Values, left_out: LeftOut) -> None:
+        self.model, self.values, self.left_out = model, values, left_out
+        self.mounts = [Mount(0, IDENTITY)]
+        for k in range(1, model.nbody):
+            mount = Mount(k, IDENTITY)
+            if not model.body_jntnum[k]:
+                parent = self.mounts[model.body_parentid[k]]
+                mount = Mount(parent.index, parent.pose.then(_own_offset(model, k)))
+            self.mounts.append(mount)
+        self.looks = _looks_of(model, spec, self.mounts)
         kinds = mujoco().mjtJoint
         of_joints = [*zip(model.jnt_bodyid, model.jnt_type, strict=True)]
         self.names = names_of(model, "body", model.nbody, ("ground",))
@@ -251,10 +280,10 @@ class Tree:
             if is_any(kind, kinds.mjJNT_HINGE, kinds.mjJNT_SLIDE)
         )
         indices = [k for k in range(1, model.nbody) if model.body_jntnum[k]]
-        self.moving = {k: self._moving(k, looks.get(k, ())) for k in indices}
+        self.moving = {k: self._moving(k) for k in indices}
         self.bodies: list[AbstractBody] = []
         self.joints: list[Joint] = []
-        self._entries: list[Scalar | Quaternion] = []
+        self._entries: list[tuple[str, tuple[int, int, tuple[float, ...] | None]]] = []
         for k in indices:
             self._add(k)
 
@@ -268,11 +297,11 @@ class Tree:
 
     def conversion(self, coordinates: tuple[str, ...]) -> Conversion:
         """From and to MuJoCo's qpos and qvel, with the coordinates in this order."""
-        scalars = tuple(e for e in self._entries if isinstance(e, Scalar))
-        quaternions = tuple(e for e in self._entries if isinstance(e, Quaternion))
-        return Conversion(coordinates, scalars, quaternions)
+        entries = [Entry(coordinates.index(x), *places) for x, places in self._entries]
+        scalars = tuple(e for e in entries if e.turn is None)
+        return Conversion(coordinates, scalars, tuple(e for e in entries if e.turn is not None))
 
-    def _moving(self, index: int, visual: Any) -> AbstractBody:
+    def _moving(self, index: int) -> AbstractBody:
         """A body with the masses of all that is fixed to it."""
         model, mounts, value, name = self.model, self.mounts, self.values.value, self.names[index]
         members = self.members(index)
@@ -294,7 +323,7 @@ class Tree:
             mass=value("mass", name, mass),
             center=value("center", name, tuple(tidy(center))),
             inertia=value("inertia", name, symmetric),
-            visual=visual,
+            visual=self.looks.get(index, ()),
         )
 
     def _add(self, index: int) -> None:
@@ -320,9 +349,9 @@ class Tree:
         at_a, axis_a = tidy(pose.position + axes @ point), tidy(axes @ axis)
         kind = kinds(int(model.jnt_type[j]))
         if kind == kinds.mjJNT_FREE:  # in the coordinates of the body
-            letters = enumerate("xyz")
-            self._entries += [Scalar(f"{b.name}.{x}", address + k, dof + k) for k, x in letters]
-            self._entries.append(Quaternion(f"{b.name}.e0", address + 3, dof + 3))
+            for k, x in enumerate("xyz"):
+                self._entries.append((f"{b.name}.{x}", (address + k, dof + k, None)))
+            self._entries.append((f"{b.name}.e0", (address + 3, dof + 3, (1.0, 0.0, 0.0, 0.0))))
             return
         if kind == kinds.mjJNT_SLIDE:
             at_a = tidy(pose.position - start * axis_a)
@@ -330,14 +359,14 @@ class Tree:
         joint: Joint
         if kind == kinds.mjJNT_BALL:
             joint = spherical(name, a, at_a, b, point)
-            self._entries.append(Quaternion(f"{name}.e0", address, dof, tuple(pose.attitude)))
+            self._entries.append((f"{name}.e0", (address, dof, tuple(pose.attitude))))
         elif kind == kinds.mjJNT_SLIDE:
             turn = tidy(pose.attitude)
             joint = prismatic(name, a, at_a, b, (0.0, 0.0, 0.0), axis=axis_a, turn=turn)
-            self._entries.append(Scalar(f"{name}.position", address, dof))
+            self._entries.append((f"{name}.position", (address, dof, None)))
         else:
             back = np.array([np.cos(start / 2), *(-np.sin(start / 2) * axis)])
             turn = tidy(vectors.product(pose.attitude, back))
             joint = revolute(name, a, at_a, b, point, axis=axis_a, axis_b=axis, turn=turn)
-            self._entries.append(Scalar(f"{name}.angle", address, dof))
+            self._entries.append((f"{name}.angle", (address, dof, None)))
         self.joints.append(joint)

@@ -30,22 +30,20 @@ def terms(tree: Tree, conversion: Conversion) -> list[Any]:
     energies: list[Any] = []
     model, values = tree.model, tree.values
     spring = is_on("spring", model)
-    scalars = {s.dof: s for s in conversion.scalars}
+    coordinates = {e.dof: conversion.names[e.q] for e in conversion.scalars}
     turning, sprung = [], []
     for j, name in enumerate(tree.joint_names):
         dof = int(model.jnt_dofadr[j])
-        entry = scalars.get(dof)
+        coordinate = coordinates.get(dof)
         armature = float(model.dof_armature[dof])
         stiffness = float(np.ravel(model.jnt_stiffness[j])[0])
-        if entry is None or is_any(model.jnt_type[j], mujoco().mjtJoint.mjJNT_FREE):
+        if coordinate is None or is_any(model.jnt_type[j], mujoco().mjtJoint.mjJNT_FREE):
             continue  # what turns about more than one axis has neither
         if armature or "armature" in values.kinds:
-            turning.append((entry.coordinate, values.value("armature", name, armature)))
+            turning.append((coordinate, values.value("armature", name, armature)))
         if spring and (stiffness or "stiffness" in values.kinds):
             rest_position = float(model.qpos_spring[model.jnt_qposadr[j]])
-            sprung.append(
-                (entry.coordinate, values.value("stiffness", name, stiffness), rest_position)
-            )
+            sprung.append((coordinate, values.value("stiffness", name, stiffness), rest_position))
     if turning:
         energies.append(Rotors("rotors of the joints", *map(tuple, zip(*turning, strict=True))))
     if sprung:

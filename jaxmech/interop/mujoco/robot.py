@@ -15,7 +15,6 @@ from jaxmech.interop.mujoco.bodies import (
     Offset,
     Tree,
     Values,
-    mounts_of,
     tidy,
 )
 from jaxmech.interop.mujoco.constraints import couplings, limits_of, loops
@@ -32,7 +31,6 @@ from jaxmech.interop.mujoco.source import (
     text_of,
     unknown_elements,
 )
-from jaxmech.interop.mujoco.visuals import visuals_of_model
 from jaxmech.models import Model
 from jaxmech.parts import Frame, Mechanism, dry_friction, spanning_tree, vectors
 from jaxmech.system import System
@@ -253,9 +251,7 @@ def _robot(
 ) -> Robot:  # fmt: skip
     """All parts of the robot of a compiled model."""
     # The bodies that move, with what is fixed to them, in a tree of joints.
-    mounts = mounts_of(model)
-    looks = visuals_of_model(model, spec, mounts)
-    tree = Tree(model, mounts, looks, values, left_out)
+    tree = Tree(model, spec, values, left_out)
     if not tree.moving:
         raise ValueError("The model must have a body that moves, but none has a joint; add joints.")
     names, joints = tree.names, tree.joint_names
@@ -284,7 +280,7 @@ def _robot(
         coordinates="joints",
         cut=cut,
         velocities=velocities,
-        scenery=looks.get(0, ()),
+        scenery=tree.looks.get(0, ()),
     )
 
     # Where things of the file are in it, and its keyframes.
@@ -295,7 +291,7 @@ def _robot(
 
     sites = {}
     for s, name in enumerate(names_of(model, "site", model.nsite)):
-        mount = mounts[model.site_bodyid[s]]
+        mount = tree.mounts[model.site_bodyid[s]]
         own = Offset(model.site_pos[s], model.site_quat[s])
         sites[name] = body_pose(mount, mount.pose.then(own))
     coordinates = {}  # of each joint; those of a free one are of its body
@@ -315,7 +311,7 @@ def _robot(
         mechanism,
         left_out.frozen(),
         keyframes,
-        {names[k]: body_pose(mount, mount.pose) for k, mount in enumerate(mounts)},
+        {names[k]: body_pose(mount, mount.pose) for k, mount in enumerate(tree.mounts)},
         sites,
         coordinates,
         conversion,
