@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.analysis import Structure, structure
-from jaxmech.integrate import FixedSteps, StepWarning
+from jaxmech.integrate import FixedSteps
 from jaxmech.interop.mujoco import (
     IgnoredElementsWarning,
     Robot,
@@ -25,7 +25,7 @@ from jaxmech.interop.mujoco import (
     text_of,
     unused,
 )
-from jaxmech.parts import AbstractRigidBody, are_numbers
+from jaxmech.parts import AbstractRigidBody
 from jaxmech.run import simulate
 from jaxmech.state import assemble
 from jaxmech.status import Status
@@ -39,37 +39,25 @@ _MOST_BODIES = 5  # in the table
 
 @dataclass(frozen=True)
 class Deviation:
-    """Both motions from the same state, at times ts (T,)."""
+    """MuJoCo's motion against the rigid one from the same state, at T times."""
 
-    ts: np.ndarray  # [s]
     gaps: dict[str, np.ndarray]  # of each loop in MuJoCo's motion, (T,), [m or rad]
     limits: dict[str, np.ndarray]  # how far that is beyond each limit it passes, (T,), [m or rad]
     distances: dict[str, np.ndarray]  # of the centres of mass in both motions [m], (T,)
     status: Status  # of the rigid motion
-    residual: float  # the largest of a loop in it
-    error: float  # the estimated error of its integration, as a share of the motion
 
     def lines(self) -> list[str]:
-
-        def row(name: str, values: np.ndarray) -> str:
-            return f"  {name:<30} {values.max():12.2e} {values[-1]:12.2e}"
-
-        lines = [f"MuJoCo's motion against the rigid one over {self.ts[-1]:g} s, without contacts"]
         if self.status != Status.OK:
-            return [*lines, f"  the rigid motion ends with status {self.status.name}"]
-        if self.gaps:
-            lines.append(f"  {'loop':<30} {'largest gap':>12} {'at the end':>12}   [m, rad]")
-            lines += [row(name, gap) for name, gap in self.gaps.items()]
-        if self.limits:
-            lines.append(f"  {'limit':<30} {'beyond by':>12} {'at the end':>12}   [m, rad]")
-            lines += [row(name, beyond) for name, beyond in self.limits.items()]
-        lines.append(f"  {'body':<30} {'off by':>12} {'at the end':>12}   [m]")
+            return [f"  the rigid motion ends with status {self.status.name}"]
         largest = sorted(self.distances.items(), key=lambda item: -item[1].max())
-        lines += [row(name, values) for name, values in largest[:_MOST_BODIES]]
-        lines.append(
-            f"  rigid motion: constraints off by at most {self.residual:.1e}, integration error "
-            f"about {self.error:.0e} of the motion"
-        )
+        lines = list[str]()
+        for title, what, unit, values in (
+            ("loop", "largest gap", "[m, rad]", self.gaps),
+            ("limit", "beyond by", "[m, rad]", self.limits),
+            ("body", "off by", "[m]", dict(largest[:_MOST_BODIES])),
+        ):
+            lines += [f"  {title:<30} {what:>12} {'at the end':>12}   {unit}"] if values else []
+            lines += [f"  {k:<30} {x.max():12.2e} {x[-1]:12.2e}" for k, x in values.items()]
         return lines
 
 
@@ -78,28 +66,24 @@ def deviation(robot: Robot, model: Any, q: Any, v: Any, params: Any, seconds: fl
 
     Limits count that are constraints of the robot.
     """
+    import mujoco
+
     system = robot.mechanism.system
     bodies = [
         body
         for body in robot.mechanism.bodies
         if isinstance(body, AbstractRigidBody) and body.name in robot.bodies
     ]
-    # The centre of mass of each body; its reference point where that is a parameter.
-    centers = [
-        np.asarray(center) if are_numbers(center) else np.zeros(3)
-        for center in (body.properties.center for body in bodies)
-    ]
+    centers = [np.asarray(body.properties.center) for body in bodies]
     loops = [
         c for c in system.constraints if isinstance(c, Holonomic) and not c.name.endswith(".unit")
     ]
     stops = [u for u in system.unilateral if isinstance(u, Unilateral)]
-
     steps_per_save = max(1, round(seconds / _SAVES / model.opt.timestep))
     interval = steps_per_save * model.opt.timestep
     ts = np.arange(0.0, seconds + 1e-9, interval)
-    # MuJoCo's qpos at all times, without contacts and the limits that are left out.
-    import mujoco
 
+    # MuJoCo's qpos at all times, without contacts and the limits that are left out.
     model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
     for limited, names, kind in (
         (model.jnt_limited, [*robot.joints], "joint limit"),
@@ -114,10 +98,8 @@ def deviation(robot: Robot, model: Any, q: Any, v: Any, params: Any, seconds: fl
     for _ in ts[1:]:
         mujoco.mj_step(model, data, steps_per_save)
         soft.append(data.qpos.copy())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StepWarning)  # the table states the error
-        steps = FixedSteps(max(1, int(np.ceil(interval / _LONGEST_STEP))))
-        sol = simulate(system, q, v, ts, params, steps=steps, throw=False)
+    steps = FixedSteps(max(1, int(np.ceil(interval / _LONGEST_STEP))))
+    sol = simulate(system, q, v, ts, params, steps=steps, throw=False)
 
     @jax.jit
     @jax.vmap
@@ -134,14 +116,13 @@ def deviation(robot: Robot, model: Any, q: Any, v: Any, params: Any, seconds: fl
         )
 
     gaps, values, distances = jax.tree.map(np.asarray, compared(np.array(soft), sol.q))
-    limits = {}
-    for name, table in values.items():
-        for k, gap in enumerate(table.T):
-            label = name if table.shape[1] == 1 else f"{name}[{k}]"
-            if (gap < 0).any():
-                limits[label] = np.maximum(-gap, 0.0)
-    residual, error = float(jnp.max(sol.position_residual)), float(sol.integration_error)
-    return Deviation(ts, gaps, limits, distances, Status(int(sol.status)), residual, error)
+    limits = {
+        name if table.shape[1] == 1 else f"{name}[{k}]": np.maximum(-gap, 0.0)
+        for name, table in values.items()
+        for k, gap in enumerate(table.T)
+        if (gap < 0).any()
+    }
+    return Deviation(gaps, limits, distances, Status(int(sol.status)))
 
 
 @dataclass(frozen=True)
@@ -152,6 +133,7 @@ class FileAudit:
     robot: Robot
     structure: Structure  # at the start
     unused: tuple[str, ...]  # elements and attributes of the file
+    seconds: float
     deviation: Deviation | None  # of soft loops and limits from rigid ones, if there are any
 
     @property
@@ -162,8 +144,11 @@ class FileAudit:
     def __str__(self) -> str:
         rows = [("left out", f"{kind}: {', '.join(x)}") for kind, x in self.robot.ignored.items()]
         rows += [("not used", ", ".join(self.unused))] if self.unused else []
-        after = self.deviation.lines() if self.deviation else []
-        return "\n".join([self.name, str(self.structure), *titled_lines(rows, 14), *after])
+        lines = [self.name, str(self.structure), *titled_lines(rows, 14)]
+        if self.deviation:
+            over = f"over {self.seconds:g} s, without contacts"
+            lines += [f"MuJoCo's motion against the rigid one {over}", *self.deviation.lines()]
+        return "\n".join(lines)
 
 
 def audit(file: Path, seconds: float = 1.0) -> FileAudit:
@@ -187,4 +172,4 @@ def audit(file: Path, seconds: float = 1.0) -> FileAudit:
     is_soft = system.unilateral or any(not c.name.endswith(".unit") for c in system.constraints)
     comparison = deviation(robot, model, q, v, params, seconds) if is_soft else None
     left = unused(text_of(file), file.parent)
-    return FileAudit(file.name, robot, at_start, left, comparison)
+    return FileAudit(file.name, robot, at_start, left, seconds, comparison)

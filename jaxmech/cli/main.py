@@ -72,9 +72,6 @@ Origin = Annotated[
     Path | None,
     Parameter("--config", help="configuration of the run, where it names files of its own"),
 ]
-Indices = Annotated[
-    list[int] | None, Parameter(consume_multiple=True, negative="", validator=Number(gte=0))
-]
 System = Annotated[str, Parameter(help="model, MJCF or URDF file, or path/file.py:attribute")]
 
 
@@ -320,8 +317,7 @@ def replay(
 
     Print its status, when and where it failed, the values drawn for it, and whether it is
     bit-identical to the stored one. The Python files in the run folder are not executed: if the
-    model is a file, name the configuration of the run, `--config CONFIG`. `jaxmech report RUN
-    --animate INDEX` shows it in motion.
+    model is a file, name the configuration of the run, `--config CONFIG`.
 
     exit code: 0 as stored, or not stored; 1 different from what is stored; 2 bad input
 
@@ -337,9 +333,7 @@ def replay(
 
 
 @app.command
-def report(
-    run: Run, /, *, config: Origin = None, out: Path | None = None, animate: Indices = None
-) -> None:
+def report(run: Run, /, *, config: Origin = None, out: Path | None = None) -> None:
     """Write one self-contained page about a study or a fit.
 
     It holds numbers with their intervals, tables, pictures and configuration; of a study also
@@ -348,8 +342,6 @@ def report(
 
     Args:
         out: the page; by default RUN/report.html.
-        animate: numbers of trajectories to animate, none for no animation; by default a few
-            typical ones.
     """
     from jaxmech.config import command_of
 
@@ -364,7 +356,7 @@ def report(
         return
     from jaxmech.cli.report import write_report
 
-    print(write_report(run, out, animate, *_named_study(config), tell))
+    print(write_report(run, out, *_named_study(config), tell))
 
 
 @app.command

@@ -14,11 +14,12 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from shlex import quote
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from jaxmech.cli.fit import Outcome
@@ -62,31 +63,6 @@ _WIDTH, _HEIGHT = 6.0, 3.3  # inches
 _CLIP_WIDTH, _CLIP_DPI = 3.0, 80.0  # inches, and pixels per inch
 
 
-class EstimateCell(NamedTuple):
-    """A number with the limits of its interval."""
-
-    value: float
-    low: float
-    high: float
-
-    @property
-    def texts(self) -> tuple[str, str, str]:
-        """Value and limits, with as many decimals as show two digits of the interval's length."""
-        length = self.high - self.low
-        decimals = 1 - int(np.floor(np.log10(length))) if 0 < length < np.inf else -1
-        if 0 <= decimals <= _MOST_DECIMALS:
-            value, low, high = (f"{x:z,.{decimals}f}" for x in self)
-        else:
-            value, low, high = map(number_text, self)
-        return value, low, high
-
-
-class CommandCell(NamedTuple):
-    """A command of the shell."""
-
-    command: str
-
-
 @dataclass(frozen=True)
 class Picture:
     """A picture inside the page."""
@@ -104,7 +80,7 @@ class PagePart:
     sentences: Sequence[str] = ()
     text: str = ""
     head: Sequence[str] = ()  # of a table
-    rows: Sequence[Sequence[object]] = ()  # texts, numbers, `EstimateCell`s or `CommandCell`s
+    rows: Sequence[Sequence[object]] = ()  # texts and numbers
     pictures: Sequence[Picture] = ()
     clips: Sequence[Picture] = ()  # small ones, side by side
     note: str = ""
@@ -112,10 +88,7 @@ class PagePart:
     is_closed: bool = False  # to be opened by the reader
 
 
-def page(
-    name: str, lead: str, parts: Sequence[PagePart], *, title: str, source: str = "",
-    warnings: Sequence[str] = (),
-) -> str:  # fmt: skip
+def page(name: str, lead: str, parts: Sequence[PagePart], warnings: Sequence[str] = ()) -> str:
     """The text of a page, with a sentence below its name."""
     environment = Environment(
         loader=PackageLoader("jaxmech.cli", "page"),
@@ -129,8 +102,6 @@ def page(
         name=name,
         lead=lead,
         parts=parts,
-        title=title,
-        source=source,
         warnings=warnings,
         time=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=version("jaxmech"),
@@ -206,7 +177,10 @@ class MemberQuantity:
         """Its mean with the interval, its quantiles, and the worst member."""
         x, mean = self.values, float(self.values.mean())
         half = float(_NORMAL * x.std(ddof=1) / np.sqrt(x.size))
-        value, low, high = EstimateCell(mean, mean - half, mean + half).texts
+        # As many decimals as show two digits of the interval's length.
+        decimals = 1 - int(np.floor(np.log10(2 * half))) if 0 < half < np.inf else -1
+        style = f"z,.{decimals}f" if 0 <= decimals <= _MOST_DECIMALS else ".6g"
+        value, low, high = (f"{y:{style}}" for y in (mean, mean - half, mean + half))
         value = f"{value} {self.unit}".rstrip()
         yield f"The mean of {self.name} is {value} (95 % interval {low} to {high})."
         low, middle, high = (self._shown(y) for y in np.quantile(x, (LOW, 0.5, HIGH)))
@@ -288,7 +262,6 @@ _COLUMN = 7.0  # inches of a picture that fits into half the page
 def write_report(
     path: Path,
     out: Path | None = None,
-    animated: Sequence[int] | None = None,
     study: Study | None = None,
     folder: Path = Path(),
     tell: Callable[[str], None] = lambda message: None,
@@ -312,53 +285,37 @@ def write_report(
         "are listed below, under Trust."
     )
     bad = results.members[~results.is_good]
-    moving = _clips(results, asked, bad, animated, study, folder, tell)
-    text = page(
-        results.name,
-        f"{lead}.",
-        [*_parts(results, summary, asked, moving, bad)],
-        title=f"{results.name}: {summary['done']:,} trajectories",
-        source=str(path),
-        warnings=[left_out] if lost else [],
-    )
+    moving = _clips(results, asked, bad, study, folder, tell)
+    parts = [*_parts(results, summary, asked, moving, bad)]
     out = path / "report.html" if out is None else out
-    write_whole(out, text)
+    write_whole(out, page(results.name, f"{lead}.", parts, [left_out] if lost else []))
     return out
 
 
 def _clips(
     results: Results, asked: Sequence[MemberQuantity], bad: np.ndarray,
-    animated: Sequence[int] | None, study: Study | None, folder: Path,
-    tell: Callable[[str], None],
+    study: Study | None, folder: Path, tell: Callable[[str], None],
 ) -> list[Picture]:  # fmt: skip
-    """Members in motion; by default those of the first quantities, and one that failed.
+    """Members in motion, of the first quantities, and one that failed.
 
     There are none if they cannot be computed again or have no shape.
     """
-    leads = dict.fromkeys(animated or (), "")  # what each stands for
-    if animated is None:
-        for one in asked:
-            ranks = one.members.items()
-            more = {k: f"{one.name} {rank}: {value}" for k, (rank, value) in ranks}
-            more = leads | {k: text for k, text in more.items() if k not in leads}
-            leads = more if len(more) <= _MOST_CLIPS else leads
-        leads = leads or dict.fromkeys(results.members[:1].tolist(), "")
-        leads = leads | {k: "" for k in bad[:1].tolist() if k not in leads}
-    if not leads:
-        return []
+    leads = dict[int, str]()  # what each stands for
+    for quantity in asked:
+        ranks = quantity.members.items()
+        more = {k: f"{quantity.name} {rank}: {value}" for k, (rank, value) in ranks}
+        more = leads | {k: text for k, text in more.items() if k not in leads}
+        leads = more if len(more) <= _MOST_CLIPS else leads
+    leads = leads or dict.fromkeys(results.members[:1].tolist(), "")
+    leads |= {k: "" for k in bad[:1].tolist() if k not in leads}
     try:
         trajectories = replays(results.path, [*leads], study, folder)
     except (InputError, StudyError) as error:
-        if animated is not None:
-            raise
         tell(f"the page has no animation: {error}")
         return []
-    model = trajectories[0].subject.model
-    if animated is not None and (model is None or model.geometry is None):
-        raise InputError(f"{results.name} has no geometry, without which nothing is animated")
     motions, captions = list[Any](), list[str]()
     for trajectory in trajectories:
-        k = trajectory.index
+        k, model = trajectory.index, trajectory.subject.model
         if trajectory.last_good < 1 or model is None or model.geometry is None:
             continue
         path = trajectory.ts, trajectory.values["q"][:, : model.system.n]
@@ -426,7 +383,7 @@ def _parts(
         rows = [
             (str(k), Status(int(results.rows("status", k))).name,
              *(float(results.rows(name, k)) for name in ("t_failed", *names)),
-             CommandCell(f"{command} {k}{config}"))
+             Markup("<code>{}</code>").format(f"{command} {k}{config}"))
             for k in bad[:_MOST_FAILURES].tolist()
         ]  # fmt: skip
         head = ("trajectory", "status", "t [s]", *names, "to see it alone")
@@ -457,28 +414,19 @@ def write_fit_report(fit: Fit, out: Path, name: str) -> Path:
         f"{counted(len(fit.names), 'parameter')} from {fit.count:,} measurements in {recordings}. "
         f"{state} after {fit.optimization.evaluations} evaluations: {fit.optimization.reason}."
     )
-    intervals = "Intervals of 95 % are below their values; the first column is the one to rely on."
     caption = f"The parameters with their intervals of 95 %, each on its own scale. {_LEGEND}"
     after = drawn(partial(loss, fit), "The loss after each step of the optimizer.")
-    uncertainty, rows = fit.uncertainty, list[tuple[object, ...]]()
-    for k, parameter in enumerate(fit.names):
-        ends = [one.interval()[k] for one in uncertainty.covariances]
-        cells = [EstimateCell(float(fit.values[k]), float(a), float(b)) for a, b in ends]
-        is_known = uncertainty.determined[k]
-        rows.append((parameter, *(cells if is_known else ["not determined"] * len(ends))))
     parts = [
         PagePart("Measured and fitted", pictures=[*_over_time(fit)]),
         PagePart(
             "Parameters",
             pictures=[of_figure(parameter_intervals(fit), caption)],
-            head=("", *(one.kind for one in uncertainty.covariances)),
-            rows=rows,
-            note=intervals,
+            text=str(Outcome(name, fit)),
         ),
         PagePart("Residuals", pictures=[*_over_time(fit, is_misfit=True)]),
-        PagePart("Trust", pictures=[after], text=str(Outcome(name, fit)), is_closed=True),
+        PagePart("Trust", pictures=[after], is_closed=True),
     ]
-    write_whole(out, page(name, lead, parts, title=name, warnings=fit.warnings))
+    write_whole(out, page(name, lead, parts, fit.warnings))
     return out
 
 
