@@ -34,6 +34,8 @@ from jaxmech.config import (
     named_copy,
     opened,
     plain,
+    python_files,
+    require_no_run_code,
     require_same_config,
     require_same_environment,
     subject_of,
@@ -131,6 +133,7 @@ class FitModel(NamedTuple):
 
 def model(study: FitStudy, folder: Path = Path()) -> FitModel:
     """Load the model of a study, with the study's parameters and controllers."""
+    require_no_run_code(python_files(plain(study), folder), folder)
     given = study.parameters
     names = {name for key in _NAMED for name in getattr(given, key)} | {*(given.free or ())}
     subject, source, sha256 = _loaded(study.model, study.model_options, folder, names)

@@ -294,10 +294,9 @@ def fit(config: Config, /, *, out: Out = None, data: Path | None = None) -> int:
         data: FILE in place of the `data.file` of CONFIG.
     """
     from jaxmech.cli.fit import FitStudy, run_fit
-    from jaxmech.config import located, named_files, read, require_no_run_code
+    from jaxmech.config import located, read
 
     _use_float64()
-    require_no_run_code(named_files(config), config.parent)
     study = read(config, FitStudy)
     if data:
         study = replace(study, data=replace(study.data, file=str(data.resolve())))
@@ -505,13 +504,10 @@ def _computed_study(config: Path) -> "tuple[Study, Path]":
 
 def _named_study(config: Path | None) -> "tuple[Study | None, Path]":
     """The study of a configuration that an option names, and its folder."""
-    from jaxmech.config import named_files, read, require_no_run_code
+    from jaxmech.config import read
     from jaxmech.ensemble import Study
 
-    if config is None:
-        return None, Path()
-    require_no_run_code(named_files(config), config.parent)
-    return read(config, Study), config.parent
+    return (read(config, Study), config.parent) if config else (None, Path())
 
 
 def _use_float64() -> None:

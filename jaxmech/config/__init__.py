@@ -8,12 +8,12 @@ tables).
 
 from jaxmech.config.frames import Rows as Rows
 from jaxmech.config.frames import TableError as TableError
-from jaxmech.config.load import ENDED as ENDED
 from jaxmech.config.load import SUBJECTS as SUBJECTS
 from jaxmech.config.load import Subject as Subject
 from jaxmech.config.load import SubjectInputs as SubjectInputs
 from jaxmech.config.load import closed_loop as closed_loop
 from jaxmech.config.load import copies_of as copies_of
+from jaxmech.config.load import described as described
 from jaxmech.config.load import find as find
 from jaxmech.config.load import load as load
 from jaxmech.config.load import named_copy as named_copy
@@ -44,7 +44,6 @@ from jaxmech.config.toml import OneOf as OneOf
 from jaxmech.config.toml import TextOrTable as TextOrTable
 from jaxmech.config.toml import key_descriptions as key_descriptions
 from jaxmech.config.toml import located as located
-from jaxmech.config.toml import named_files as named_files
 from jaxmech.config.toml import plain as plain
 from jaxmech.config.toml import python_files as python_files
 from jaxmech.config.toml import read as read

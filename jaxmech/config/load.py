@@ -17,7 +17,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.config.errors import StudyError, refuse, refuse_all, unknown
+from jaxmech.config.errors import Key, refuse, refuse_all, unknown
 from jaxmech.config.toml import python_name
 from jaxmech.control import Controller, controlled
 from jaxmech.interop import as_model, model_of
@@ -61,7 +61,6 @@ class SubjectInputs:
 
 ROBOTS = (".mjcf", ".urdf", ".xml")  # endings of MJCF and URDF files
 SUBJECTS = (System, Model, Mechanism, Robot)
-ENDED = "it ends the process, by sys.exit() or exit(); remove that call"
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,15 +166,19 @@ class LoadedObject:
 
 
 def find(
-    name: str, options: Mapping[str, Any], folder: Path, kinds: tuple[type, ...]
-) -> LoadedObject:
-    """Execute "path/file.py:attribute" and return the attribute, or the result of a function."""
+    name: str, options: Mapping[str, Any], folder: Path, kinds: tuple[type, ...],
+    key: str | Key = "model",
+) -> LoadedObject:  # fmt: skip
+    """Execute "path/file.py:attribute" and return the attribute, or the result of a function.
+
+    Errors are those of the key that names it.
+    """
     file, colon, attribute = name.rpartition(":")
     if not colon or not file.endswith(".py") or not attribute.isidentifier():
-        raise refuse("model", f'must be of the form "path/file.py:attribute", but is "{name}"')
+        raise refuse(key, f'must be of the form "path/file.py:attribute", but is "{name}"')
     path = folder / file
     if not path.is_file():
-        raise refuse("model", f"must name a Python file, but there is none at {path}")
+        raise refuse(key, f"must name a Python file, but there is none at {path}")
     code = path.read_bytes()
 
     # The file as a module, with its folder importable as for a script.
@@ -192,24 +195,24 @@ def find(
         if isinstance(error, SyntaxError):  # its text has the file and line
             lines = []
         where = f" ({path}, line {lines[-1]})" if lines else ""
-        raise refuse("model", f"cannot be loaded: {_described(error)}{where}") from error
+        raise refuse(key, f"cannot be loaded: {described(error)}{where}") from error
     finally:
         sys.path.remove(str(path.parent))
 
-    public = {key: x for key, x in vars(module).items() if not key.startswith("_")}
+    public = {name: x for name, x in vars(module).items() if not name.startswith("_")}
     if attribute not in public:
         candidates = {
-            key
-            for key, x in public.items()
+            name
+            for name, x in public.items()
             if isinstance(x, kinds) or (inspect.isfunction(x) and x.__module__ == module.__name__)
         }
-        raise refuse("model", not_one_of(attribute, candidates, f"an attribute in {path}"))
+        raise refuse(key, not_one_of(attribute, candidates, f"an attribute in {path}"))
     value = public[attribute]
     if isinstance(value, kinds):
         if options:
             raise refuse("model_options", f"must be left out: {attribute} is not a function")
     elif callable(value):
-        value = _call(value, options)
+        value = _call(value, options, key)
     return LoadedObject(value, path.resolve(), hashlib.sha256(code).hexdigest(), vars(module))
 
 
@@ -239,18 +242,21 @@ def _subject(name: str, value: object, beside: Mapping[str, Any] = {}) -> Subjec
     return Subject(name, value.system, value, state_beside="q0" in beside and state_beside)
 
 
-def _call(factory: Callable[..., object], options: Mapping[str, Any]) -> object:
+def _call(
+    factory: Callable[..., object], options: Mapping[str, Any], key: str | Key = "model"
+) -> object:
     accepted = inspect.signature(factory).parameters
     refuse_all(unknown(("model_options",), options, accepted, f"an option of {factory.__name__}"))
     try:
         return factory(**options)
     except (Exception, SystemExit) as error:
-        raise refuse("model", f"cannot be made: {_described(error)}") from error
+        raise refuse(key, f"cannot be made: {described(error)}") from error
 
 
-def _described(error: BaseException) -> str:
+def described(error: BaseException) -> str:
+    """An error of the user's code in words."""
     if isinstance(error, SystemExit):
-        return ENDED
+        return "it ends the process, by sys.exit() or exit(); remove that call"
     return f"{type(error).__name__}: {error}"
 
 
@@ -263,11 +269,7 @@ def closed_loop(
     """
     controllers, files = list[Any](), list[Path]()
     for name in names:
-        try:
-            file = find(name, {}, folder, (Controller,))
-        except StudyError as error:
-            messages = [problem.message for problem in error.problems]
-            raise refuse("controllers", "; ".join(messages)) from error
+        file = find(name, {}, folder, (Controller,), "controllers")
         controllers.append(file.value)
         files.append(file.path)
     if not controllers:

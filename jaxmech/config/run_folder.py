@@ -277,32 +277,26 @@ def changes(
     stored: Mapping[str, Any], current: Mapping[str, Any], decisive: Iterable[str] = DECISIVE
 ) -> list[str]:
     """One predicate for each decisive fact that differs between two environments."""
-
-    def differing(old: Mapping[str, str], new: Mapping[str, str]) -> str:
-        return ", ".join(name for name in {**new, **old} if old.get(name) != new.get(name))
-
-    comparable = all(stored.get(key) == current.get(key) for key in _DECIDES_TRACES)
-    models = stored.get("model_sha256"), current.get("model_sha256")
+    facts = list(decisive)
+    if any(stored.get(key) != current.get(key) for key in _DECIDES_TRACES):
+        facts = ["model_sha256" if key == "functions" else key for key in facts]
     messages = []
-    for key in decisive:
+    for key in facts:
         old, new = stored.get(key), current.get(key)
-        if key == "functions" and not comparable:
-            messages += ["the model file has changed"] if models[0] != models[1] else []
-        elif key == "functions":
-            why = " (its file is the same, but not what it imports)" if models[0] else ""
-            why = " (its file there is different)" if models[0] != models[1] else why
-            names = differing(old or {}, new or {})
-            messages += [f"the model differs in {names}{why}"] if names else []
-        elif key == "draws":
-            names = differing(old or {}, new or {})
-            messages += [f"different values are drawn for {names}"] if names else []
-        elif old != new:
-            texts = f"{json.dumps(old)} there and {json.dumps(new)} here"
-            messages.append(_TOLD.get(key, f"{key} is {texts}"))
+        if old == new:
+            continue
+        if key in _PARTS:
+            old, new = old or {}, new or {}
+            names = (name for name in {**new, **old} if old.get(name) != new.get(name))
+            messages.append(f"{_PARTS[key]} {', '.join(names)}")
+        else:
+            there_here = f"{json.dumps(old)} there and {json.dumps(new)} here"
+            messages.append(_WHOLE.get(key, f"{key} is {there_here}"))
     return messages
 
 
-_TOLD = {
+_PARTS = {"functions": "the model differs in", "draws": "different values are drawn for"}
+_WHOLE = {
     "jaxmech_sha256": "the source files of jaxmech differ",
     "data_sha256": "the measurements differ",
     "model_sha256": "the model file has changed",

@@ -357,14 +357,6 @@ def python_files(data: Any, folder: Path) -> list[Path]:
     return list(dict.fromkeys(folder / name for name in names(data)))
 
 
-def named_files(path: Path) -> list[Path]:
-    """The Python files that a configuration file names; none if it cannot be read."""
-    try:
-        return python_files(tomllib.loads(path.read_text(encoding="utf-8")), path.parent)
-    except (OSError, ValueError, RecursionError):
-        return []
-
-
 @contextmanager
 def located(path: Path) -> Iterator[None]:
     """Sort the problems of a study by their lines in the configuration file."""

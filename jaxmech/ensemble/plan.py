@@ -19,13 +19,13 @@ from jaxtyping import Array
 
 from jaxmech.analysis import State, unused_parameters
 from jaxmech.config import (
-    ENDED,
     Rows,
     Subject,
     SubjectInputs,
     TableError,
     closed_loop,
     copies_of,
+    described,
     digest,
     environment,
     find,
@@ -168,9 +168,9 @@ def _with_read_functions(study: Study, folder: Path) -> tuple[Study, list[Path]]
         value = reference
         if isinstance(reference, str):
             try:
-                source = find(reference, {}, folder, (_CALLABLE,))
+                source = find(reference, {}, folder, (_CALLABLE,), key)
             except StudyError as error:
-                problems.extend(Problem(key, p.message) for p in error.problems)
+                problems.extend(error.problems)
                 return reference
             value = source.value
             files.append(source.path)
@@ -255,11 +255,8 @@ def errors_as_problems() -> Iterator[None]:
     except KeyError as error:
         message = f"must give the parameter {error}, which the model reads"
         raise refuse("parameters", message) from error
-    except SystemExit as error:
-        raise refuse("model", f"cannot be computed: {ENDED}") from error
-    except Exception as error:  # the model is the user's code and may raise anything
-        description = f"{type(error).__name__}: {error}"
-        raise refuse("model", f"cannot be computed: {description}") from error
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
+        raise refuse("model", f"cannot be computed: {described(error)}") from error
 
 
 def origin(plan: Plan) -> dict[str, Any]:
