@@ -2,8 +2,7 @@
 
 Read `errors` first, then `toml` (files, and plain data into dataclasses and back, with the names of
 policies, lines of errors and help), `load` (model files, with the recorded inputs and the
-controllers of a study), `run_folder`, with the origin of its results, and `frames` (columns of
-tables).
+controllers of a study), `run_folder`, and `frames` (columns of tables).
 """
 
 from jaxmech.config.frames import Rows as Rows
@@ -18,14 +17,10 @@ from jaxmech.config.load import find as find
 from jaxmech.config.load import load as load
 from jaxmech.config.load import named_copy as named_copy
 from jaxmech.config.load import subject_of as subject_of
-from jaxmech.config.run_folder import DECISIVE as DECISIVE
-from jaxmech.config.run_folder import INPUT as INPUT
-from jaxmech.config.run_folder import VERSIONS as VERSIONS
 from jaxmech.config.run_folder import FolderError as FolderError
 from jaxmech.config.run_folder import RunWarning as RunWarning
 from jaxmech.config.run_folder import changes as changes
 from jaxmech.config.run_folder import command_of as command_of
-from jaxmech.config.run_folder import digest as digest
 from jaxmech.config.run_folder import environment as environment
 from jaxmech.config.run_folder import environment_json as environment_json
 from jaxmech.config.run_folder import flush as flush
@@ -36,7 +31,6 @@ from jaxmech.config.run_folder import require_no_run_code as require_no_run_code
 from jaxmech.config.run_folder import require_same_config as require_same_config
 from jaxmech.config.run_folder import require_same_environment as require_same_environment
 from jaxmech.config.run_folder import stored_environment as stored_environment
-from jaxmech.config.run_folder import system_digest as system_digest
 from jaxmech.config.run_folder import write_whole as write_whole
 from jaxmech.config.toml import ConfigError as ConfigError
 from jaxmech.config.toml import InFile as InFile

@@ -1,7 +1,6 @@
 """Run folders, written by one process at a time and possibly continued by a later one.
 
 `environment.json` has what the results depend on: versions, device, digests of files and functions.
-Digests of functions are equal if JAX traces them to the same operations on the same constants.
 """
 
 import io
@@ -9,7 +8,7 @@ import json
 import os
 import platform
 import tomllib
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -19,14 +18,11 @@ from typing import Any
 from uuid import uuid4
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.config.errors import InputError
 from jaxmech.config.load import Subject
-from jaxmech.system import DryFriction, Params, System
-from jaxmech.utils.digests import jaxpr_digest, sha256, sources_digest
-from jaxmech.utils.trees import as_dtype
+from jaxmech.utils.digests import sources_digest
 
 
 def require_no_run_code(files: Sequence[Path], folder: Path) -> None:
@@ -184,66 +180,7 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
-def digest(fn: Callable[..., Any], *args: Any) -> str:
-    """The digest of the operations and constants to which JAX traces a function.
-
-    Names of functions, comments and paths of files do not count. Different versions of JAX yield
-    different digests, since they trace to different operations.
-    """
-    arrays = jax.tree.map(jnp.asarray, args)
-    return sha256(str(jax.tree.structure(arrays)), jaxpr_digest(jax.make_jaxpr(fn)(*arrays)))
-
-
-def system_digest(system: System, params: Params, dtype: Any = float) -> str:
-    """The digest of all functions of a system, and of what else its motions depend on."""
-    dtype = jnp.result_type(dtype)
-    q, t = np.zeros(system.n, dtype), np.zeros((), dtype)  # numpy, so that JAX compiles nothing
-    u, memory = np.zeros(system.n_velocities, dtype), np.zeros(0, dtype)
-    params = as_dtype(system.with_outputs(params), dtype)
-    names: list[Any] = [system.coordinates, system.velocities, system.sampling]
-    if system.sampling is not None:
-        memory = np.asarray(system.sampling.before, dtype)
-        names.append(memory.tolist())
-
-    def functions(q: Any, u: Any, t: Any, params: Any, memory: Any) -> Any:
-        equations = system.equations(q, u, t, params)  # with derivatives, by rules of the user's
-        values = [equations.M, equations.Q, equations.A, equations.b]
-        values += [system.lagrangian(q, q, t, params)]
-        values += [system.rates(q, q, t, params)] if system.rates is not None else []
-        values += [system.kinematics(q, t, params)] if system.kinematics is not None else []
-        if system.nonideal is not None:
-            forces = jnp.zeros(sum(system.dynamics.sizes(q, u, t, params)), dtype)
-            values.append(system.nonideal(q, q, forces, t, params))
-        if system.sampling is not None:
-            values.append(system.sampling(memory, q, u, t, params))
-        for constraint in system.constraints:
-            names.append((type(constraint).__name__, constraint.name))
-            values.append(constraint.residual(q, q, q, t, params))
-        values += [invariant.fn(q, t, params) for invariant in system.invariants]
-        for one in system.unilateral:
-            if isinstance(one, DryFriction):
-                values.append(one.velocity(q, q, t, params))
-                rules: tuple[Any, ...] = (one.static, one.kinetic, one.normal)
-            else:
-                values.append(one.gap(q, t, params))
-                rules = (one.restitution, one.rest_speed)
-            values += [rule(params) for rule in rules if callable(rule)]
-            plain = tuple(None if callable(rule) else rule for rule in rules)
-            names.append((type(one).__name__, one.name, plain))
-        return values
-
-    code = digest(functions, q, u, t, params, memory)  # which fills in the names
-    return sha256(repr(names), code)
-
-
-# A change of any of these may change the last bits of the results.
-DECISIVE = (
-    "jaxmech", "jaxmech_sha256", "jax", "jaxlib", "platform", "device", "devices", "processor",
-    "xla_flags", "x64", "functions", "data_sha256", "draws",
-)  # fmt: skip
-INPUT = ("functions", "data_sha256", "draws")  # must agree even for displaying a finished run
 _DECIDES_TRACES = ("jax", "x64")  # digests of functions are comparable only if these agree
-VERSIONS = ("jaxmech", "jax")  # differences that are reported, but allowed
 _PACKAGES = ("jaxmech", "jax", "jaxlib", "numpy", "scipy", "zarr")
 
 
@@ -274,7 +211,7 @@ def environment_json(facts: Mapping[str, Any]) -> str:
 
 
 def changes(
-    stored: Mapping[str, Any], current: Mapping[str, Any], decisive: Iterable[str] = DECISIVE
+    stored: Mapping[str, Any], current: Mapping[str, Any], decisive: Iterable[str]
 ) -> list[str]:
     """One predicate for each decisive fact that differs between two environments."""
     facts = list(decisive)

@@ -26,7 +26,6 @@ from jaxmech.config import (
     closed_loop,
     copies_of,
     described,
-    digest,
     environment,
     find,
     load,
@@ -34,7 +33,6 @@ from jaxmech.config import (
     plain,
     python_files,
     require_no_run_code,
-    system_digest,
 )
 from jaxmech.config.errors import Key, Problem, StudyError, refuse, refuse_all
 from jaxmech.ensemble.distributions import Normal
@@ -51,9 +49,10 @@ from jaxmech.ensemble.member import (
 from jaxmech.ensemble.study import Observed, RecordedInput, Study, WhiteNoise
 from jaxmech.integrate import FixedSteps, Gaps
 from jaxmech.laws import observed_at
-from jaxmech.system import Signal
+from jaxmech.system import DryFriction, Params, Signal, System
 from jaxmech.utils.checks import MissingParameterError, argument_count
-from jaxmech.utils.digests import arrays_digest, sha256
+from jaxmech.utils.digests import arrays_digest, jaxpr_digest, sha256
+from jaxmech.utils.trees import as_dtype
 
 STATES = "statistics"  # the array that holds the states of the statistics
 _FUNCTIONS = {"observe": ("function",), "events": ("function", "jump")}  # fields of settings
@@ -257,6 +256,58 @@ def errors_as_problems() -> Iterator[None]:
         raise refuse("parameters", message) from error
     except (Exception, SystemExit) as error:  # the user's code may raise anything
         raise refuse("model", f"cannot be computed: {described(error)}") from error
+
+
+def digest(fn: Callable[..., Any], *args: Any) -> str:
+    """The digest of the operations and constants to which JAX traces a function.
+
+    Names of functions, comments and paths of files do not count. Different versions of JAX yield
+    different digests, since they trace to different operations.
+    """
+    arrays = jax.tree.map(jnp.asarray, args)
+    return sha256(str(jax.tree.structure(arrays)), jaxpr_digest(jax.make_jaxpr(fn)(*arrays)))
+
+
+def system_digest(system: System, params: Params, dtype: Any = float) -> str:
+    """The digest of all functions of a system, and of what else its motions depend on."""
+    dtype = jnp.result_type(dtype)
+    q, t = np.zeros(system.n, dtype), np.zeros((), dtype)  # numpy, so that JAX compiles nothing
+    u, memory = np.zeros(system.n_velocities, dtype), np.zeros(0, dtype)
+    params = as_dtype(system.with_outputs(params), dtype)
+    names: list[Any] = [system.coordinates, system.velocities, system.sampling]
+    if system.sampling is not None:
+        memory = np.asarray(system.sampling.before, dtype)
+        names.append(memory.tolist())
+
+    def functions(q: Any, u: Any, t: Any, params: Any, memory: Any) -> Any:
+        equations = system.equations(q, u, t, params)  # with derivatives, by rules of the user's
+        values = [equations.M, equations.Q, equations.A, equations.b]
+        values += [system.lagrangian(q, q, t, params)]
+        values += [system.rates(q, q, t, params)] if system.rates is not None else []
+        values += [system.kinematics(q, t, params)] if system.kinematics is not None else []
+        if system.nonideal is not None:
+            forces = jnp.zeros(sum(system.dynamics.sizes(q, u, t, params)), dtype)
+            values.append(system.nonideal(q, q, forces, t, params))
+        if system.sampling is not None:
+            values.append(system.sampling(memory, q, u, t, params))
+        for constraint in system.constraints:
+            names.append((type(constraint).__name__, constraint.name))
+            values.append(constraint.residual(q, q, q, t, params))
+        values += [invariant.fn(q, t, params) for invariant in system.invariants]
+        for one in system.unilateral:
+            if isinstance(one, DryFriction):
+                values.append(one.velocity(q, q, t, params))
+                rules: tuple[Any, ...] = (one.static, one.kinetic, one.normal)
+            else:
+                values.append(one.gap(q, t, params))
+                rules = (one.restitution, one.rest_speed)
+            values += [rule(params) for rule in rules if callable(rule)]
+            plain = tuple(None if callable(rule) else rule for rule in rules)
+            names.append((type(one).__name__, one.name, plain))
+        return values
+
+    code = digest(functions, q, u, t, params, memory)  # which fills in the names
+    return sha256(repr(names), code)
 
 
 def origin(plan: Plan) -> dict[str, Any]:

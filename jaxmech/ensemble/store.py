@@ -34,9 +34,6 @@ import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from jaxmech.config import (
-    DECISIVE,
-    INPUT,
-    VERSIONS,
     FolderError,
     changes,
     command_of,
@@ -66,6 +63,13 @@ SUMMARY = ("summary.json", "summary.txt", STATISTICS_FILE)
 RESULTS, BLOCKS = "results.zarr", "blocks"
 UNITS = "units"  # attribute of the group of arrays: units of quantities, by name
 MAY_CHANGE = {"failure"}  # of the keys of a study
+_SHOWN = ("functions", "data_sha256", "draws")  # must agree even for displaying a finished run
+# A change of any of these may change the last bits of the results.
+_DECISIVE = (
+    "jaxmech", "jaxmech_sha256", "jax", "jaxlib", "platform", "device", "devices", "processor",
+    "xla_flags", "x64", *_SHOWN,
+)  # fmt: skip
+_VERSIONS = ("jaxmech", "jax")  # differences that are reported, but allowed
 _OVER_TIME = ("moments", "quantiles", "first-passage")  # statistics that may be of each saved time
 _TITLES = {
     "start": "start variable",
@@ -452,10 +456,12 @@ def open_run(
                 numbers = ", ".join(map(str, damaged))
                 tell(f"{path} was damaged; to be computed again: block {numbers}")
             is_finished = not damaged and not folder.missing()
-            decisive = INPUT if is_finished else [key for key in DECISIVE if key not in may_differ]
+            decisive = (
+                _SHOWN if is_finished else [key for key in _DECISIVE if key not in may_differ]
+            )
             require_same_environment(path, facts, decisive)
             differences = changes(
-                stored_environment(path), facts, VERSIONS if is_finished else may_differ
+                stored_environment(path), facts, _VERSIONS if is_finished else may_differ
             )
             if differences and is_finished:
                 tell(f"{path} is shown as stored, although {'; '.join(differences)}")

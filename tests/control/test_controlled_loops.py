@@ -11,8 +11,8 @@ import pytest
 import jaxmech.ensemble as je
 from jaxmech import Controller, FixedSteps, Recording, controlled, fit, observe, simulate
 from jaxmech.cli.main import main
-from jaxmech.config.run_folder import system_digest
 from jaxmech.config.toml import read
+from jaxmech.ensemble.plan import system_digest
 from jaxmech.errors import StudyError
 from jaxmech.identify import Fit
 from jaxmech.parts import Mechanism, gravity, ground, planar_body, revolute

@@ -10,8 +10,8 @@ import pytest
 import jaxmech as jm
 from jaxmech import parts as jp
 from jaxmech.cli.main import main
-from jaxmech.config.run_folder import system_digest
 from jaxmech.ensemble import open_results
+from jaxmech.ensemble.plan import system_digest
 from tests.ensemble.studies import arrays, computed, replayed
 
 FILE = """

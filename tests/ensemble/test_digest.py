@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from jaxmech import Holonomic, System, Unilateral, models
-from jaxmech.config.run_folder import digest, system_digest
+from jaxmech.ensemble.plan import digest, system_digest
 from tests.parts.mechanisms import parallel_four_bar
 from tests.small import CASES, MIXED
 
@@ -25,7 +25,7 @@ ALL = """
 import json, jax
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
-from tests.config.test_digest import everything
+from tests.ensemble.test_digest import everything
 print(json.dumps(everything()))
 """
 
