@@ -14,12 +14,11 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from jaxmech.cli.fit import Outcome
@@ -63,6 +62,12 @@ _WIDTH, _HEIGHT = 6.0, 3.3  # inches
 _CLIP_WIDTH, _CLIP_DPI = 3.0, 80.0  # inches, and pixels per inch
 
 
+class CommandCell(NamedTuple):
+    """A command of the shell."""
+
+    command: str
+
+
 @dataclass(frozen=True)
 class Picture:
     """A picture inside the page."""
@@ -80,7 +85,7 @@ class PagePart:
     sentences: Sequence[str] = ()
     text: str = ""
     head: Sequence[str] = ()  # of a table
-    rows: Sequence[Sequence[object]] = ()  # texts and numbers
+    rows: Sequence[Sequence[object]] = ()  # texts, numbers or `CommandCell`s
     pictures: Sequence[Picture] = ()
     clips: Sequence[Picture] = ()  # small ones, side by side
     note: str = ""
@@ -383,7 +388,7 @@ def _parts(
         rows = [
             (str(k), Status(int(results.rows("status", k))).name,
              *(float(results.rows(name, k)) for name in ("t_failed", *names)),
-             Markup("<code>{}</code>").format(f"{command} {k}{config}"))
+             CommandCell(f"{command} {k}{config}"))
             for k in bad[:_MOST_FAILURES].tolist()
         ]  # fmt: skip
         head = ("trajectory", "status", "t [s]", *names, "to see it alone")
