@@ -291,9 +291,9 @@ def _guided_bead(x: Drawing) -> Shapes:
     return {f"{x.name}.guide": line(*x.ends), **_bead(x)}
 
 
-def _other_joint(x: Drawing) -> Shapes:
-    """A bead where a joint of the user is, on its way along a."""
-    if getattr(x.part, "at_b", None) is None:
+def _other(x: Drawing) -> Shapes:
+    """A bead where a joint of the user is, on its way along a; nothing for a force."""
+    if not hasattr(x.part, "point_on_b") or getattr(x.part, "at_b", None) is None:
         return {}
     return _guided_bead(x) if getattr(x.part, "slides", False) else _bead(x)
 
@@ -464,34 +464,21 @@ SHAPES: dict[str, Callable[[Drawing], Shapes]] = {
     "damper": _stretched(meshes.dashpot(), 1.1, DAMPER),
     "torsion spring": _torsion_spring,
 }
-# The kinds whose points are not on the links that they connect, and the bodies that others draw.
+# The kinds whose points are not on the links that they connect, and those that draw bodies as
+# wheels or blocks, with the indices of these bodies.
 _UNMARKED = ("planar joint", "point on plane", "given position")
 _DRAWN = {"prismatic joint": (1,), "gear": (0, 1), "belt": (0, 1), "rack": (0, 1)}
 
 
-def shapes_of(drawing: Drawing) -> Shapes:
-    """The shapes of a joint or force by name; those of a joint that no table has are simple."""
-    is_joint = hasattr(drawing.part, "point_on_b")
-    draw = SHAPES.get(drawing.part.kind, _other_joint if is_joint else lambda x: {})
-    return draw(drawing)
-
-
-def marks_of(part: Any) -> list[tuple[int, Any]]:
+def _marks(part: Any) -> list[tuple[int, Any]]:
     """The points at which it acts on bodies, each with the index of the body."""
     if part.kind in _UNMARKED or part.kind.startswith("rolling"):
         return []
     if part.kind == "contact":
         return [] if part.normal is None else [(1, part.at_b)]
-    points = [
-        (0, getattr(part, "at_a", None)),
-        (-1, getattr(part, "at_b", None) or getattr(part, "at", None)),
-    ]
+    b = getattr(part, "at_b", None) or getattr(part, "at", None)
+    points = [(0, getattr(part, "at_a", None)), (-1, b)]
     return [(k, point) for k, point in points if point is not None]
-
-
-def drawn_bodies(part: Any) -> tuple[int, ...]:
-    """The indices of the bodies for which it draws a wheel, a curve or a block."""
-    return (1,) if part.kind.startswith("rolling") else _DRAWN.get(part.kind, ())
 
 
 def _at_depth(solid: Solid, depth: Any) -> Solid:
@@ -507,10 +494,11 @@ def shapes_of_mechanism(mechanism: Mechanism, q: Array, t: Array, params: Any) -
     points: dict[str, list[Any]] = {body.name: [] for body in bodies}
     covered: set[str] = set()
     for part in parts:
-        for k, local in marks_of(part):
+        for k, local in _marks(part):
             of_body = points.get(part.bodies[k].name, [])
             of_body += [local] if local not in of_body else []
-        covered |= {part.bodies[k].name for k in drawn_bodies(part)}
+        drawn = (1,) if part.kind.startswith("rolling") else _DRAWN.get(part.kind, ())
+        covered |= {part.bodies[k].name for k in drawn}
     links = {
         body.name: _Link(body, frame, points[body.name], Reader(f"body {body.name!r}", t, params))
         for body, frame in zip(bodies, frames, strict=True)
@@ -533,7 +521,8 @@ def shapes_of_mechanism(mechanism: Mechanism, q: Array, t: Array, params: Any) -
         names.add(name)
         pair, read = kinematics.frames(part.bodies, q, t, params), Reader(part.part, t, params)
         point = _junction(parts, part, pair, t, params)
-        shapes |= shapes_of(Drawing(name, part, pair, read, sketch, point))
+        draw = SHAPES.get(part.kind, _other)
+        shapes |= draw(Drawing(name, part, pair, read, sketch, point))
     centers = {f"{name}.center": link.center for name, link in links.items() if link.is_rigid}
     return {**shapes, **centers}
 

@@ -279,7 +279,14 @@ def links_of(shapes: Shapes) -> Shapes:
         return shapes
     in_motion = moving(shapes)
     lines = {name: x for name, x in in_motion.items() if name in bare and _is_rod(x)}
-    links = _Links.of(in_motion or shapes, lines)
+    low, high = bounds(in_motion or shapes)
+    size = float((high - low).max()) or 1.0
+    sides = [np.linalg.norm(np.diff(_first(x), axis=1), axis=2) for x in lines.values()]
+    lengths = np.concatenate([np.zeros(0), *map(np.ravel, sides)])
+    lengths = lengths[lengths > 0]
+    usual = float(np.median(lengths)) if lengths.size else size / 3
+    width = float(np.clip(_WIDTH * usual, _LEAST * size, _MOST * size))
+    links = _Links(lines, size, width)
     solids: Shapes = {}
     layer = 0
     for name, x in shapes.items():
@@ -301,17 +308,6 @@ class _Links:
     lines: Shapes
     size: float
     width: float
-
-    @classmethod
-    def of(cls, shapes: Shapes, lines: Shapes) -> "_Links":
-        """Choose a thickness."""
-        low, high = bounds(shapes)
-        size = float((high - low).max()) or 1.0
-        sides = [np.linalg.norm(np.diff(_first(x), axis=1), axis=2) for x in lines.values()]
-        lengths = np.concatenate([np.zeros(0), *map(np.ravel, sides)])
-        lengths = lengths[lengths > 0]
-        usual = float(np.median(lengths)) if lengths.size else size / 3
-        return cls(lines, size, float(np.clip(_WIDTH * usual, _LEAST * size, _MOST * size)))
 
     @property
     def height(self) -> float:
@@ -345,7 +341,12 @@ class _Links:
 
     def joint(self, name: str, dot: np.ndarray, *, moves: bool) -> Iterator[tuple[str, object]]:
         """A dot as a bob, as a pin between several links, or as a support at rest."""
-        held = {n: x for n, x in self.lines.items() if self._is_on(x, dot)}
+        held: Shapes = {}  # the lines of which the dot is always a point
+        for line_name, line in self.lines.items():
+            gaps = np.linalg.norm(line - dot[:, :, None], axis=3)
+            known = np.isfinite(gaps).all(axis=2)
+            if known.any() and (gaps[known].max(axis=0) < _NEAR * self.size).any():
+                held[line_name] = line
         if moves:
             yield name, dot
             yield f"{name}.solid", self._pin(dot) if len(held) > 1 else self._ball(dot, _BOB)
@@ -354,12 +355,6 @@ class _Links:
             yield f"{name}.pin", self._pin(dot)
         else:
             yield name, dot
-
-    def _is_on(self, line: np.ndarray, dot: np.ndarray) -> bool:
-        """Whether a dot is always a point of a line."""
-        gaps = np.linalg.norm(line - dot[:, :, None], axis=3)
-        known = np.isfinite(gaps).all(axis=2)
-        return bool(known.any() and (gaps[known].max(axis=0) < _NEAR * self.size).any())
 
     def _ball(self, dot: np.ndarray, radius: float, color: object = BY_BODY) -> Solid:
         mesh = meshes.sphere().moved(axes=radius * self.width * np.eye(3))
@@ -491,7 +486,10 @@ def display_of(
     first, last = track.span
     speed = _speed(abs(last - first)) if speed is None else float(speed)
     count = len(arrays[1])
-    label = _pace(speed) + (f", {len(chosen)} of {count}" if len(chosen) < count else "")
+    label = "" if speed == 1 else f",  {speed:.3g} times faster"
+    if speed < 1:
+        label = f",  {1 / speed:.3g} times slower"
+    label += f", {len(chosen)} of {count}" if len(chosen) < count else ""
     return Display(geometry, track, params, params_axes is not None, chosen, speed, label)
 
 
@@ -625,9 +623,3 @@ def _speed(seconds: float) -> float:
     least = seconds / _CHOSEN
     power = 10.0 ** floor(log10(least))
     return next(float(f"{k * power:.3g}") for k in (1, 2, 5, 10) if k * power >= 0.999 * least)
-
-
-def _pace(speed: float) -> str:
-    if speed == 1:
-        return ""
-    return f",  {1 / speed:.3g} times slower" if speed < 1 else f",  {speed:.3g} times faster"

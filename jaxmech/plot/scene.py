@@ -23,7 +23,6 @@ from jaxmech.geometry import Solid
 from jaxmech.meshes import Triangles
 from jaxmech.plot.motions import (
     THICK,
-    Shape,
     Shapes,
     bounds,
     dimension,
@@ -131,36 +130,38 @@ def items_of(
     """The items of all shapes: the first trajectory in full, the others as ghosts."""
     shapes = {name: shape for name, shape in shapes.items() if not is_empty(shape)}
     in_motion = moving(shapes)
-    colors = colors_by_body(in_motion)
+    colors = _colors_by_body(in_motion)
     for name, shape in shapes.items():
-        group = name.rpartition(".")[0] if name.endswith(".center") else name.partition(".")[0]
-        moves = name in in_motion
         if is_inside(name, shapes):
             continue
-        for k in range(len(members)) if moves else _different(shape):
-            color = to_rgb(colors.get(name, DARK) if moves else GREY)
-            yield _item(group, shape, k, k if moves else -1, color, box)
+        group = name.rpartition(".")[0] if name.endswith(".center") else name.partition(".")[0]
+        moves = name in in_motion
+        color = to_rgb(colors.get(name, DARK) if moves else GREY)
+        start: Any = () if moves else points_of(shape)[:, 0]
+        for k in range(len(members if moves else start)):
+            if not moves and k and np.array_equal(start[k], start[0]):
+                continue  # at rest where it is in the first trajectory
+            member = k if moves else -1
+            if isinstance(shape, Solid):
+                r, g, b = map(float, shape.color)
+                own = color if np.isnan(r) else (r, g, b)
+                mesh = Triangles(shape.vertices[k], shape.faces)
+                yield Item(group, "solid", member, own, _frames(shape, k), mesh)
+                continue
+            points = in_space(shape[k], box)
+            if is_dot(shape):
+                radius = _DOT * box.size
+                yield Item(group, "dot", member, color, points[:, None], radius=radius)
+                continue
+            radius = (_ROD if points.shape[1] <= THICK and moves else CURVE) * box.size
+            if not moves:
+                points = _clipped(points, box)
+            closed = is_outline(points)
+            yield Item(group, "line", member, color, points, radius=radius, closed=closed)
     for name in trails:
         for k in range(len(members)):
             points = in_space(path(shapes[name])[k], box)[:, None]
             yield Item("trails", "trail", k, to_rgb(ORANGE), points, radius=0.6 * CURVE * box.size)
-
-
-def _item(group: str, shape: Any, k: int, member: int, color: Color, box: Box) -> Item:
-    if isinstance(shape, Solid):
-        own = (float(shape.color[0]), float(shape.color[1]), float(shape.color[2]))
-        return Item(
-            group, "solid", member, color if np.isnan(own[0]) else own, _frames(shape, k),
-            Triangles(shape.vertices[k], shape.faces),
-        )  # fmt: skip
-    points = in_space(shape[k], box)
-    if is_dot(shape):
-        return Item(group, "dot", member, color, points[:, None], radius=_DOT * box.size)
-    radius = (_ROD if points.shape[1] <= THICK and member >= 0 else CURVE) * box.size
-    if member < 0:
-        points = _clipped(points, box)
-    closed = is_outline(points)
-    return Item(group, "line", member, color, points, radius=radius, closed=closed)
 
 
 def _frames(shape: Solid, k: int) -> np.ndarray:
@@ -202,24 +203,15 @@ def is_inside(name: str, shapes: Shapes) -> bool:
     return is_dot(shapes[name]) and (is_center or f"{name}.solid" in shapes)
 
 
-def _different(shape: Shape) -> Iterator[int]:
-    """The trajectories in which a shape at rest is not where it is in the first."""
-    points = points_of(shape)
-    yield 0
-    yield from (k for k in range(1, len(points)) if not np.array_equal(points[k, 0], points[0, 0]))
-
-
-def colors_by_body(shapes: Shapes) -> dict[str, str]:
+def _colors_by_body(shapes: Shapes) -> dict[str, str]:
     """The colour of each line or solid without one of its own, common to all of a body."""
-    lines = {
-        n: n.partition(".")[0] for n, x in shapes.items() if not is_dot(x) and not _is_colored(x)
+    plain = {
+        name: name.partition(".")[0]
+        for name, x in shapes.items()
+        if not (np.isfinite(x.color).all() if isinstance(x, Solid) else is_dot(x))
     }
-    bodies = list(dict.fromkeys(lines.values()))
-    return {name: COLORS[bodies.index(body) % len(COLORS)] for name, body in lines.items()}
-
-
-def _is_colored(shape: Shape) -> bool:
-    return isinstance(shape, Solid) and bool(np.isfinite(shape.color).all())
+    bodies = list(dict.fromkeys(plain.values()))
+    return {name: COLORS[bodies.index(body) % len(COLORS)] for name, body in plain.items()}
 
 
 class Outline(PathPatch):
@@ -376,18 +368,18 @@ class Scene:
             is_curve = item.points.shape[1] > THICK
             if item.closed:
                 width = 1.0 if is_fixed else 1.4 if is_curve or is_group else 2.2
-                return self._filled(item.color, linewidth=width, zorder=1 if is_fixed else 2)
+                style = {
+                    "facecolor": to_rgba(item.color, 0.15), "edgecolor": to_rgba(item.color, 0.95),
+                    "linewidth": width, "zorder": 1 if is_fixed else 2,
+                }  # fmt: skip
+                if self._d == 2:
+                    return self.ax.add_patch(Polygon(np.zeros((2, 2)), closed=True, **style))
+                space: Any = self.ax
+                return space.add_collection3d(Poly3DCollection([np.zeros((3, 3))], **style))
             width = 3.0 if not (is_fixed or is_group) else 1.4
             style |= {"linewidth": 1.2 if is_curve else width, "solid_capstyle": "round"}
             style["zorder"] = 1 if is_fixed else 3
         return self.ax.plot(*empty, color=item.color, **style)[0]
-
-    def _filled(self, color: Color, **style: Any) -> Any:
-        style |= {"facecolor": to_rgba(color, 0.15), "edgecolor": to_rgba(color, 0.95)}
-        if self._d == 2:
-            return self.ax.add_patch(Polygon(np.zeros((2, 2)), closed=True, **style))
-        space: Any = self.ax
-        return space.add_collection3d(Poly3DCollection([np.zeros((3, 3))], **style))
 
     def _move(self, artist: Any, item: Any, k: int) -> None:
         if isinstance(artist, Drawing):
