@@ -27,7 +27,7 @@ from jaxmech.geometry import Geometry
 from jaxmech.interop.mujoco import Robot
 from jaxmech.models import Model
 from jaxmech.parts import Mechanism
-from jaxmech.plot.motions import clock, dimension, display_of, extent, trail_names
+from jaxmech.plot.motions import digits, dimension, display_of, extent, trail_names
 from jaxmech.plot.panels import STYLE
 from jaxmech.plot.scene import Scene, new_axes
 from jaxmech.run import Solution
@@ -212,7 +212,7 @@ class Animation:
 
     def _frame(self, k: int) -> Axes:
         self.scene.show(k)
-        self._title(clock(self.ts[k], self.speed) + self.label)
+        self._title(f"t = {self.ts[k]:.{digits(self.speed)}f} s{self.label}")
         return self.ax
 
     def _title(self, text: str) -> Text:

@@ -493,11 +493,6 @@ def display_of(
     return Display(geometry, track, params, params_axes is not None, chosen, speed, label)
 
 
-def clock(t: float, speed: float) -> str:
-    """The time of a frame, with the digits that change."""
-    return f"t = {t:.{digits(speed)}f} s"
-
-
 def digits(speed: float) -> int:
     """The number of decimals of a time that change."""
     return int(np.clip(2 - np.floor(np.log10(speed)), 0, 12))

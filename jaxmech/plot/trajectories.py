@@ -148,7 +148,16 @@ def plot_motion(
     figure: Figure | None,
 ) -> Panels:
     """Draw the panels of `Solution.plot`, which explains the arguments."""
-    shown = Shown.of(sol, event)
+    status = np.ravel(sol.status)
+    good = np.asarray(succeeded(status)) if status.size > 1 else np.ones(1, bool)
+    if not good.any():
+        raise ValueError(
+            "The solution must have a trajectory to draw, but all of them failed; look at "
+            "`status` and `t_failed`."
+        )
+    if event is not None and sol.events is None:
+        raise ValueError("Argument `event` must be None for a simulation without events.")
+    shown = _Shown(sol, good, event)
     over_time: dict[str, Drawing] = {}
     pairs: dict[str, Drawing] = {}
     for column in chosen:
@@ -183,26 +192,15 @@ def plot_motion(
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
-    """The trajectories of a solution that did not fail, or their states at an event."""
+class _Shown:
+    """The trajectories of a solution that did not fail, or their states at an event.
+
+    A single trajectory is shown even if it failed.
+    """
 
     sol: Solution
     good: np.ndarray  # (N,)
     event: str | None
-
-    @staticmethod
-    def of(sol: Solution, event: str | None) -> "Shown":
-        """Leave out trajectories that failed, unless there is only one."""
-        status = np.ravel(sol.status)
-        good = np.asarray(succeeded(status)) if status.size > 1 else np.ones(1, bool)
-        if not good.any():
-            raise ValueError(
-                "The solution must have a trajectory to draw, but all of them failed; look at "
-                "`status` and `t_failed`."
-            )
-        if event is not None and sol.events is None:
-            raise ValueError("Argument `event` must be None for a simulation without events.")
-        return Shown(sol, good, event)
 
     @property
     def title(self) -> str:
@@ -282,7 +280,12 @@ class Shown:
             labelled(ax, "t [s]", label)
             if len(names) > 1 or self.good.sum() > MOST_LINES:
                 legend_beside(ax)
-            self._mark_events(ax)
+            if self.good.size > 1 or self.event or self.sol.events is None:
+                return
+            # The occurrences of events of a single trajectory.
+            times = np.concatenate([np.ravel(self.sol.events[x].t) for x in self.sol.events])
+            for t in times[np.isfinite(times)][:_MOST_EVENTS]:
+                ax.axvline(t, color=GREY, linewidth=0.7, linestyle=":", zorder=1)
 
         return draw
 
@@ -334,12 +337,3 @@ class Shown:
         position, velocity = self.each(sol.position_residual), self.each(sol.velocity_residual)
         if max(np.nanmax(position, initial=0.0), np.nanmax(velocity, initial=0.0)) > 0:
             yield "residual", lambda ax: legend_beside(drift(ts, position, velocity, ax=ax))
-
-    def _mark_events(self, ax: Axes) -> None:
-        """Mark the occurrences of events of a single trajectory by dotted lines."""
-        if self.good.size > 1 or self.event or self.sol.events is None:
-            return
-        times = [np.ravel(self.sol.events[name].t) for name in self.sol.events]
-        times = [t[np.isfinite(t)] for t in times]
-        for t in np.concatenate(times)[:_MOST_EVENTS]:
-            ax.axvline(t, color=GREY, linewidth=0.7, linestyle=":", zorder=1)

@@ -59,9 +59,18 @@ def loops(tree: Tree, names: Sequence[str]) -> list[Joint]:
                 kind = next(name for name, kind in members if is_any(model.eq_type[k], kind))
                 left_out.add(f"{kind.removeprefix('mjEQ_').lower()} equality", names[k])
             continue
-        pairs = _ends(model, k, is_weld)
-        ends = [tree.mounts[body].pose.then(pose) for body, pose in pairs]
-        a, b = (tree.carrier(body) for body, _ in pairs)
+        # Both bodies, each with the frame on it that coincides with the other.
+        objects = int(model.eq_obj1id[k]), int(model.eq_obj2id[k])
+        if is_any(model.eq_objtype[k], mujoco().mjtObj.mjOBJ_SITE):
+            bodies = [int(model.site_bodyid[s]) for s in objects]
+            poses = [Offset(model.site_pos[s], model.site_quat[s]) for s in objects]
+        else:
+            bodies, data, no_turn = [*objects], model.eq_data[k], np.eye(4)[0]
+            poses = [Offset(data[:3], no_turn), Offset(data[3:6], no_turn)]
+            if is_weld:  # the pose of the second body on the first, and the point on the second
+                poses = [Offset(data[3:6], data[6:10]), Offset(data[:3], no_turn)]
+        ends = [tree.mounts[x].pose.then(pose) for x, pose in zip(bodies, poses, strict=True)]
+        a, b = map(tree.carrier, bodies)
         if a == b:
             left_out.add("equality within one body", names[k])
             continue
@@ -72,22 +81,6 @@ def loops(tree: Tree, names: Sequence[str]) -> list[Joint]:
         else:
             joints.append(spherical(names[k], a, points[0], b, points[1]))
     return joints
-
-
-def _ends(model: Any, k: int, is_weld: bool) -> tuple[tuple[int, Offset], tuple[int, Offset]]:
-    """Both bodies of an equality, each with the frame on it that coincides with the other."""
-    first, second = int(model.eq_obj1id[k]), int(model.eq_obj2id[k])
-    no_turn = np.eye(4)[0]
-    if is_any(model.eq_objtype[k], mujoco().mjtObj.mjOBJ_SITE):
-        ends = [
-            (int(model.site_bodyid[s]), Offset(model.site_pos[s], model.site_quat[s]))
-            for s in (first, second)
-        ]
-        return ends[0], ends[1]
-    data = model.eq_data[k]
-    if is_weld:  # the pose of the second body on the first, and the point on the second
-        return (first, Offset(data[3:6], data[6:10])), (second, Offset(data[:3], no_turn))
-    return (first, Offset(data[:3], no_turn)), (second, Offset(data[3:6], no_turn))
 
 
 def couplings(tree: Tree, names: Sequence[str], conversion: Conversion) -> list[Holonomic]:

@@ -222,14 +222,27 @@ def _within(x: Array, limits: Range) -> Array:
 
 def actuators(tree: Tree, names: Sequence[str], conversion: Conversion) -> list[Actuators]:
     """The actuators of a model; those that have no counterpart are listed."""
-    model, index = tree.model, conversion.indices("dof")
+    model, index, p = tree.model, conversion.indices("dof"), mujoco()
     driving = []
     for k, name in enumerate(names if is_on("actuation", model) else ()):
         group = int(model.actuator_group[k])
         if 0 <= group < 31 and int(model.opt.disableactuator) >> group & 1:
             continue  # the model switches its group off
-        joint = _joint(tree, k)
-        if joint is None:
+        joint = int(model.actuator_trnid[k, 0])
+        is_known = (  # of a hinge or slide, affine, and without a state
+            is_any(model.actuator_dyntype[k], p.mjtDyn.mjDYN_NONE)
+            and is_any(model.actuator_gaintype[k], p.mjtGain.mjGAIN_FIXED, p.mjtGain.mjGAIN_AFFINE)
+            and is_any(model.actuator_biastype[k], p.mjtBias.mjBIAS_NONE, p.mjtBias.mjBIAS_AFFINE)
+            and is_any(
+                model.actuator_trntype[k], p.mjtTrn.mjTRN_JOINT, p.mjtTrn.mjTRN_JOINTINPARENT
+            )
+            and tree.joint_names[joint] in tree.scalar_joints
+            and int(model.actuator_plugin[k]) < 0
+            and not any(
+                np.any(getattr(model, x)[k]) for x in FIELDS["actuator"] if hasattr(model, x)
+            )
+        )
+        if not is_known:
             tree.left_out.add("actuator", name)
         else:
             clamp = is_on("clampctrl", model) and model.actuator_ctrllimited[k]
@@ -251,22 +264,6 @@ def actuators(tree: Tree, names: Sequence[str], conversion: Conversion) -> list[
         if model.jnt_actfrclimited[j] and name in tree.scalar_joints
     }
     return [Actuators(tuple(driving), tuple(limits.items()))] if driving else []
-
-
-def _joint(tree: Tree, k: int) -> int | None:
-    """The hinge or slide that an actuator moves; None if it is of another kind."""
-    model, p = tree.model, mujoco()
-    joint = int(model.actuator_trnid[k, 0])
-    is_plain = (
-        is_any(model.actuator_dyntype[k], p.mjtDyn.mjDYN_NONE)
-        and is_any(model.actuator_gaintype[k], p.mjtGain.mjGAIN_FIXED, p.mjtGain.mjGAIN_AFFINE)
-        and is_any(model.actuator_biastype[k], p.mjtBias.mjBIAS_NONE, p.mjtBias.mjBIAS_AFFINE)
-        and is_any(model.actuator_trntype[k], p.mjtTrn.mjTRN_JOINT, p.mjtTrn.mjTRN_JOINTINPARENT)
-        and tree.joint_names[joint] in tree.scalar_joints
-        and int(model.actuator_plugin[k]) < 0
-        and not any(np.any(getattr(model, x)[k]) for x in FIELDS["actuator"] if hasattr(model, x))
-    )
-    return joint if is_plain else None
 
 
 def _gain(parameters: Floats, count: int) -> tuple[float, ...]:
