@@ -27,7 +27,6 @@ def facts() -> list[str]:
         kind = f"{device.device_kind}; batches run as {how}"
         rows.append((f"{device.platform}:{device.id}", kind))
     precision = "float64" if known["x64"] else f"float32; {USE_FLOAT64}"
-    rows.append(("commands", "compute in float64, unless a configuration sets float32"))
     rows.append(("Python", f"computes in {precision}"))
     rows.append(("native code", f"stored in {cache_folder() or 'no folder'}"))
     return titled_lines(rows, 16)

@@ -192,10 +192,7 @@ def new(folder: Path, /) -> None:
 
 
 @app.command
-def ensemble(
-    config: Config, /, *, out: Out = None, cluster: Where = None,
-    progress: Literal["bar", "none"] = "bar",
-) -> int:  # fmt: skip
+def ensemble(config: Config, /, *, out: Out = None, cluster: Where = None) -> int:
     """Run a Monte Carlo study, or continue it where it was interrupted (even by kill -9).
 
     The results are bit-identical either way. The run folder holds `results.zarr`
@@ -221,20 +218,16 @@ def ensemble(
 
     exit code: 0 done; 1 more failed trajectories than `failed_allowed`; 2 bad input, or a file that
     cannot be read or written; 130 interrupted; 143 stopped by SIGTERM
-
-    Args:
-        progress: what to show of it.
     """
     from jaxmech.config import located
     from jaxmech.ensemble import as_table, failed, run_study
 
-    study, _ = _computed_study(config)
+    study, folder = _computed_study(config)
     out, start = out or Path("runs") / config.stem, time.perf_counter()
     with located(config), graceful() as stop:
         summary = run_study(
-            study, out, folder=config.parent, progress=progress == "bar", tell=tell, stop=stop,
-            client=cluster,
-        )  # fmt: skip
+            study, out, folder=folder, progress=True, tell=tell, stop=stop, client=cluster
+        )
     seconds = f"{time.perf_counter() - start:.1f} s"
     print(f"{as_table(summary)}\n{seconds}; results in {out / 'results.zarr'}")
     return DONE if failed(summary) <= study.failed_allowed * study.size else UNSATISFACTORY
@@ -468,7 +461,7 @@ def bench(
 
 
 @app.command
-def doctor(*, fast: Annotated[bool, Parameter(negative="")] = False) -> int:
+def doctor() -> int:
     """Examine this installation, and test it.
 
     Print versions, devices and how batches run on each, and where native code is stored; then
@@ -476,18 +469,12 @@ def doctor(*, fast: Annotated[bool, Parameter(negative="")] = False) -> int:
 
     exit code: 0 all is well; 1 a self-test fails; 2 a release of jax that is known
     to give wrong numbers
-
-    Args:
-        fast: without the self-tests.
     """
     from jaxmech.cli.doctor import facts, failed_tests
 
     print("\n".join(facts()))
-    check_jax(version("jax"))
-    faults = list[str]()
-    if not fast:
-        _use_float64()
-        faults += failed_tests()
+    _use_float64()
+    faults = [*failed_tests()]
     print("\n".join(faults) or "  all is well")
     return UNSATISFACTORY if faults else DONE
 

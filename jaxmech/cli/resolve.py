@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.config import load
+from jaxmech.config import described, load
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.models import CATALOGUE, Model
 from jaxmech.system import System, require_entries
@@ -19,11 +19,11 @@ from jaxmech.utils.text import not_one_of
 class SystemInState(NamedTuple):
     """A system in a state."""
 
-    system: System  # the system
-    q: Any  # coordinates, shape (n,)
-    v: Any  # velocities, shape (n,)
-    t: Any  # time [s]
-    params: Any  # parameters
+    system: System
+    q: Any
+    v: Any
+    t: Any  # [s]
+    params: Any
 
 
 def load_state(name: str, folder: Path = Path()) -> SystemInState:
@@ -35,9 +35,7 @@ def load_state(name: str, folder: Path = Path()) -> SystemInState:
     try:
         subject = load(name, {}, folder)
     except StudyError as error:
-        told = [str(problem) for problem in error.problems]
-        words = (f"{name}{x.removeprefix('model')}" if x.startswith("model ") else x for x in told)
-        raise InputError("; ".join(words)) from error
+        raise InputError("; ".join(f"{name} {x.message}" for x in error.problems)) from error
     system, model, beside = subject.system, subject.model, subject.beside
     params = beside.get("params") if model is None else model.params
     if model is None and "q0" not in beside:
@@ -58,10 +56,9 @@ def load_state(name: str, folder: Path = Path()) -> SystemInState:
         jax.eval_shape(system.equations, *state)
         require_entries(system, *state)
     except Exception as error:
-        description = f"{type(error).__name__}: {error}".rstrip(".")
         raise InputError(
-            f"{name} cannot be evaluated at its state: {description}; check q0, v0 and params, "
-            "which its file may hold"
+            f"{name} cannot be evaluated at its state: {described(error).rstrip('.')}; check q0, "
+            "v0 and params, which its file may hold"
         ) from error
     return found
 
