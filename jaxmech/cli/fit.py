@@ -249,9 +249,7 @@ def run_fit(
         recordings = read_table(study.data, folder)
     except StudyError as error:
         raise error.within("data") from None
-    facts = environment()
-    if loaded.sha256:
-        facts |= {"model": loaded.name, "model_sha256": loaded.sha256}
+    facts = environment(loaded.name, loaded.sha256)
     path, code = (folder / study.data.file).resolve(), hashlib.sha256()
     for file in sorted(path.parent.glob(path.name)) or [path]:
         code.update(file.read_bytes())

@@ -21,7 +21,6 @@ import jax
 import numpy as np
 
 from jaxmech.config.errors import InputError
-from jaxmech.config.load import Subject
 from jaxmech.utils.digests import sources_digest
 
 
@@ -184,10 +183,10 @@ _DECIDES_TRACES = ("jax", "x64")  # digests of functions are comparable only if 
 _PACKAGES = ("jaxmech", "jax", "jaxlib", "numpy", "scipy", "zarr")
 
 
-def environment(subject: Subject | None = None) -> dict[str, Any]:
-    """The versions, devices and settings of this process, as stored with the results."""
+def environment(model: str = "", sha256: str | None = None) -> dict[str, Any]:
+    """The versions, devices and settings of this process, and a model's file if it has a digest."""
     device = jax.devices()[0]
-    facts = {
+    return {
         **{package: version(package) for package in _PACKAGES},
         "jaxmech_sha256": sources_digest(Path(__file__).parents[1]),
         "python": platform.python_version(),
@@ -197,11 +196,8 @@ def environment(subject: Subject | None = None) -> dict[str, Any]:
         "processor": processor(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "x64": bool(jax.config.read("jax_enable_x64")),
+        **({"model": model, "model_sha256": sha256} if sha256 else {}),
     }
-    if subject and subject.sha256:
-        facts["model"] = subject.name
-        facts["model_sha256"] = subject.sha256
-    return facts
 
 
 def environment_json(facts: Mapping[str, Any]) -> str:

@@ -341,7 +341,7 @@ def origin(plan: Plan) -> dict[str, Any]:
         same[0].stored_name: arrays_digest(*(variable.values for variable in same))
         for same in zip(*parts, strict=True)
     }
-    facts = environment(subject)
+    facts = environment(subject.name, subject.sha256)
     facts |= {"functions": functions, "draws": {**draws, **subject.inputs.digests}}
     notes = {name: list(words) for name, words in subject.inputs.notes.items() if words}
     return facts | ({"inputs": notes} if notes else {})
