@@ -21,14 +21,12 @@ import numpy as np
 import tomli_w
 
 from jaxmech.config import (
-    SUBJECTS,
     FolderError,
     InFile,
     closed_loop,
     copies_of,
     environment,
     environment_json,
-    find,
     load,
     model_name,
     named_copy,
@@ -38,7 +36,6 @@ from jaxmech.config import (
     require_no_run_code,
     require_same_config,
     require_same_environment,
-    subject_of,
     write_whole,
 )
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all, unknown
@@ -136,7 +133,17 @@ def model(study: FitStudy, folder: Path = Path()) -> FitModel:
     require_no_run_code(python_files(plain(study), folder), folder)
     given = study.parameters
     names = {name for key in _NAMED for name in getattr(given, key)} | {*(given.free or ())}
-    subject, source, sha256 = _loaded(study.model, study.model_options, folder, names)
+    loaded = load(study.model, study.model_options, folder, names, (Identifiable,))
+    subject = loaded.other
+    if subject is None:
+        params = loaded.model.params if loaded.model else loaded.beside.get("params")
+        if params is None:
+            message = (
+                f"must have parameters, but {loaded.name} is a bare System: write `params` beside "
+                "it in its file, or Identifiable(system, params), to say what they are"
+            )
+            raise refuse("model", message)
+        subject = Identifiable(loaded.system, params)
     loop = closed_loop(subject.system, subject.params, study.controllers, folder)
     subject, files = replace(subject, system=loop[0], params=loop[1]), loop[2]
 
@@ -174,31 +181,8 @@ def model(study: FitStudy, folder: Path = Path()) -> FitModel:
         prior={**subject.prior, **given.prior},
     )
     name = str(plain(study)["model"])
-    return FitModel(subject, name, source, sha256, copies_of(source, files))
-
-
-def _loaded(
-    name: Any, options: Mapping[str, Any], folder: Path, parameters: set[str]
-) -> tuple[Identifiable, Path | None, str | None]:
-    """The model of a name or an object, with the file that it comes from and its digest."""
-    if isinstance(name, Identifiable) and not options:
-        return name, None, None
-    text = str(name) if isinstance(name, str | Path) else ""
-    if ".py" in (text[-3:], text.rpartition(":")[0][-3:]):
-        file = find(text, options, folder, (Identifiable, *SUBJECTS))
-        if isinstance(file.value, Identifiable):
-            return file.value, file.path, file.sha256
-        subject = subject_of(text, file)
-    else:
-        subject = load(name, options, folder, parameters)
-    params = subject.beside.get("params") if subject.model is None else subject.model.params
-    if params is None:
-        message = (
-            f"must have parameters, but {subject.name} is a bare System: write `params` beside it "
-            "in its file, or Identifiable(system, params), to say what they are"
-        )
-        raise refuse("model", message)
-    return Identifiable(subject.system, params), subject.source, subject.sha256
+    copies = copies_of(loaded.source, files)
+    return FitModel(subject, name, loaded.source, loaded.sha256, copies)
 
 
 @dataclass(frozen=True, eq=False)

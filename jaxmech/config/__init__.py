@@ -7,7 +7,6 @@ controllers of a study), `run_folder`, and `frames` (columns of tables).
 
 from jaxmech.config.frames import Rows as Rows
 from jaxmech.config.frames import TableError as TableError
-from jaxmech.config.load import SUBJECTS as SUBJECTS
 from jaxmech.config.load import Subject as Subject
 from jaxmech.config.load import SubjectInputs as SubjectInputs
 from jaxmech.config.load import closed_loop as closed_loop
@@ -16,7 +15,6 @@ from jaxmech.config.load import described as described
 from jaxmech.config.load import find as find
 from jaxmech.config.load import load as load
 from jaxmech.config.load import named_copy as named_copy
-from jaxmech.config.load import subject_of as subject_of
 from jaxmech.config.run_folder import FolderError as FolderError
 from jaxmech.config.run_folder import RunWarning as RunWarning
 from jaxmech.config.run_folder import changes as changes

@@ -73,6 +73,7 @@ class Subject:
     source: Path | None = None  # the file of the user, None for a model of the catalogue
     sha256: str | None = None  # digest of that file
     beside: Mapping[str, Any] = field(default_factory=dict)  # other objects of the file, by name
+    other: Any = None  # the object, if it is none of the usual ones but has a system
     state_beside: bool = False  # whether the state of the model is the q0 of the file
     # recorded ones, in the places of parameters
     inputs: SubjectInputs = field(default_factory=SubjectInputs)
@@ -100,7 +101,7 @@ def named_copy(name: str, copies: Mapping[Path, str], folder: Path) -> str:
 
 def load(
     name: str | Any, options: Mapping[str, Any], folder: Path = Path(),
-    parameters: Iterable[str] = (),
+    parameters: Iterable[str] = (), others: tuple[type, ...] = (),
 ) -> Subject:  # fmt: skip
     """Load the system of a catalogue name, or of a file relative to a folder, or of an object.
 
@@ -115,17 +116,20 @@ def load(
         folder: to which paths are relative.
         parameters: names of parameters that are to be set. Of a robot's numbers, those of the
             same kinds become parameters, `mass.forearm` and so on.
+        others: other classes of which the object may be, with a `system`.
     """
     name = str(name) if isinstance(name, Path) else name
     if not isinstance(name, str):
         if options:
             raise refuse("model_options", "must be left out where `model` is an object")
-        return _subject(python_name(name), name)
+        return _subject(python_name(name), name, {}, others)
     if name.startswith("python:"):
         message = "it was passed as an object; put it into a file, and name it by that"
         raise refuse("model", f"must be a name, but of {name} nothing else is known: {message}")
     if not is_robot(name) and (":" in name or name.endswith(".py")):
-        return subject_of(name, find(name, options, folder, SUBJECTS))
+        file = find(name, options, folder, (*SUBJECTS, *others))
+        subject = _subject(name, file.value, file.beside, others)
+        return replace(subject, source=file.path, sha256=file.sha256, beside=file.beside)
     source, sha, factory = None, None, CATALOGUE.get(name)
     if is_robot(name):
         path = folder / name
@@ -216,14 +220,12 @@ def find(
     return LoadedObject(value, path.resolve(), hashlib.sha256(code).hexdigest(), vars(module))
 
 
-def subject_of(name: str, file: LoadedObject) -> Subject:
-    """The system of an object in a Python file, or a StudyError if it has none."""
-    subject = _subject(name, file.value, file.beside)
-    return replace(subject, source=file.path, sha256=file.sha256, beside=file.beside)
-
-
-def _subject(name: str, value: object, beside: Mapping[str, Any] = {}) -> Subject:
-    state_beside = isinstance(value, System | Mechanism)
+def _subject(
+    name: str, value: Any, beside: Mapping[str, Any] = {}, others: tuple[type, ...] = ()
+) -> Subject:
+    other, state_beside = value, isinstance(value, System | Mechanism)
+    if isinstance(value, others):
+        return Subject(name, other.system, None, other=other)
     match value:
         case System() if "q0" in beside and "t0" not in beside:
             params, state = beside.get("params"), (beside["q0"], beside.get("v0"))
