@@ -190,21 +190,13 @@ class Drawing:
 
 
 class Piece(NamedTuple):
-    """A solid at a joint, with sizes in half widths of a link.
+    """A solid at a joint."""
 
-    Attributes:
-        suffix: of its name.
-        mesh: the solid.
-        scale: its sizes.
-        color: its colour.
-        axis: the body and the field with its axis; along the axes of the second body without one.
-    """
-
-    suffix: str
+    suffix: str  # of its name
     mesh: Triangles
-    scale: tuple[float, float, float]
+    scale: tuple[float, float, float]  # in half widths of a link
     color: Any = STEEL
-    axis: tuple[int, str] | None = None
+    axis: tuple[int, str] | None = None  # a body and the field with its axis; else those of b
 
 
 _BALL = Piece("", meshes.sphere(), (1.5, 1.5, 1.5))
@@ -584,20 +576,18 @@ class _Link:
         ends = [jnp.asarray(read.vector(point, d)) for point in points]
         self.count = len(ends)
         if self.count == 1 and self.is_rigid:
-            ends.append(self._far_end(ends[0]))
+            # The other end of a bar from this one, as long as a uniform bar of this inertia.
+            away = self.local - ends[0]
+            distance = jnp.sqrt(away @ away)
+            beyond = jnp.minimum(np.sqrt(3) * self.gyration, distance)
+            length = jnp.where(distance == 0, 1.0, distance)
+            ends.append(jnp.asarray(self.local) + away * beyond / length)
         self.points = jnp.stack([jnp.asarray(self.local, self.center.dtype), *ends])
         reach = jnp.max(
             jnp.linalg.norm(self.points - self.points.mean(axis=0, keepdims=True), axis=1)
         )
         self.is_bare = reach <= _BARE * self.gyration
         self.length = jnp.where(self.is_bare, 2 * self.gyration, 2 * reach)
-
-    def _far_end(self, mark: Array) -> Array:
-        """The other end of a bar from a mark, as long as a uniform bar of this inertia."""
-        away = self.local - mark
-        distance = jnp.sqrt(away @ away)
-        beyond = jnp.minimum(np.sqrt(3) * self.gyration, distance)
-        return jnp.asarray(self.local) + away * beyond / jnp.where(distance == 0, 1.0, distance)
 
     def shapes(self, sketch: Sketch, *, is_covered: bool) -> Shapes:
         name, d = self.body.name, self.body.dimension
@@ -618,7 +608,14 @@ class _Link:
         radius = jnp.minimum(sketch.width, _SHORT * self.length)
         if d == 2:
             return self._in_plane(radius, height, level)
-        corners = self._corners() if self.count < 2 else self.points
+        corners = self.points
+        if self.count < 2:  # of the box, with axes of its own, that has the inertia of the body
+            moments, axes = jnp.linalg.eigh(self.inertia)
+            squares = 1.5 * (moments.sum() - 2 * moments) / self.mass
+            half = jnp.sqrt(jnp.maximum(squares, 0.0))
+            grid = np.meshgrid([-1, 1], [-1, 1], [-1, 1], indexing="ij")
+            signs = np.stack(grid, -1).reshape(8, 3)
+            corners = self.local[None] + 0.8 * (signs * half[None]) @ axes.T
         padded = jnp.concatenate(
             [self.points] + [self.points[:1]] * (len(corners) - len(self.points))
         )
@@ -640,11 +637,3 @@ class _Link:
         flat_bar = jnp.where(self.is_bare, flat_bar, 0.0)
         mark = Solid(self.frame.origin, self.frame.axes, flat_bar, meshes.box().faces, DARK)
         return {**link, f"{self.body.name}.radius": mark}
-
-    def _corners(self) -> Array:
-        """The corners of the box, with axes of its own, that has the inertia of the body."""
-        moments, axes = jnp.linalg.eigh(self.inertia)
-        squares = 1.5 * (moments.sum() - 2 * moments) / self.mass
-        half = jnp.sqrt(jnp.maximum(squares, 0.0))
-        signs = np.stack(np.meshgrid([-1, 1], [-1, 1], [-1, 1], indexing="ij"), -1).reshape(8, 3)
-        return self.local[None] + 0.8 * (signs * half[None]) @ axes.T

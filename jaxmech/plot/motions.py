@@ -484,7 +484,13 @@ def display_of(
         flat = jax.tree.map(lambda x: jnp.reshape(x, (count, *x.shape[axes:])), motion)
         track = replace(track, dense=jax.tree.map(lambda x: x[np.array(chosen)], flat))
     first, last = track.span
-    speed = _speed(abs(last - first)) if speed is None else float(speed)
+    seconds = abs(last - first)
+    if speed is None:  # real time for a usual duration, else 1, 2 or 5 times a power of ten
+        least = seconds / _CHOSEN
+        power = 10.0 ** floor(log10(least))
+        usual = (k * power for k in (1, 2, 5, 10) if k * power >= 0.999 * least)
+        speed = 1.0 if _SHORTEST <= seconds <= _LONGEST else float(f"{next(usual):.3g}")
+    speed = float(speed)
     count = len(arrays[1])
     label = "" if speed == 1 else f",  {speed:.3g} times faster"
     if speed < 1:
@@ -609,12 +615,3 @@ def _each(params: Any, axes: Any, count: int) -> Any:
         raise ValueError(
             f"Argument `params_axes` must fit `params` and {count} trajectories, but: {error}"
         ) from error
-
-
-def _speed(seconds: float) -> float:
-    """Real time for a usual duration, else 1, 2 or 5 times a power of ten."""
-    if _SHORTEST <= seconds <= _LONGEST:
-        return 1.0
-    least = seconds / _CHOSEN
-    power = 10.0 ** floor(log10(least))
-    return next(float(f"{k * power:.3g}") for k in (1, 2, 5, 10) if k * power >= 0.999 * least)

@@ -50,7 +50,13 @@ def plot_results(results: Results, names: Sequence[str], figure: Figure | None) 
             f"{', '.join(drawings) or 'none'}; {', '.join(map(repr, unknown)) or 'store some'}."
         )
     chosen = {name: drawings[name] for name in names or drawings}
-    return laid_out(chosen, _title(results), figure=figure, is_shown=True)
+    good, finished = int(np.sum(succeeded(results.status))), len(results.status)
+    limit = _most(results)
+    drawn = f", the first {limit:,} drawn" if good > limit else ""
+    lost = f", {finished - good:,} failed and left out" if finished > good else ""
+    part = f" of {results.size:,}" if finished < results.size else ""
+    title = f"{results.name}: {finished:,}{part} trajectories{drawn}{lost}"
+    return laid_out(chosen, title, figure=figure, is_shown=True)
 
 
 def trajectory_figures(results: Results) -> Iterator[tuple[str, Figure]]:
@@ -113,15 +119,6 @@ def _most(results: Results) -> int:
     # Fewer, the more numbers each trajectory has.
     numbers = min(len(results.ts), MOST_TIMES) * len(results.coordinates)
     return min(MOST_TRAJECTORIES, max(MOST_NUMBERS // numbers, LEAST_TRAJECTORIES))
-
-
-def _title(results: Results) -> str:
-    good, finished = int(np.sum(succeeded(results.status))), len(results.status)
-    limit = _most(results)
-    drawn = f", the first {limit:,} drawn" if good > limit else ""
-    lost = f", {finished - good:,} failed and left out" if finished > good else ""
-    part = f" of {results.size:,}" if finished < results.size else ""
-    return f"{results.name}: {finished:,}{part} trajectories{drawn}{lost}"
 
 
 Values = Mapping[str, Any]  # the results of a statistic
