@@ -33,9 +33,11 @@ def as_model(
         name: name of the model.
         summary: a description in one line.
     """
-    q = _at_zero(mechanism) if q is None else q
-    geometry = mechanism.geometry
-    return model_of(mechanism.system, mechanism.params, q, v, name, summary, geometry)
+    system, geometry = mechanism.system, mechanism.geometry
+    if q is None:
+        free = [x for x in mechanism.bodies if f"{x.name}.x" in system.coordinates]
+        q = mechanism.guess({body.name: Start((0.0,) * body.dimension) for body in free})[0]
+    return model_of(system, mechanism.params, q, v, name, summary, geometry)
 
 
 def model_of(
@@ -53,8 +55,3 @@ def model_of(
         return assemble(system, q, v, 0.0, params) if system.constraints else (q, v)
 
     return Model(name, summary, system, params, start, state, geometry)
-
-
-def _at_zero(mechanism: Mechanism) -> Array:
-    free = [x for x in mechanism.bodies if f"{x.name}.x" in mechanism.system.coordinates]
-    return mechanism.guess({body.name: Start((0.0,) * body.dimension) for body in free})[0]

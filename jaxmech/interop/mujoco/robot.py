@@ -309,7 +309,7 @@ def _robot(
         keyframes[name] = Keyframe(q, v, ctrl)
     return Robot(
         mechanism,
-        left_out.frozen(),
+        {kind: tuple(some) for kind, some in left_out.kinds.items()},
         keyframes,
         {names[k]: body_pose(mount, mount.pose) for k, mount in enumerate(tree.mounts)},
         sites,

@@ -308,9 +308,6 @@ class LeftOut:
         if name not in names:
             names.append(name)
 
-    def frozen(self) -> dict[str, tuple[str, ...]]:
-        return {kind: tuple(names) for kind, names in self.kinds.items()}
-
 
 def add_model(
     left_out: LeftOut, model: Any, spec: Any, bodies: Any, joints: Any,
