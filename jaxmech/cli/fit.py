@@ -180,9 +180,8 @@ def model(study: FitStudy, folder: Path = Path()) -> FitModel:
         bounds={**subject.bounds, **given.bounds},
         prior={**subject.prior, **given.prior},
     )
-    name = str(plain(study)["model"])
     copies = copies_of(loaded.source, files)
-    return FitModel(subject, name, loaded.source, loaded.sha256, copies)
+    return FitModel(subject, loaded.name, loaded.source, loaded.sha256, copies)
 
 
 @dataclass(frozen=True, eq=False)

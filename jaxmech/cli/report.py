@@ -14,7 +14,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from shlex import quote
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -62,12 +62,6 @@ _WIDTH, _HEIGHT = 6.0, 3.3  # inches
 _CLIP_WIDTH, _CLIP_DPI = 3.0, 80.0  # inches, and pixels per inch
 
 
-class CommandCell(NamedTuple):
-    """A command of the shell."""
-
-    command: str
-
-
 @dataclass(frozen=True)
 class Picture:
     """A picture inside the page."""
@@ -85,7 +79,7 @@ class PagePart:
     sentences: Sequence[str] = ()
     text: str = ""
     head: Sequence[str] = ()  # of a table
-    rows: Sequence[Sequence[object]] = ()  # texts, numbers or `CommandCell`s
+    rows: Sequence[Sequence[str]] = ()  # the last cell of each is a command
     pictures: Sequence[Picture] = ()
     clips: Sequence[Picture] = ()  # small ones, side by side
     note: str = ""
@@ -102,7 +96,6 @@ def page(name: str, lead: str, parts: Sequence[PagePart], warnings: Sequence[str
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["number"] = number_text
     return environment.get_template("page.html").render(
         name=name,
         lead=lead,
@@ -111,16 +104,6 @@ def page(name: str, lead: str, parts: Sequence[PagePart], warnings: Sequence[str
         time=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=version("jaxmech"),
     )
-
-
-def number_text(value: object) -> str:
-    """Format a number; a dash if it is unknown."""
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, bool) or not isinstance(value, int | float | None):
-        return str(value)
-    if isinstance(value, int):
-        return f"{value:,}"
-    return "–" if value is None or not np.isfinite(value) else f"{value:.6g}"
 
 
 def drawn(draw: Callable[..., object], caption: str, *, below: bool = False) -> Picture:
@@ -387,8 +370,8 @@ def _parts(
         command = f"jaxmech replay {quote(str(results.path))}"
         rows = [
             (str(k), Status(int(results.rows("status", k))).name,
-             *(float(results.rows(name, k)) for name in ("t_failed", *names)),
-             CommandCell(f"{command} {k}{config}"))
+             *(f"{float(results.rows(name, k)):.6g}" for name in ("t_failed", *names)),
+             f"{command} {k}{config}")
             for k in bad[:_MOST_FAILURES].tolist()
         ]  # fmt: skip
         head = ("trajectory", "status", "t [s]", *names, "to see it alone")
