@@ -389,20 +389,19 @@ def check(system: System, /, *, fast: Annotated[bool, Parameter(negative="")] = 
     from jaxmech.integrate import FixedSteps
 
     _use_float64()
-    loaded = load_state(system)
-    found = structure(loaded.system, loaded.q, loaded.v, loaded.t, loaded.params)
+    loaded, (q, v, t, params) = load_state(system)
+    found = structure(loaded, q, v, t, params)
     print(found)
     if found.serious:
         return UNSATISFACTORY
     if fast:
         return DONE
-    if loaded.system.unilateral:  # at rest in contact differences of a short run show nothing
+    if loaded.unilateral:  # at rest in contact differences of a short run show nothing
         tell("with gaps or dry friction use check_gradients, for a motion that you choose")
         return DONE
     tell("compiling a short run and its gradients; --fast skips them")
-    ts = loaded.t + np.array([0.0, 8e-3])  # eight steps of 1 ms
-    state = loaded.q, loaded.v, ts, loaded.params
-    gradients = check_gradients(loaded.system, *state, steps=FixedSteps(8))
+    ts = float(t) + np.array([0.0, 8e-3])  # eight steps of 1 ms
+    gradients = check_gradients(loaded, q, v, ts, params, steps=FixedSteps(8))
     print(gradients)
     return DONE if gradients.ok else UNSATISFACTORY
 

@@ -2,12 +2,12 @@
 
 import inspect
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmech.analysis import State
 from jaxmech.config import described, load
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.models import CATALOGUE, Model
@@ -16,18 +16,8 @@ from jaxmech.utils.checks import require_finite
 from jaxmech.utils.text import not_one_of
 
 
-class SystemInState(NamedTuple):
-    """A system in a state."""
-
-    system: System
-    q: Any
-    v: Any
-    t: Any  # [s]
-    params: Any
-
-
-def load_state(name: str, folder: Path = Path()) -> SystemInState:
-    """The system of that name in its default state.
+def load_state(name: str, folder: Path = Path()) -> tuple[System, State]:
+    """The system of that name, and its default state.
 
     A model has one. Beside a bare `System` its file holds `q0`, and may hold `v0` (at rest by
     default), `t0` (0) and `params` (None).
@@ -45,14 +35,13 @@ def load_state(name: str, folder: Path = Path()) -> SystemInState:
         )
     try:  # traced once, so that what is wrong with a function or the state is said so
         if model is not None and not subject.state_beside:
-            found = SystemInState(system, *model.initial(), 0.0, params)
+            q, v, t = *model.initial(), 0.0
         else:  # as it is written: a model moves it onto the constraints, but here it is in question
             v0 = beside.get("v0")
             v = jnp.zeros(system.n_velocities) if v0 is None else jnp.asarray(v0, float)
             q, t = jnp.asarray(beside["q0"], float), beside.get("t0", 0.0)
-            found = SystemInState(system, q, v, t, params)
-        state = system.arguments(*found[1:])
-        require_finite(q0=state[0], v0=state[1], t0=state[2], params=state[3])
+        state = State(*system.arguments(q, v, t, params))
+        require_finite(q0=state.q, v0=state.v, t0=state.t, params=state.params)
         jax.eval_shape(system.equations, *state)
         require_entries(system, *state)
     except Exception as error:
@@ -60,7 +49,7 @@ def load_state(name: str, folder: Path = Path()) -> SystemInState:
             f"{name} cannot be evaluated at its state: {described(error).rstrip('.')}; check q0, "
             "v0 and params, which its file may hold"
         ) from error
-    return found
+    return system, state
 
 
 def table() -> str:

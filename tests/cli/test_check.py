@@ -71,7 +71,7 @@ def test_gradients_in_contact_are_left_to_a_motion(capsys, spring) -> None:
 
 
 def test_the_state_of_a_file(spring) -> None:
-    found = load_state("spring.py:system", spring.parent)
+    _, found = load_state("spring.py:system", spring.parent)
     np.testing.assert_array_equal(found.q, [0.3, 0.1])
     np.testing.assert_array_equal(found.v, [0.0, 0.0])
     assert found.t == 0

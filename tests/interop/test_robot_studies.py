@@ -92,7 +92,7 @@ def test_a_longer_link_is_the_same_as_another_file() -> None:
 
 def test_commands_take_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arm = str(folder / "robots" / "arm.urdf")
-    np.testing.assert_allclose(load_state(arm).q, [0.0, 0.0])
+    np.testing.assert_allclose(load_state(arm)[1].q, [0.0, 0.0])
     assert main(["check", arm, "--fast"]) == 0
     assert "freedom       2 of position" in capsys.readouterr().out
 

@@ -131,9 +131,9 @@ def test_a_mechanism_is_the_model_of_a_study(folder: Path) -> None:
 
 
 def test_a_mechanism_starts_from_the_state_beside_it(folder: Path) -> None:
-    assert load_state(f"{folder}/m.py:mech").q == pytest.approx([0.0])
+    assert load_state(f"{folder}/m.py:mech")[1].q == pytest.approx([0.0])
     (folder / "m.py").write_text(FILE + "q0 = [0.7]\nv0 = [0.1]\n")
-    beside = load_state(f"{folder}/m.py:mech")
+    _, beside = load_state(f"{folder}/m.py:mech")
     assert (beside.q, beside.v) == (pytest.approx([0.7]), pytest.approx([0.1]))
 
 
