@@ -25,9 +25,13 @@ class Margins(LimitState):
         laws = {f"u{k}": normal.frozen() for k in range(n)}
         self.study: Any = SimpleNamespace(block_size=512)
         self.failure = Failure(of="x", above=5.0)
-        self.plan: Any = SimpleNamespace(sampler=SimpleNamespace(drawn=laws, factor=None))
+        self.draws = SimpleNamespace(drawn=laws, factor=None)
         self.most = most
         self.fn, self.slope = fn, slope
+
+    @property
+    def sampler(self) -> Any:
+        return self.draws
 
     def values(self, u: np.ndarray) -> np.ndarray:
         if self.left < len(u):
