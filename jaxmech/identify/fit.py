@@ -125,19 +125,19 @@ class Settings:
 
 def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple[Task, Point]:
     """The task that the arguments of `fit` describe, and the point where it begins."""
-    given = require_same_sensors(named(recordings, "recordings"))
+    recordings = require_same_sensors(named(recordings, "recordings"))
     if subject.system.sampling is not None:
         if settings.horizon is not None:
             raise ValueError(
                 "Argument `initial_states` must not be Shooting(...) for a system with "
                 "controllers: what they remember is not known in the middle of a recording."
             )
-        longest_run = max(float(np.ptp(one.ts)) for one in given)
+        longest_run = max(float(np.ptp(recording.ts)) for recording in recordings)
         subject = replace(subject, system=subject.system.with_longest_run(longest_run))
 
     # The numbers to fit, and what is static, for recordings with the same inputs.
-    system, shared, inputs, free = subject.system, subject.params, given[0].inputs, subject.free
-    if inputs:
+    system, shared, free = subject.system, subject.params, subject.free
+    if inputs := recordings[0].inputs:
         if not isinstance(shared, Mapping):
             raise TypeError(
                 "Argument `params0` must be a dictionary where recordings have inputs, which take "
@@ -150,24 +150,24 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple
             jax.tree.map(lambda x: None if is_signal(x) else x, shared, is_leaf=is_signal)
         )
     bodies, default_bounds = bodies_of(system), contact_bounds(system, shared)
-    found = parameters(
+    unknowns = parameters(
         shared, free=free, bounds=subject.bounds, prior=subject.prior, bodies=bodies,
         default_bounds=default_bounds,
     )  # fmt: skip
     observe = subject.observe or DefaultSensors(system.dynamics.n_states)
     policies = settings.method, settings.steps, settings.projection, settings.formulation
     scheme = Scheme.of(system, *policies)
-    problem = FitProblem(scheme, observe, subject.start, found.layout)
-    params = jax.tree.unflatten(found.layout.structure, found.leaves)
+    problem = FitProblem(scheme, observe, subject.start, unknowns.layout)
+    params = jax.tree.unflatten(unknowns.layout.structure, unknowns.leaves)
 
     # Where recordings start, and their segments; and the directions in which starts may change.
     free_starts, horizon = settings.free_starts, settings.horizon
-    states = [consistent_start(problem, params, one, free=free_starts) for one in given]
-    require_inputs_are_read(problem, params, given[0], states[0])
+    states = [consistent_start(problem, params, x, free=free_starts) for x in recordings]
+    require_inputs_are_read(problem, params, recordings[0], states[0])
     if horizon is not None:
-        pairs = zip(given, states, strict=True)
-        given = tuple(with_guesses(problem, params, *pair) for pair in pairs)
-    stack, origin = segments(given, horizon=horizon)
+        pairs = zip(recordings, states, strict=True)
+        recordings = tuple(with_guesses(problem, params, *pair) for pair in pairs)
+    stack, origin = segments(recordings, horizon=horizon)
     if horizon is not None:
         begins = zip(
             np.asarray(stack.q0), np.asarray(stack.v0), np.asarray(stack.ts)[:, 0], strict=True
@@ -183,21 +183,21 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple
         along = jnp.asarray(directions)
 
     # The steps; intervals that are too long for them are divided.
-    problem, longest = with_chosen_steps(problem, params, given, stack, states)
+    problem, longest = with_chosen_steps(problem, params, recordings, stack, states)
     if longest is not None and np.diff(np.asarray(stack.ts)).max() * (1 - 1e-9) > longest:
-        stack, origin = segments(given, horizon=horizon, step=longest)
+        stack, origin = segments(recordings, horizon=horizon, step=longest)
 
     sizes = motion(stack)
     task = Task(
-        problem, Data(stack, found.leaves, along),
-        _conditions(found, stack, origin, states, settings, sizes), origin, longest,
-        hard=horizon is not None, weighted=given[0].weights is not None,
+        problem, Data(stack, unknowns.leaves, along),
+        _conditions(unknowns, stack, origin, states, settings, sizes), origin, longest,
+        hard=horizon is not None, weighted=recordings[0].weights is not None,
         chooses_steps=isinstance(scheme.steps, FixedSteps) and scheme.steps.per_save is None,
         loss=settings.loss,
     )  # fmt: skip
     _require_enough(task, settings, subject)
     unmoved = np.zeros(len(origin.recording) * task.data.free_starts)
-    at = evaluated(task, np.concatenate([found.layout.first(found.leaves), unmoved]))
+    at = evaluated(task, np.concatenate([unknowns.layout.first(unknowns.leaves), unmoved]))
     _require_runs(task, at)
     return task, at
 
@@ -236,11 +236,11 @@ def _require_enough(task: Task, settings: Settings, subject: Identifiable) -> No
 
 def _require_runs(task: Task, at: Point) -> None:
     """Raise unless every segment can be simulated, and differentiated, where a fit begins."""
-    problem, origin, found = task.problem, task.origin, at.run
+    problem, origin, run = task.problem, task.origin, at.run
     fixed = isinstance(problem.scheme.steps, FixedSteps)
     steps = "shorter steps (`steps`) or " if fixed else ""
-    status = np.asarray(found.status)
-    lost = ~np.isfinite(np.asarray(found.residual)).all(axis=(1, 2))
+    status = np.asarray(run.status)
+    lost = ~np.isfinite(np.asarray(run.residual)).all(axis=(1, 2))
     for k in np.flatnonzero((status != Status.OK) | lost):
         name = origin.recordings[origin.recording[k]].name
         what = Status(int(status[k]))
@@ -267,7 +267,7 @@ def _require_runs(task: Task, at: Point) -> None:
 
 
 def _conditions(
-    found: Parameters, s: Segments, origin: SegmentOrigin, states: Sequence[InitialState],
+    unknowns: Parameters, s: Segments, origin: SegmentOrigin, states: Sequence[InitialState],
     settings: Settings, sizes: np.ndarray,
 ) -> Conditions:  # fmt: skip
     """What weighs how much, with the `sizes` of the motion of the sensors, (d,)."""
@@ -288,8 +288,8 @@ def _conditions(
         weights = sensor_weight * np.asarray(s.weights, float)
         jump_weight = np.sqrt(((weights * centred) ** 2).sum(axis=(1, 2)).mean()) / scale
     return Conditions(
-        prior_mean=found.prior_mean,
-        prior_weight=1 / found.prior_sd,
+        prior_mean=unknowns.prior_mean,
+        prior_weight=1 / unknowns.prior_sd,
         start_weight=start_weight,
         jump_weight=jump_weight,
         sensor_weight=sensor_weight,
