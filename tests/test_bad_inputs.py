@@ -21,6 +21,9 @@ nan, inf = float("nan"), float("inf")
 ts = [0.0, 0.1, 0.2]
 system, p, q, v = PENDULUM.system, PENDULUM.params, PENDULUM.q, PENDULUM.v
 
+CONTROLLER = jm.Controller(lambda m, n, t, p: (0.0, n), period=0.1, name="u")
+GAP = jm.Unilateral(lambda q, t, p: q[1] + 2.0, name="stop")
+
 
 def energy(q: Any, v: Any, t: Any, p: Any) -> Any:
     return 0.5 * v @ v
@@ -68,7 +71,10 @@ CASES = [
     ("simulate(changed(lagrangian=lambda q, v, t, p: v))", ValueError, "lagrangian"),
     ("simulate(changed(lagrangian=lambda q, v, t, p: None))", ValueError, "lagrangian"),
     ("jm.fit(system, jm.Recording(ts, [q] * 3, q, v), p, multistart=3)", TypeError, "multistart"),
-    ("jm.analysis.equilibrium(jm.controlled(system, jm.Controller(lambda m, n, t, p: (0.0, n), period=0.1, name='u')), q, p)", ValueError, "system"),
+    ("jm.analysis.equilibrium(jm.controlled(system, CONTROLLER), q, p)", ValueError, "system"),
+    ("jm.control.kinematics(jm.controlled(system, CONTROLLER), 'x', [0.0], q, p)", ValueError, "system"),
+    ("jm.control.kinematics(changed(unilateral=(GAP,)), 'x', [0.0], q, p)", ValueError, "system"),
+    ("jm.control.inverse_dynamics(jm.controlled(system, CONTROLLER), lambda t, p: q, ts, p, actuators=['x'])", ValueError, "system"),
     ("changed(force=0)", TypeError, "force"),
     ("simulate(changed(force=lambda q, v, t, p: v[0]))", ValueError, "force"),
     ("changed(nonideal=0)", TypeError, "nonideal"),

@@ -27,7 +27,6 @@ from jaxmech.analysis.deviations import (
     parameter_reach,
     row_order,
 )
-from jaxmech.analysis.states import require_smooth
 from jaxmech.compiler import hoisted
 from jaxmech.linalg import QR, column_space_projector, matvec, rows_on_host, unit, unit_rows
 from jaxmech.system import (
@@ -40,6 +39,7 @@ from jaxmech.system import (
     padded,
     reach,
     reads_integrals,
+    require_smooth,
 )
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import coordinate_indices, is_known, require_finite, require_kind

@@ -34,9 +34,9 @@ from jaxmech.analysis.deviations import (
     row_order,
     unsteadiness,
 )
-from jaxmech.analysis.states import State, checked_in_rates, require_smooth
+from jaxmech.analysis.states import State, checked_in_rates
 from jaxmech.compiler import native_call, native_program
-from jaxmech.system import Params, Subject, System
+from jaxmech.system import Params, Subject, System, require_smooth
 from jaxmech.utils.checks import coordinate_indices, is_known, require_function, require_sequence
 from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
 from jaxmech.utils.trees import number_names, numbers_of

@@ -40,7 +40,7 @@ VANISHING = 0.1  # part of its usual length that a row which vanishes on the con
 class Dependence:
     """Equations of one constraint that follow from those before them.
 
-    The entries of `Structure.dependences`, see `structure`.
+    The entries of `Structure.redundant`, see `structure`.
 
     Attributes:
         name: the constraint.

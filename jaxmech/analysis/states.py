@@ -22,22 +22,10 @@ from jaxmech.system import (
     constraint_jacobians,
     in_rates,
     mass_scale,
-    require_no_gaps,
     with_params,
 )
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_finite
-
-
-def require_smooth(system: System) -> None:
-    """Raise a ValueError for gaps and dry friction, whose state is unknown, and for controllers."""
-    require_no_gaps(system)
-    if system.sampling is not None:
-        raise ValueError(
-            "Argument `system` must have no controllers here, whose outputs between samples would "
-            "count as constants; write a continuous law as its `force`."
-        )
-
 
 SPREAD = 0.02  # distance of nearby states, relative to 1 + |q|
 

@@ -14,8 +14,6 @@ from jaxmech.compiler.backends.primitive import backend_of as backend_of
 from jaxmech.compiler.backends.primitive import lanes as lanes
 from jaxmech.compiler.explain import Explanation as Explanation
 from jaxmech.compiler.explain import NativeCodeWarning as NativeCodeWarning
-from jaxmech.compiler.frontend.jaxprs import call_content as call_content
-from jaxmech.compiler.frontend.jaxprs import loop_content as loop_content
 from jaxmech.compiler.jacobian import jacobian as jacobian
 from jaxmech.compiler.operation import AbstractRule as AbstractRule
 from jaxmech.compiler.operation import Arrays as Arrays

@@ -23,8 +23,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.compiler.backends.partitioning import Axes
 from jaxmech.compiler.backends.primitive import Content, batch_primitive, mapped
+from jaxmech.compiler.backends.sharding import Axes
 from jaxmech.compiler.platforms import NATIVE, finite_arguments, is_on, lowered_for
 from jaxmech.compiler.vectorize import run_alone, run_jaxpr
 from jaxmech.utils.jax_internals import (

@@ -30,8 +30,8 @@ from jaxmech.system import (
     in_rates,
     near_rates,
     on_constraints,
-    require_no_gaps,
     require_no_states,
+    require_smooth,
     with_mass_rank,
     with_params,
 )
@@ -130,7 +130,7 @@ def inverse_dynamics(
         [3. 1.]
     """
     system, params = with_params(system, params)
-    require_no_gaps(system)
+    require_smooth(system)
     system = in_rates(system, params)
     require_ideal("system", system)
     require_no_states(system.states, "Argument `system`", "their rates do not follow from a path")

@@ -41,6 +41,7 @@ from jaxmech.system import (
     in_rates,
     near,
     require_no_states,
+    require_smooth,
     with_params,
 )
 from jaxmech.utils.checks import (
@@ -216,6 +217,7 @@ def kinematics(
         [[3. 1.]]
     """
     system, params = with_params(system, params)
+    require_smooth(system)
     system = in_rates(system, params)
     require_ideal("system", system)
     require_no_states(system.states, "Argument `system`", "take the system without them")

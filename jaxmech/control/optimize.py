@@ -15,7 +15,7 @@ import numpy as np
 from jaxmech.control.shooting import SAMPLED, NonlinearProgram, Transcription
 from jaxmech.integrate import AbstractMethod, FixedSteps
 from jaxmech.run import Solution, simulate
-from jaxmech.system import Params, Subject, is_signal, require_no_gaps, violations, with_params
+from jaxmech.system import Params, Subject, is_signal, require_smooth, violations, with_params
 from jaxmech.utils.caller import USE_FLOAT64
 from jaxmech.utils.checks import require_finite, require_function, require_positive_integer
 from jaxmech.utils.probing import depends_on
@@ -195,12 +195,7 @@ def optimize(
         name: (-np.inf if low is None else low, np.inf if high is None else high)
         for name, (low, high) in (bounds or {}).items()
     }
-    require_no_gaps(system)
-    if system.sampling is not None:
-        raise ValueError(
-            f"Argument `system` must have no controllers, but has {system.sampling}; give the "
-            "system without them, and their outputs as `controls`."
-        )
+    require_smooth(system)
     controls, free = tuple(controls), tuple(free)
     free = free if duration is None or duration in free else (*free, duration)
     if isinstance(guess, Optimum):

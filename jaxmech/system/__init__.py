@@ -70,3 +70,4 @@ from jaxmech.system.unilateral import Unilateral as Unilateral
 from jaxmech.system.unilateral import require_limits as require_limits
 from jaxmech.system.unilateral import require_no_gaps as require_no_gaps
 from jaxmech.system.unilateral import require_restitutions as require_restitutions
+from jaxmech.system.unilateral import require_smooth as require_smooth

@@ -382,6 +382,17 @@ def require_no_gaps(system: Any) -> None:
         )
 
 
+def require_smooth(system: Any) -> None:
+    """Raise a ValueError for gaps and dry friction, whose state is unknown, and for controllers."""
+    require_no_gaps(system)
+    if system.sampling is not None:
+        raise ValueError(
+            f"Argument `system` must have no controllers here, but has {system.sampling}, whose "
+            "outputs between samples would count as constants; take `dataclasses.replace(system, "
+            "sampling=None)` with their outputs in `params`, or a continuous law as its `force`."
+        )
+
+
 def require_restitutions(name: str, values: Any) -> None:
     """Raise a ValueError unless known restitutions of a constraint are from 0 to 1."""
     wrong = [float(e) for e in values.ravel() if not 0 <= e <= 1]

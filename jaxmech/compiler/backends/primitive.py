@@ -22,8 +22,8 @@ from jaxmech.compiler.backends.cpu import cpu_call, vector_registers
 from jaxmech.compiler.backends.cpu import program as cpu_program
 from jaxmech.compiler.backends.cuda import CudaError, cuda_call, driver
 from jaxmech.compiler.backends.cuda import program as cuda_program
-from jaxmech.compiler.backends.partitioning import Axes, lowered_for_devices, resharded
 from jaxmech.compiler.backends.self_test import gpu, require_passed, verdict_on
+from jaxmech.compiler.backends.sharding import Axes, lowered_for_devices, resharded
 from jaxmech.compiler.explain import Part, reason_of, warn_of_plain
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.platforms import likely_platform, platform_of, why_not

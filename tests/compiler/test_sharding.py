@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxmech.compiler.backends.cpu import vector_registers
-from jaxmech.compiler.backends.partitioning import factorizations, mesh_axes
+from jaxmech.compiler.backends.sharding import factorizations, mesh_axes
 
 # What a device computes at once, what the devices exchange, and how the result is divided.
 Expected = tuple[list[int], list[str], str]
