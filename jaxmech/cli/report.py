@@ -27,7 +27,6 @@ from jaxmech.config.errors import InputError, StudyError
 from jaxmech.ensemble import (
     Results,
     Study,
-    array_of,
     as_table,
     failed,
     open_results,
@@ -213,7 +212,7 @@ def _quantity(results: Results, name: str) -> MemberQuantity | None:
     elif not is_series(results, name):
         x = results.good(name).astype(float)
         x = x.reshape(len(x), -1)[:, 0]
-    elif len(array_of(results.group, name).shape) == 2:
+    elif results.dims(name) == ("trajectory", "time"):
         x = results.good(name, times=[-1])[:, 0].astype(float)
     else:
         return None
@@ -365,7 +364,7 @@ def _parts(
     parts = []
     if count := failed(summary):  # what was drawn for them, and the commands that replay them
         names = [x for x in results.group if x.startswith(_DRAWN)]
-        names = [x for x in names if array_of(results.group, x).shape == (results.size,)]
+        names = [x for x in names if results.dims(x) == ("trajectory",)]
         config = " --config CONFIG" if python_files(results.config, results.path) else ""
         command = f"jaxmech replay {quote(str(results.path))}"
         rows = [

@@ -20,7 +20,6 @@ from jaxmech.ensemble.failure.methods import FailureEstimate as FailureEstimate
 from jaxmech.ensemble.failure.probability import DesignPoint as DesignPoint
 from jaxmech.ensemble.failure.probability import FailureProbability as FailureProbability
 from jaxmech.ensemble.failure.probability import failure_probability as failure_probability
-from jaxmech.ensemble.replay import ReplayedTrajectory as ReplayedTrajectory
 from jaxmech.ensemble.replay import replay as replay
 from jaxmech.ensemble.replay import replays as replays
 from jaxmech.ensemble.run import run_study as run_study
@@ -30,7 +29,6 @@ from jaxmech.ensemble.statistics import Moments as Moments
 from jaxmech.ensemble.statistics import Probability as Probability
 from jaxmech.ensemble.statistics import Quantiles as Quantiles
 from jaxmech.ensemble.store import Results as Results
-from jaxmech.ensemble.store import array_of as array_of
 from jaxmech.ensemble.store import open as open  # noqa: A004
 from jaxmech.ensemble.store import open_results as open_results
 from jaxmech.ensemble.study import SERIES as SERIES

@@ -8,7 +8,7 @@ several of them, whose statistics are merged in order.
 
 import shutil
 from collections import deque
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, isqrt
@@ -22,7 +22,7 @@ from jaxtyping import Array
 
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.draws import Sampler
-from jaxmech.ensemble.member import StudyTrajectory, Tree, first_of, inputs_of, merged
+from jaxmech.ensemble.member import StudyTrajectory, Tree, inputs_of, merged
 from jaxmech.ensemble.plan import STATES, Plan, errors_as_problems
 from jaxmech.ensemble.statistics import Sample, StatisticResult
 from jaxmech.ensemble.study import LANES, LARGEST_DEFAULT_BLOCK, Study
@@ -48,7 +48,7 @@ def with_steps(plan: Plan) -> Study:
     study, steps = plan.study, plan.study.steps
     if not isinstance(steps, FixedSteps) or steps.per_save is not None:
         return study
-    member, rows = StudyTrajectory(study, plan.subject), evenly_spaced(study.size, MEMBERS)
+    member, rows = plan.trajectory, evenly_spaced(study.size, MEMBERS)
     parts = [inputs_of(plan.sampler.rows(row, row + 1), member.dtype) for row in rows.tolist()]
     varying = jax.tree.map(lambda *x: np.concatenate(x), *(draws for draws, _ in parts))
     chosen: list[FixedSteps] = []
@@ -75,12 +75,10 @@ def compile_kernel(plan: Plan) -> "BlockProgram":
 
     It is compiled at its first call. A StudyError tells what is wrong with the model.
     """
-    member = StudyTrajectory(with_steps(plan), plan.subject)
-    varying, shared = inputs_of(plan.sampler.rows(0, 1), member.dtype)
+    member = replace(plan.trajectory, study=with_steps(plan))
     with errors_as_problems():
         arrays, values, _ = jax.eval_shape(
-            lambda inputs: member.computed(inputs, not member.may_skip_assembly),
-            first_of(varying, shared),
+            lambda inputs: member.computed(inputs, not member.may_skip_assembly), plan.first
         )
     kernel = BlockProgram(member, plan.sampler, (arrays, values))
     return replace(kernel, member=replace(member, study=sized(member.study, kernel.stored_bytes)))
@@ -252,23 +250,30 @@ class BlockProgram:
             arrays[STATES] = np.frombuffer(b"".join(x.tobytes() for x in leaves), np.uint8)[None]
         return arrays
 
-    def results(self, stored: Iterable[np.ndarray]) -> dict[str, StatisticResult]:
-        """The results of all statistics, from the stored states of all blocks in order."""
-        statistics = self.study.statistics.items()
-
-        @jax.jit
-        def merge(first: States, second: States) -> States:
-            with jax.numpy_rank_promotion("allow"):
-                return {name: s.merge(first[name], second[name]) for name, s in statistics}
-
+    def unpacked(self, data: np.ndarray) -> States:
+        """The states of the statistics of a block, from the bytes that are stored."""
         leaves, tree = jax.tree.flatten(self.states)
         row = np.dtype([(f"{k}", x.dtype, x.shape) for k, x in enumerate(leaves)])
-        total: States | None = None
-        for data in stored:
-            states = jax.tree.unflatten(tree, list(np.frombuffer(data.tobytes(), row)[0]))
-            total = states if total is None else merge(total, states)
-        total = jax.device_get(total)
-        return {name: s.result(total[name]) for name, s in statistics} if total else {}
+        states: States = jax.tree.unflatten(tree, list(np.frombuffer(data.tobytes(), row)[0]))
+        return states
+
+    @cached_property
+    def merge(self) -> Callable[[States, States], States]:
+        """The function that merges the states of some blocks with those of later ones."""
+
+        def merge(first: States, second: States) -> States:
+            with jax.numpy_rank_promotion("allow"):
+                return {
+                    name: s.merge(first[name], second[name])
+                    for name, s in self.study.statistics.items()
+                }
+
+        return jax.jit(merge)
+
+    def results(self, states: States) -> dict[str, StatisticResult]:
+        """The results of all statistics, from the merged states of all blocks."""
+        states = jax.device_get(states)
+        return {name: s.result(states[name]) for name, s in self.study.statistics.items()}
 
     @cached_property
     def states(self) -> States:

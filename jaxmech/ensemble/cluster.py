@@ -11,16 +11,15 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
-from tqdm import tqdm
 
 from jaxmech.config import changes, stored_environment
 from jaxmech.config.errors import InputError, StoppedError
 from jaxmech.ensemble.blocks import BlockProgram, compile_kernel, computed_blocks
 from jaxmech.ensemble.plan import origin, planned
-from jaxmech.ensemble.store import RunFolder, mark_of
+from jaxmech.ensemble.store import RunFolder
 from jaxmech.ensemble.study import Study
 
 if TYPE_CHECKING:
@@ -81,14 +80,14 @@ Order = tuple[bool, bytes]  # whether arrays are in float64, and the pickled stu
 def compute_block(order: Order, block: int) -> None:
     """Compute a block in a worker, unless it is finished."""
     with _COMPUTING:
-        path, target, kernel = _prepared(order)
-        if not mark_of(path, block).exists():
+        target, kernel = _prepared(order)
+        if not target.is_finished(block):
             ((inputs, results),) = computed_blocks(kernel, [block])
             target.write(block, kernel.stored(inputs, results))
 
 
 @lru_cache(maxsize=2)
-def _prepared(order: Order) -> tuple[Path, RunFolder, BlockProgram]:
+def _prepared(order: Order) -> tuple[RunFolder, BlockProgram]:
     """The program of a run, after a check that this process computes the same."""
     x64, content = order
     if jax.config.read("jax_enable_x64") != x64:  # before arrays are unpacked
@@ -100,12 +99,12 @@ def _prepared(order: Order) -> tuple[Path, RunFolder, BlockProgram]:
     if differ := changes(expected, origin(plan), _SAME):
         message = "install the same versions and files everywhere, and start the workers again"
         raise InputError(f"a worker would compute another study: {'; '.join(differ)}; {message}")
-    return path, RunFolder(path, study.size, study.block_size), kernel
+    return RunFolder(path, study.size, study.block_size), kernel
 
 
 def compute_away(
-    client: "Client", study: Study, folder: Path, target: RunFolder, progress: "tqdm[Any]",
-    stop: Callable[[], bool], missing: list[int],
+    client: "Client", study: Study, folder: Path, target: RunFolder, missing: list[int],
+    stop: Callable[[], bool], finished: Callable[[int], None],
 ) -> None:  # fmt: skip
     """Compute the missing blocks of a run on the workers of a client."""
     from distributed import as_completed
@@ -118,12 +117,12 @@ def compute_away(
         for block in missing
     }
     try:
-        finished = as_completed(list(futures), loop=client.loop)
+        completed = as_completed(list(futures), loop=client.loop)
         for _ in missing:
             if stop():
                 raise StoppedError
-            future = next(finished)
+            future = next(completed)
             future.result()
-            progress.update(target.trajectories([futures[future]]))
+            finished(futures[future])
     finally:  # what runs now is finished by the workers, and kept
         client.cancel(list(futures))

@@ -149,16 +149,6 @@ def multipliers_names(system: System) -> tuple[str, ...]:
     return tuple(multipliers_name(constraint.name) for constraint in system.constraints)
 
 
-def study_events(study: Study, system: System) -> EventSet:
-    """The events of a study for `simulate`, or a StudyError."""
-    entries, observe = quantity_entries(system), study.observe
-    try:
-        events = [item.event(name, entries, observe) for name, item in study.events.items()]
-        return event_set_of(system, events, study.inactive)
-    except (TypeError, ValueError) as error:
-        raise refuse("events", f"cannot be used: {error}") from error
-
-
 def merged(shared: Tree, varying: Tree) -> Tree:
     """Merge all inputs of one member."""
     return {section: shared[section] | varying[section] for section in SECTIONS}
@@ -167,13 +157,6 @@ def merged(shared: Tree, varying: Tree) -> Tree:
 def first_of(varying: Tree, shared: Tree) -> Tree:
     """All inputs of the first member of some."""
     return merged(shared, jax.tree.map(lambda x: x[0], varying))
-
-
-def params_of(subject: Subject, inputs: Tree) -> dict[str, Any]:
-    """The parameters of one member, with the defaults of the model."""
-    defaults = subject.model.params if subject.model else {}
-    params = {**defaults, **inputs["parameters"]}
-    return params | subject.inputs.of(params)
 
 
 def inputs_of(
@@ -208,8 +191,10 @@ class StudyTrajectory:
         return np.dtype(self.study.precision)
 
     def params(self, inputs: Tree) -> dict[str, Any]:
-        """The parameters, with the defaults of the model."""
-        return params_of(self.subject, inputs)
+        """The parameters, with the defaults of the model and with inputs."""
+        defaults = self.subject.model.params if self.subject.model else {}
+        params = {**defaults, **inputs["parameters"]}
+        return params | self.subject.inputs.of(params)
 
     @property
     def save_times(self) -> np.ndarray:
@@ -229,7 +214,14 @@ class StudyTrajectory:
 
     @cached_property
     def event_set(self) -> EventSet:
-        return study_events(self.study, self.system)
+        """The events for `simulate`, or a StudyError."""
+        events, observe = self.study.events.items(), self.study.observe
+        entries = quantity_entries(self.system)
+        try:
+            made = [item.event(name, entries, observe) for name, item in events]
+            return event_set_of(self.system, made, self.study.inactive)
+        except (TypeError, ValueError) as error:
+            raise refuse("events", f"cannot be used: {error}") from error
 
     def start(self, inputs: Tree, assembled: bool) -> tuple[Array, Array, Array]:
         """The initial state, and whether the guess is on the constraints to round-off already."""

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil, sqrt
 from pathlib import Path
 from typing import Any
@@ -39,12 +40,12 @@ from jaxmech.ensemble.distributions import Normal
 from jaxmech.ensemble.draws import Sampler
 from jaxmech.ensemble.member import (
     VELOCITY,
+    StudyTrajectory,
+    Tree,
     first_of,
     inputs_of,
     memory_names,
-    params_of,
     quantities_of,
-    study_events,
 )
 from jaxmech.ensemble.study import Observed, RecordedInput, Study, WhiteNoise
 from jaxmech.integrate import FixedSteps, Gaps
@@ -58,7 +59,6 @@ STATES = "statistics"  # the array that holds the states of the statistics
 _FUNCTIONS = {"observe": ("function",), "events": ("function", "jump")}  # fields of settings
 _CALLABLE: Any = Callable
 _ROUND_OFF = 1e-9  # of an interval of noise
-_BEYOND = 1e-6  # share of the distance of samples that may lack at the ends
 _FIRST = 1024  # members whose draws are digested, whatever the size of a block
 
 
@@ -67,15 +67,23 @@ class Plan:
     """A study that can be computed."""
 
     named: Study  # as it is written
-    study: Study  # with functions in place of their names
-    subject: Subject  # its system
+    trajectory: StudyTrajectory  # of the study with functions in place of their names
     sampler: Sampler  # its draws
     files: list[Path]  # Python files that hold those functions, and those of inputs
     folder: Path  # to which the names of files are relative
 
-    def sized(self, **sizes: Any) -> "Plan":
-        named, study = replace(self.named, **sizes), replace(self.study, **sizes)
-        return replace(self, named=named, study=study)
+    @property
+    def study(self) -> Study:
+        return self.trajectory.study
+
+    @property
+    def subject(self) -> Subject:
+        return self.trajectory.subject
+
+    @cached_property
+    def first(self) -> Tree:
+        """The inputs of the first member."""
+        return first_of(*inputs_of(self.sampler.rows(0, 1), self.trajectory.dtype))
 
     @property
     def copies(self) -> dict[Path, str]:
@@ -121,25 +129,25 @@ def planned(study: Study, folder: Path = Path(), run: Path | None = None) -> Pla
     system, params, controllers = closed_loop(subject.system, params, study.controllers, folder)
     model = replace(model, system=system, params=params) if model else None
     subject = replace(subject, system=system, model=model)
-    quantities_of(study, subject.system)  # which have names of their own
+    quantities_of(study, system)  # which have names of their own
     with_functions, files = _with_read_functions(study, folder)
-    files = list(dict.fromkeys([*files, *controllers]))
     if study.inputs:
         inputs = _read_inputs(study, folder)
         rules = {x: study.parameters.get(x, Normal(mean=0.0, sd=1.0)) for x in inputs.deviations}
-        parameters = {**study.parameters, **rules}
-        study, with_functions = (replace(x, parameters=parameters) for x in (study, with_functions))
+        study, with_functions = (
+            replace(x, parameters={**x.parameters, **rules}) for x in (study, with_functions)
+        )
         subject = replace(subject, inputs=inputs)
         recorded = (x for x in study.inputs.values() if isinstance(x, RecordedInput))
-        files += list(dict.fromkeys((folder / item.file).resolve() for item in recorded))
+        controllers += [(folder / item.file).resolve() for item in recorded]
     sampler = Sampler(study, subject)
     reserved = {"t", "coordinate", STATES, *(x.stored_name for x in sampler.rows(0, 1))}
-    reserved |= {VELOCITY} if subject.system.velocities else set()
-    taken = reserved & study.observe.keys() if study.store != "statistics" else ()
-    for name in taken:
+    reserved |= {VELOCITY} if system.velocities else set()
+    for name in reserved & study.observe.keys() if study.store != "statistics" else ():
         message = f"must have another name: a run folder has an array `{name}` already"
         raise refuse(("observe", name), message)
-    return Plan(study, with_functions, subject, sampler, files, folder)
+    files = list(dict.fromkeys([*files, *controllers]))
+    return Plan(study, StudyTrajectory(with_functions, subject), sampler, files, folder)
 
 
 def with_stored_sizes(study: Study, path: Path) -> Study:
@@ -227,13 +235,8 @@ def _read_inputs(study: Study, folder: Path) -> SubjectInputs:
         except TableError as error:
             raise refuse(("inputs", name, "file"), f"must hold a signal: {error}") from error
         digests[f"input {name}"] = arrays_digest(signal.ts, signal.values, signal.delay)
-        times = np.asarray(signal.ts) + float(signal.delay)
-        spacing = float(np.diff(times).max())
-        end = times[-1] + spacing * (signal.interpolation == "hold")
-        if times[0] > first + _BEYOND * spacing or end < last - _BEYOND * spacing:
-            message = f"must hold samples from {first:g} s to {last:g} s, the times of the study, "
-            message += f"but those of {item.file} are known from {times[0]:g} s to {end:g} s"
-            problems.append(Problem(("inputs", name, "file"), message))
+        if missing := signal.missing(first, last):
+            problems.append(Problem(("inputs", name, "file"), f"must hold {missing}"))
         signals[name], notes[name] = signal, tuple(converted)
     refuse_all(problems)
     return SubjectInputs(signals, digests, deviations, notes)
@@ -310,12 +313,12 @@ def system_digest(system: System, params: Params, dtype: Any = float) -> str:
     return sha256(repr(names), code)
 
 
+@errors_as_problems()
 def origin(plan: Plan) -> dict[str, Any]:
     """The content of `environment.json` but the time: facts, digests of functions and draws."""
     study, subject, sampler = plan.study, plan.subject, plan.sampler
-    system, dtype = subject.system, np.dtype(study.precision)
-    inputs = first_of(*inputs_of(sampler.rows(0, 1), dtype))
-    params = params_of(subject, inputs)
+    system, dtype, inputs = subject.system, plan.trajectory.dtype, plan.first
+    params = plan.trajectory.params(inputs)
     functions = {"system": system_digest(system, params, dtype)}
     if subject.model:
         functions["start"] = digest(subject.model.state, inputs["start"], params)
@@ -356,16 +359,15 @@ def _of_file(fn: Any) -> str:
         return sha256(repr(code and (code.co_code, code.co_consts, code.co_names)))
 
 
+@errors_as_problems()
 def require_used(plan: Plan) -> None:
     """Raise a StudyError for inputs, and parameters of a bare `System`, that nothing uses."""
     study, subject = plan.study, plan.subject
     if subject.model and not subject.inputs.signals:
         return
-    drawn = first_of(*inputs_of(plan.sampler.rows(0, 1), np.dtype(study.precision)))
-    system = subject.system
+    drawn, system = plan.first, subject.system
     q, v = jnp.zeros(system.n), jnp.zeros(system.n_velocities)
-    state = State(q, v, q[0], params_of(subject, drawn))
-    event_set = study_events(study, system)
+    state = State(q, v, q[0], plan.trajectory.params(drawn))
 
     def also(q: Array, v: Array, t: Array, params: Any) -> Any:
         """What reads parameters beside the system."""
@@ -377,7 +379,7 @@ def require_used(plan: Plan) -> None:
             params = system.with_outputs(params, memory)
         gaps = Gaps.of(system, q, t, params)
         reactions = observed_at(gaps.system(system), study.formulation, q, v, t, params)
-        reactions, events = gaps.joined(reactions), event_set.events
+        reactions, events = gaps.joined(reactions), plan.trajectory.event_set.events
         transitions = [event.transition for event in events if event.transition]
         return (
             start,

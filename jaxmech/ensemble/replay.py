@@ -19,7 +19,7 @@ from jaxmech.config import (
 )
 from jaxmech.config.errors import InputError
 from jaxmech.ensemble.blocks import BlockProgram
-from jaxmech.ensemble.member import StudyTrajectory, first_of
+from jaxmech.ensemble.member import first_of
 from jaxmech.ensemble.plan import planned
 from jaxmech.ensemble.store import MAY_CHANGE, Results, open_results
 from jaxmech.ensemble.study import LANES, SAVED, Study
@@ -58,7 +58,7 @@ class ReplayedTrajectory:
 
 
 def replay(
-    path: Path, index: int, study: Study | None = None, folder: Path = Path()
+    path: Path | str, index: int, study: Study | None = None, folder: Path | str = Path()
 ) -> ReplayedTrajectory:
     """Compute one trajectory of a run again, alone.
 
@@ -81,9 +81,11 @@ def replay(
 
 
 def replays(
-    path: Path, indices: Sequence[int], study: Study | None = None, folder: Path = Path()
-) -> list[ReplayedTrajectory]:
+    path: Path | str, indices: Sequence[int], study: Study | None = None,
+    folder: Path | str = Path(),
+) -> list[ReplayedTrajectory]:  # fmt: skip
     """Compute some trajectories of a run again, one after the other, as `replay` does."""
+    path, folder = Path(path), Path(folder)
     results = open_results(path)
     if study is None:
         if files := python_files(results.config, path):
@@ -102,15 +104,11 @@ def replays(
         if not 0 <= index < study.size:
             range_text = f"the trajectories 0 to {study.size - 1}"
             raise InputError(f"{path} has {range_text}, but {index} is not one of them")
-    if study.precision == "float64" and not jax.config.read("jax_enable_x64"):
-        raise InputError(
-            'the run was computed in float64; call jax.config.update("jax_enable_x64", True) first'
-        )
     quantities = {item.of for item in study.events.values()}  # which are part of the program
     observe = {name: item for name, item in study.observe.items() if name in quantities}
     alone = replace(study, observe=observe, statistics={}, store="all", save=SERIES, block=LANES)
     plan = planned(alone, folder)
-    trajectory = StudyTrajectory(plan.study, plan.subject)
+    trajectory = plan.trajectory
     program = BlockProgram(trajectory, plan.sampler)
     differing = tuple(changes(stored_environment(path), environment(), _ENVIRONMENT))
     replayed = []

@@ -4,6 +4,7 @@ import json
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -77,11 +78,11 @@ def run_study(
     out, folder = Path(out), Path(folder)
     tell = tell or partial(warnings.warn, category=RunWarning, stacklevel=2)
     plan = planned(study, folder, out)
-    kernel = compile_kernel(plan)
-    kernel.require_possible(out)
-    plan = plan.sized(steps=kernel.study.steps, block=kernel.block)
     require_used(plan)
     facts, may_differ = origin(plan), MAY_DIFFER if client else ()
+    kernel = compile_kernel(plan)
+    kernel.require_possible(out)
+    named = replace(plan.named, steps=kernel.study.steps, block=kernel.block)
 
     def write(name: str, content: bytes) -> None:
         # An unchanged file is left alone: a run that is only looked at again writes nothing.
@@ -90,19 +91,25 @@ def run_study(
 
     with (
         connected(client) as workers,
-        open_run(out, kernel, plan, facts, may_differ, tell) as target,
+        open_run(out, kernel, replace(plan, named=named), facts, may_differ, tell) as target,
     ):
-        missing, total = target.missing(), target.size
+        merged, missing, total = MergedStates(kernel, target), target.missing(), target.size
         done, disable = total - target.trajectories(missing), None if progress else True
         with tqdm(total=total, initial=done, unit=" trajectories", disable=disable) as report:
+
+            def finished(block: int) -> None:
+                report.update(target.trajectories([block]))
+                merged.follow()
+
             if workers is not None:
-                compute_away(workers, plan.named, folder, target, report, stop, missing)
+                compute_away(workers, named, folder, target, missing, stop, finished)
             else:
-                compute_here(kernel, target, report, stop, missing)
+                compute_here(kernel, target, missing, stop, finished)
+        merged.follow()
         if study.statistics:
-            results = kernel.results(map(target.states, range(target.count)))
-            named = ((f"{name}/{key}", x) for name, of in results.items() for key, x in of.items())
-            write(SUMMARY[2], npz({name: np.asarray(x) for name, x in named}))
+            results = kernel.results(merged.states)
+            arrays = ((f"{name}/{key}", x) for name, of in results.items() for key, x in of.items())
+            write(SUMMARY[2], npz({name: np.asarray(x) for name, x in arrays}))
         summary = summarize(open_results(out))
         text = json.dumps(summary, indent=2, allow_nan=False)
         write(SUMMARY[0], f"{text}\n".encode())
@@ -110,9 +117,26 @@ def run_study(
         return summary
 
 
+@dataclass(eq=False)
+class MergedStates:
+    """The states of the statistics of the first blocks of a run, merged in their order."""
+
+    kernel: BlockProgram
+    run: RunFolder
+    count: int = 0  # of the blocks
+    states: Any = None
+
+    def follow(self) -> None:
+        """Merge the blocks that have been finished, up to the first one that is not."""
+        while self.kernel.study.statistics and self.run.is_finished(self.count):
+            states = self.kernel.unpacked(self.run.states(self.count))
+            self.states = self.kernel.merge(self.states, states) if self.count else states
+            self.count += 1
+
+
 def compute_here(
-    kernel: BlockProgram, target: RunFolder, progress: "tqdm[Any]", stop: Callable[[], bool],
-    missing: list[int],
+    kernel: BlockProgram, target: RunFolder, missing: list[int], stop: Callable[[], bool],
+    finished: Callable[[int], None],
 ) -> None:  # fmt: skip
     """Compute the missing blocks of a run."""
     waiting: Future[None] | None = None  # of the thread that writes
@@ -127,7 +151,7 @@ def compute_here(
                 if waiting is not None:
                     waiting.result()
                 waiting = writer.submit(target.write, block, kernel.stored(inputs, results))
-                progress.update(target.trajectories([block]))
+                finished(block)
         finally:
             # What was computed is kept, also after an interruption or an error, which the result
             # of a future raises here if it was one of writing.

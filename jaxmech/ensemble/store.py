@@ -208,6 +208,10 @@ class Results:
         """Whether an array of that name is stored."""
         return name in self.group
 
+    def dims(self, name: str) -> tuple[str, ...]:
+        """The names of the dimensions of an array, such as "trajectory" and "time"."""
+        return tuple(map(str, array_of(self.group, name).metadata.dimension_names or ()))
+
     def pieces(self, name: str) -> Iterator[np.ndarray]:
         """The finished blocks of an array in order; a damaged one raises a FolderError."""
         step = int(self.config["block"])
@@ -244,12 +248,13 @@ class Results:
         return np.concatenate(selected)[:limit] if selected else np.zeros((0,))
 
 
-def open_results(path: Path) -> Results:
+def open_results(path: Path | str) -> Results:
     """Open a run folder for reading.
 
     Raises:
         FolderError: if the folder does not contain a run, or the run is damaged.
     """
+    path = Path(path)
     if not any((path / name).exists() for name in ("config.toml", BLOCKS)):
         what = "is a file, so it " if path.exists() else "does not exist, so it "
         problem = f"{'' if path.is_dir() else what}holds no run"
@@ -301,7 +306,7 @@ def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
             "datasets need xarray, which is not installed: pip install xarray; without "
             "it, jaxmech.ensemble.open_results reads a run folder"
         ) from error
-    results = open_results(Path(run))
+    results = open_results(run)
     dataset: xarray.Dataset = xarray.open_zarr(
         results.path / RESULTS, consolidated=False, zarr_format=3
     )
@@ -370,6 +375,10 @@ class RunFolder:
     def count(self) -> int:
         """The number of blocks of the whole run."""
         return -(-self.size // self.block)
+
+    def is_finished(self, block: int) -> bool:
+        """Whether there is such a block, and it is finished."""
+        return mark_of(self.path, block).exists()
 
     def missing(self) -> list[int]:
         """The blocks that are still to be computed."""

@@ -77,8 +77,6 @@ def _parabolas(
 
 Inputs = Mapping[str, Signal]
 
-_BEYOND = 1e-6  # share of the distance of samples that may lack at the ends
-
 
 def checked_inputs(inputs: Any, ts: np.ndarray, origin: float) -> dict[str, Signal]:
     """The inputs as signals, with an `origin` subtracted from their times; they must cover the ts.
@@ -104,16 +102,8 @@ def checked_inputs(inputs: Any, ts: np.ndarray, origin: float) -> dict[str, Sign
                 f"a pair (times, values) or a Signal for {name!r}, but it is neither: {error}"
             ) from error
         signals[name] = signal
-        times = np.asarray(signal.ts) + float(signal.delay)
-        spacing = float(np.diff(times).max())
-        # A sample that is held lasts until the next one would follow.
-        last = times[-1] + spacing * (signal.interpolation == "hold")
-        lacking = _BEYOND * spacing
-        if times[0] > ts[0] + lacking or last < ts[-1] - lacking:
-            raise ValueError(
-                f"samples of {name!r} from {ts[0]:g} s to {ts[-1]:g} s, the times of the "
-                f"recording, but they are known from {times[0]:g} s to {last:g} s"
-            )
+        if missing := signal.missing(ts[0], ts[-1]):
+            raise ValueError(f"in {name!r} {missing}")
     return signals
 
 

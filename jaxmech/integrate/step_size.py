@@ -31,7 +31,7 @@ from jaxmech.integrate.spans import AnyInterval, interval_at, with_spans, within
 from jaxmech.integrate.step import StepState, step
 from jaxmech.integrate.step_times import ending_at_jumps, step_ends
 from jaxmech.integrate.steps import AbstractSteps, FixedSteps
-from jaxmech.integrate.switches import plain, with_outputs
+from jaxmech.integrate.switches import Switched, plain, with_outputs
 from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
 from jaxmech.state import AbstractStabilization, Projection
 from jaxmech.system import (
@@ -145,7 +145,7 @@ def chosen_steps(
     if per_save is None:
         switched = event_set.params(params, event_set.active())
         values = actual((q0, v0, ts, switched, ends), MEMBERS)
-        of_trials = replace(scheme, system=event_set.system(scheme.system), steps=steps)
+        of_trials = replace(scheme, steps=steps)
         try:
             if values is None:
                 raise UnknownValuesError
@@ -382,9 +382,8 @@ def _tried_steps(
     times: np.ndarray, steps: int,
 ) -> _Trial:  # fmt: skip
     """The errors of the first of so many equal steps, by step doubling; as in `steps_needed`."""
-    # A trial has no transitions, and is the same for all policies of the length of steps.
-    system = replace(scheme.system, unilateral=()) if scheme.system.unilateral else scheme.system
-    scheme = replace(scheme.with_one_step(), system=system)
+    # A trial is the same for all policies of the length of steps.
+    scheme = scheme.with_one_step()
     # Compiled even under `jax.disable_jit()`, by which users step through their functions.
     # It runs once, and optimizing its code takes far longer than the trial. A NaN that it hides
     # only leads to another number of steps: the run itself reports it.
@@ -426,10 +425,13 @@ def _trial(
     first_q, first_v, first, first_params, first_times = jax.tree.map(
         lambda x: x[0], (q, v, ts, params, times)
     )
-    scheme = replace(scheme, system=with_spans(scheme.system, first_times))
+    # A trial has no transitions. With the switches outside of the spans, as in a run.
+    system = event_set.system(with_spans(scheme.system, first_times))
+    system = replace(system, unilateral=()) if system.unilateral else system
+    scheme = replace(scheme, system=system)
     at_start = interval_at(first_times, first[0], first[0], first[1])
     memory = scheme.system.memory_at(first, plain(first_params))
-    first_params = with_outputs(scheme.system, within(at_start, first_params), memory)
+    first_params = with_outputs(scheme.system, _within(at_start, first_params), memory)
     scheme = scheme.at(first_q, first_v, first[0], first_params)
     system, dynamics = scheme.system, scheme.system.dynamics
 
@@ -449,7 +451,7 @@ def _trial(
         sizes, numbers = lengths / jnp.maximum(counts, 1), jnp.cumsum(counts) - counts
         total, more = counts.sum(), 2 * (len(begins) - 1)
         memory = system.memory_at(ts, plain(params))
-        start_params = with_outputs(system, within(at_start, params), memory)
+        start_params = with_outputs(system, _within(at_start, params), memory)
         has_rates: Any = None  # of the functions of events: fixed steps know no accelerations
         if event_set:
             has_rates = event_set.flags(event_set.of_positions(q, v, ts[0], start_params))
@@ -465,7 +467,7 @@ def _trial(
             number, h = entry(numbers), entry(sizes)
             interval: AnyInterval = jax.tree.map(entry, intervals).turning(k == number)
             t = entry(begins) + (k - number) * h
-            step_params = within(interval, params)
+            step_params = _within(interval, params)
             memory, step_params = scheme.sampled(
                 walk.memory, walk.q, walk.v, t, step_params, interval
             )
@@ -512,6 +514,13 @@ def _trial(
     members = q, v, ts, params, times
     alone = batched_closure(try_member, *jax.tree.map(lambda x: x[0], members), tried)
     return jax.vmap(lambda *member: alone(*member, tried))(*members)
+
+
+def _within(interval: AnyInterval, params: Any) -> Params:
+    """The parameters for steps within an interval, below the switches if there are any."""
+    if isinstance(params, Switched):
+        return replace(params, params=within(interval, params.params))
+    return within(interval, params)
 
 
 def _doubled(

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from jaxmech.ensemble import SERIES, Results, array_of
+from jaxmech.ensemble import SERIES, Results
 from jaxmech.plot.panels import (
     BLUE,
     ORANGE,
@@ -102,8 +102,8 @@ def _coordinates(results: Results) -> Iterator[tuple[str, Drawing]]:
 def _observed(results: Results) -> Iterator[tuple[str, Drawing]]:
     """How the observed quantities with a number at each of several times are drawn."""
     for name in results.config.get("observe", {}):
-        shape = array_of(results.group, name).shape if results.has(name) else ()
-        if len(shape) == 2 and 1 < shape[1] == len(results.ts):
+        is_series = results.has(name) and results.dims(name) == ("trajectory", "time")
+        if is_series and len(results.ts) > 1:
             stored = _stored(results, name)
             assert stored is not None
             known = stored[1][np.isfinite(stored[1]).all(axis=1)]

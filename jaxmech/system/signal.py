@@ -15,6 +15,7 @@ from jaxmech.utils.checks import as_numbers, has_finite_numbers, is_known
 Interpolation = Literal["hold", "linear", "cubic"]
 
 _ROUND_OFF = 4.0  # largest deviation of evenly spaced times, in units of round-off
+_BEYOND = 1e-6  # share of the distance of samples that may lack at the ends
 
 
 class Signal(eqx.Module):
@@ -77,6 +78,19 @@ class Signal(eqx.Module):
         assert self.start is not None
         assert self.spacing is not None
         return self.start + self.spacing * jnp.arange(len(self.values), dtype=self.start.dtype)
+
+    def missing(self, first: float, last: float) -> str:
+        """What lacks of the samples of a motion between two times, in words; empty if nothing."""
+        times = np.asarray(self.ts) + float(self.delay)
+        spacing = float(np.diff(times).max())
+        # A sample that is held lasts until the next one would follow.
+        end = times[-1] + spacing * (self.interpolation == "hold")
+        if times[0] <= first + _BEYOND * spacing and end >= last - _BEYOND * spacing:
+            return ""
+        return (
+            f"samples from {first:g} s to {last:g} s, the times of the motion, but they are known "
+            f"from {times[0]:g} s to {end:g} s"
+        )
 
     def __call__(self, t: Any) -> Array:
         """The value at a time, a number or shape (k,)."""

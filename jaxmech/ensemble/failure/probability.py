@@ -174,10 +174,10 @@ def _card(result: FailureProbability) -> Iterator[str]:
 
 def failure_probability(
     study: Study,
-    out: Path | None = None,
+    out: Path | str | None = None,
     *,
     failure: Failure | None = None,
-    folder: Path = Path(),
+    folder: Path | str = Path(),
     stop: Callable[[], bool] = lambda: False,
 ) -> FailureProbability:
     """The probability that a motion of a study fails, from far fewer trajectories than failures.
@@ -228,11 +228,11 @@ def failure_probability(
     if failure is None:
         raise refuse("failure", "must say what counts as failure, but is missing")
     study = replace(study, failure=failure)
-    limit = limit_state_of(study, folder)
+    limit = limit_state_of(study, Path(folder))
     limit.stop = stop
     if out is None:
         return probability_of(limit, failure, study.seed)
-    config = plain(study)
+    out, config = Path(out), plain(study)
     with opened(out, "failure"):
         if (out / "config.toml").is_file():
             require_same_config(out, config, _MAY_CHANGE)

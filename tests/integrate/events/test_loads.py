@@ -89,3 +89,25 @@ def test_long_given_steps_report_what_they_miss() -> None:
     with pytest.warns(StepWarning, match="'floor slips' was missed"):
         record = of_loads(ROUGH, jm.FixedSteps(2)).events["floor slips"]
     assert record.missed.any()
+
+
+def test_steps_are_chosen_for_a_load_beside_friction_and_an_input() -> None:
+    """A block slides beside one that is locked, and on which a recorded force acts."""
+    system = jm.System(
+        kinetic,
+        [
+            jm.DryFriction(lambda q, v, t, p: v[0], static=0.5, name="floor"),
+            jm.Nonholonomic(lambda q, v, t, p: v[1], "lock"),
+        ],
+        force=lambda q, v, t, p: jnp.stack([1.0, p["pull"](t)]),
+        coordinates=("x", "y"),
+    )
+    event = jm.Event(
+        lambda q, v, t, p, reactions: 1.0 - jnp.abs(reactions.multipliers["lock"][0]),
+        direction=-1,
+        name="limit",
+    )
+    pull = jm.Signal([0.0, 1.0, 3.0], [0.0, 1.5, -3.0])
+    sol = jm.simulate(system, np.zeros(2), np.zeros(2), TS, {"pull": pull}, events=event)
+    np.testing.assert_allclose(sol.events["limit"].t[:2], [2 / 3, 1 + 2.5 / 2.25], atol=1e-9)
+    np.testing.assert_allclose(sol["x"], TS**2 / 4, atol=1e-9)
