@@ -43,11 +43,11 @@ _UNKNOWN_STEPS = 16
 _SHARE = 16  # of the memory of a device: largest part for the results of a block
 
 
-def with_steps(plan: Plan) -> Study:
-    """The study with its number of steps, chosen from some of its trajectories if not set."""
+def with_steps(plan: Plan) -> Plan:
+    """The plan with its number of steps, chosen from some of its trajectories if not set."""
     study, steps = plan.study, plan.study.steps
     if not isinstance(steps, FixedSteps) or steps.per_save is not None:
-        return study
+        return plan
     member, rows = plan.trajectory, evenly_spaced(study.size, MEMBERS)
     parts = [inputs_of(plan.sampler.rows(row, row + 1), member.dtype) for row in rows.tolist()]
     varying = jax.tree.map(lambda *x: np.concatenate(x), *(draws for draws, _ in parts))
@@ -67,7 +67,7 @@ def with_steps(plan: Plan) -> Study:
         states = member.states(varying, parts[0][1], len(rows))
         jax.vmap(choose, axis_size=len(rows))(*states)
     policy = chosen[0]
-    return replace(study, steps=replace(steps, per_save=policy.per_save, times=policy.times))
+    return plan.sized(steps=replace(steps, per_save=policy.per_save, times=policy.times))
 
 
 def compile_kernel(plan: Plan) -> "BlockProgram":
@@ -75,24 +75,25 @@ def compile_kernel(plan: Plan) -> "BlockProgram":
 
     It is compiled at its first call. A StudyError tells what is wrong with the model.
     """
-    member = replace(plan.trajectory, study=with_steps(plan))
+    plan = with_steps(plan)
+    member = plan.trajectory
     with errors_as_problems():
         arrays, values, _ = jax.eval_shape(
             lambda inputs: member.computed(inputs, not member.may_skip_assembly), plan.first
         )
-    kernel = BlockProgram(member, plan.sampler, (arrays, values))
-    return replace(kernel, member=replace(member, study=sized(member.study, kernel.stored_bytes)))
+    kernel = BlockProgram(plan, (arrays, values))
+    return replace(kernel, plan=plan.sized(block=block_of(plan.study, kernel.stored_bytes)))
 
 
-def sized(study: Study, trajectory: int) -> Study:
-    """The study with its block filled in, as large as is good for the first device.
+def block_of(study: Study, trajectory: int) -> int:
+    """The size of a block: that of the study, or one that is good for the first device.
 
     Args:
-        study: the study; a block that it names is kept.
+        study: the study.
         trajectory: the bytes that one trajectory stores.
     """
     if study.block is not None:
-        return study
+        return study.block
     if jax.devices()[0].platform == "cpu":
         per_save = study.steps.per_save if isinstance(study.steps, FixedSteps) else None
         steps = (study.times.saves - 1) * (per_save or _UNKNOWN_STEPS)
@@ -103,7 +104,7 @@ def sized(study: Study, trajectory: int) -> Study:
     block = _LARGEST_BLOCK
     while block > max(most, LARGEST_DEFAULT_BLOCK):
         block //= 2
-    return replace(study, block=-(-min(block, study.size) // LANES) * LANES)
+    return -(-min(block, study.size) // LANES) * LANES
 
 
 def slice_of(study: Study, coordinates: int, ends: int = 0) -> int:
@@ -158,13 +159,20 @@ class Inputs:
 class BlockProgram:
     """The compiled computation of one block of a study."""
 
-    member: StudyTrajectory  # one trajectory
-    sampler: Sampler  # the draws
+    plan: Plan  # with its steps and its block
     shapes: Shapes = ({}, {})  # of the stored arrays and the quantities of one trajectory
 
     @property
     def study(self) -> Study:
-        return self.member.study
+        return self.plan.study
+
+    @property
+    def member(self) -> StudyTrajectory:
+        return self.plan.trajectory
+
+    @property
+    def sampler(self) -> Sampler:
+        return self.plan.sampler
 
     @property
     def block(self) -> int:

@@ -99,7 +99,7 @@ def _prepared(order: Order) -> tuple[RunFolder, BlockProgram]:
     if differ := changes(expected, origin(plan), _SAME):
         message = "install the same versions and files everywhere, and start the workers again"
         raise InputError(f"a worker would compute another study: {'; '.join(differ)}; {message}")
-    return RunFolder(path, study.size, study.block_size), kernel
+    return RunFolder(path, kernel.study.size, kernel.block), kernel
 
 
 def compute_away(

@@ -85,6 +85,11 @@ class Plan:
         """The inputs of the first member."""
         return first_of(*inputs_of(self.sampler.rows(0, 1), self.trajectory.dtype))
 
+    def sized(self, **sizes: Any) -> "Plan":
+        """The plan with other steps, or another block."""
+        named, study = replace(self.named, **sizes), replace(self.study, **sizes)
+        return replace(self, named=named, trajectory=replace(self.trajectory, study=study))
+
     @property
     def copies(self) -> dict[Path, str]:
         """The files of the study, with the names of their copies in a run folder."""

@@ -23,6 +23,7 @@ from jaxmech.ensemble.member import first_of
 from jaxmech.ensemble.plan import planned
 from jaxmech.ensemble.store import MAY_CHANGE, Results, open_results
 from jaxmech.ensemble.study import LANES, SAVED, Study
+from jaxmech.ensemble.summary import WORST
 from jaxmech.status import Status, succeeded
 
 SERIES = (*SAVED, "rates")
@@ -108,8 +109,7 @@ def replays(
     observe = {name: item for name, item in study.observe.items() if name in quantities}
     alone = replace(study, observe=observe, statistics={}, store="all", save=SERIES, block=LANES)
     plan = planned(alone, folder)
-    trajectory = plan.trajectory
-    program = BlockProgram(trajectory, plan.sampler)
+    program = BlockProgram(plan)
     differing = tuple(changes(stored_environment(path), environment(), _ENVIRONMENT))
     replayed = []
     for index in indices:
@@ -123,10 +123,10 @@ def replays(
                 last = name in SERIES and study.store == "final"
                 value = values[name][-1:] if last else values[name]
                 compared[name] = value.tobytes() == results.rows(name, index).tobytes()
-        rows = program.sampler.rows(index, index + 1)
+        rows = plan.sampler.rows(index, index + 1)
         drawn = {v.stored_name: np.asarray(v.values[0]) for v in rows if v.varies}
-        params = trajectory.params(first_of(inputs.varying, inputs.shared))
-        parts = results, plan.subject, index, drawn, params, trajectory.ts, values, compared
+        params = plan.trajectory.params(first_of(inputs.varying, inputs.shared))
+        parts = results, plan.subject, index, drawn, params, plan.trajectory.ts, values, compared
         replayed.append(ReplayedTrajectory(*parts, differing))
     return replayed
 
@@ -143,15 +143,10 @@ def _card(trajectory: ReplayedTrajectory) -> Iterator[str]:
         yield f"  {'last finite save':<19}t = {trajectory.ts[last]:.6g} s, number {last}"
         yield f"  {'  q':<19}{q}"
         yield f"  {'  v':<19}{v}"
-    for title, name in (
-        ("position residual", "worst_position_residual"),
-        ("velocity residual", "worst_velocity_residual"),
-        ("energy drift", "energy_drift"),
-        ("integration error", "integration_error"),
-    ):
+    for key, name in WORST.items():
         number = float(values[name])
         is_open = name == "energy_drift" and succeeded(status) and np.isnan(number)
-        yield f"  {title:<19}{'not conserved' if is_open else f'{number:.3g}'}"
+        yield f"  {key.replace('_', ' '):<19}{'not conserved' if is_open else f'{number:.3g}'}"
     yield f"  {'smallest rank':<19}{int(values['rank'])}"
     width = max([19, *(len(name) + 1 for name in trajectory.drawn)])
     for name, value in trajectory.drawn.items():

@@ -4,7 +4,7 @@ import json
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,6 @@ def run_study(
     facts, may_differ = origin(plan), MAY_DIFFER if client else ()
     kernel = compile_kernel(plan)
     kernel.require_possible(out)
-    named = replace(plan.named, steps=kernel.study.steps, block=kernel.block)
 
     def write(name: str, content: bytes) -> None:
         # An unchanged file is left alone: a run that is only looked at again writes nothing.
@@ -91,7 +90,7 @@ def run_study(
 
     with (
         connected(client) as workers,
-        open_run(out, kernel, replace(plan, named=named), facts, may_differ, tell) as target,
+        open_run(out, kernel, facts, may_differ, tell) as target,
     ):
         merged, missing, total = MergedStates(kernel, target), target.missing(), target.size
         done, disable = total - target.trajectories(missing), None if progress else True
@@ -102,7 +101,7 @@ def run_study(
                 merged.follow()
 
             if workers is not None:
-                compute_away(workers, named, folder, target, missing, stop, finished)
+                compute_away(workers, kernel.plan.named, folder, target, missing, stop, finished)
             else:
                 compute_here(kernel, target, missing, stop, finished)
         merged.follow()

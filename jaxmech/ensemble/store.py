@@ -49,7 +49,7 @@ from jaxmech.config import (
 from jaxmech.config.errors import InputError
 from jaxmech.ensemble.blocks import BlockProgram
 from jaxmech.ensemble.member import Dims
-from jaxmech.ensemble.plan import STATES, Plan
+from jaxmech.ensemble.plan import STATES
 from jaxmech.ensemble.statistics import STATISTICS, FirstPassage
 from jaxmech.status import succeeded
 from jaxmech.utils.text import DRAWINGS
@@ -210,7 +210,8 @@ class Results:
 
     def dims(self, name: str) -> tuple[str, ...]:
         """The names of the dimensions of an array, such as "trajectory" and "time"."""
-        return tuple(map(str, array_of(self.group, name).metadata.dimension_names or ()))
+        metadata: Any = array_of(self.group, name).metadata
+        return tuple(metadata.dimension_names)
 
     def pieces(self, name: str) -> Iterator[np.ndarray]:
         """The finished blocks of an array in order; a damaged one raises a FolderError."""
@@ -443,20 +444,19 @@ class RunFolder:
 
 @contextmanager
 def open_run(
-    path: Path, kernel: BlockProgram, plan: Plan, facts: Mapping[str, Any],
-    may_differ: tuple[str, ...], tell: Callable[[str], None],
+    path: Path, kernel: BlockProgram, facts: Mapping[str, Any], may_differ: tuple[str, ...],
+    tell: Callable[[str], None],
 ) -> Iterator[RunFolder]:  # fmt: skip
     """Create a run folder, or continue the one that is there, locked meanwhile.
 
     Args:
         path: the folder.
         kernel: the program of a block.
-        plan: the study, with its sizes.
         facts: the environment.
         may_differ: facts in which the processes that compute blocks may differ.
         tell: function called with messages.
     """
-    folder, config = RunFolder(path, kernel.study.size, kernel.block), plan.config
+    folder, config = RunFolder(path, kernel.study.size, kernel.block), kernel.plan.config
     with opened(path, "ensemble"):
         if (path / "config.toml").is_file() or marked_blocks(path):
             require_same_config(path, config, MAY_CHANGE)
@@ -490,7 +490,7 @@ def open_run(
                 shutil.rmtree(path / name, ignore_errors=True)
             (path / BLOCKS).mkdir()
             _create_arrays(kernel, path / RESULTS)
-            for source, name in plan.copies.items():
+            for source, name in kernel.plan.copies.items():
                 shutil.copyfile(source, path / name)
             (path / "environment.json").write_text(environment_json(facts), encoding="utf-8")
             for file in path.glob("**/*"):

@@ -9,7 +9,13 @@ import pytest
 
 from jaxmech import FixedSteps
 from jaxmech.ensemble import Study, Times
-from jaxmech.ensemble.blocks import LARGEST_RESULTS, BlockProgram, computed_blocks, sized, slice_of
+from jaxmech.ensemble.blocks import (
+    LARGEST_RESULTS,
+    BlockProgram,
+    block_of,
+    computed_blocks,
+    slice_of,
+)
 from jaxmech.ensemble.plan import with_stored_sizes
 
 GB = 10**9
@@ -34,9 +40,7 @@ FEW = Study(model="pendulum", size=10**6, times=Times(end=1.0, saves=2))
 def block(study: Study, device: Device) -> int:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax, "devices", lambda: [device])
-        found = sized(study, EACH * study.times.saves)
-    assert found.block is not None
-    return found.block
+        return block_of(study, EACH * study.times.saves)
 
 
 def test_a_gpu_is_filled_by_a_block() -> None:

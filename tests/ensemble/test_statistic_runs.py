@@ -19,6 +19,7 @@ from jaxmech.ensemble import (
     open_results,
     run_study,
 )
+from jaxmech.ensemble.store import RunFolder
 from tests.ensemble.studies import STUDY, arrays, computed, killed, same_bits
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -111,7 +112,17 @@ def test_without_trajectories_the_statistics_are_the_same(whole, only) -> None:
         assert one[key] == two[key], key
 
 
-def test_an_interrupted_study_continues_to_the_same_bits(only, tmp_path) -> None:
+def test_an_interrupted_study_continues_to_the_same_bits(only, tmp_path, monkeypatch) -> None:
+    """Statistics are merged in order, and while later blocks are computed."""
+    noted, write, states = list[tuple[str, int]](), RunFolder.write, RunFolder.states
+    monkeypatch.setattr(
+        RunFolder, "write", lambda *args: noted.append(("written", args[1])) or write(*args)
+    )
+    monkeypatch.setattr(
+        RunFolder,
+        "states",
+        lambda run, block: noted.append(("merged", block)) or states(run, block),
+    )
     out = tmp_path / "run"
     shutil.copytree(only, out)
     killed(out, 1, 3, 4)
@@ -120,6 +131,8 @@ def test_an_interrupted_study_continues_to_the_same_bits(only, tmp_path) -> None
     assert same_bits(only, out)
     for name in ("statistics.npz", "summary.json", "summary.txt"):
         assert (out / name).read_bytes() == (only / name).read_bytes()
+    assert [block for what, block in noted if what == "merged"] == [0, 1, 2, 3, 4]
+    assert noted.index(("merged", 0)) < noted.index(("written", 3))
 
 
 def test_the_last_times_alone_are_stored(whole, tmp_path) -> None:

@@ -52,8 +52,7 @@ class ExhaustedError(Exception):
 class LimitState:
     """The margin as a function of points u, shape (N, n); it counts its trajectories."""
 
-    plan: Plan
-    study: Study  # that of the plan, with its steps
+    plan: Plan  # with its steps
     failure: Failure
     most: int  # trajectories that may be computed
     stop: Callable[[], bool] = lambda: False  # whether to end before the next call
@@ -61,6 +60,10 @@ class LimitState:
     gradients: int = 0
     lost: int = 0  # trajectories that could not be computed to their end
     nearest: float = inf  # the smallest margin of all trajectories
+
+    @property
+    def study(self) -> Study:
+        return self.plan.study
 
     @property
     def sampler(self) -> Sampler:
@@ -315,7 +318,7 @@ def limit_state_of(study: Study, folder: Path) -> LimitState:
     if not plan.sampler.drawn:
         message = "must draw a variable: without one, a failure is certain or impossible"
         raise refuse("parameters", message)
-    return LimitState(plan, with_steps(plan), failure, failure.most)
+    return LimitState(with_steps(plan), failure, failure.most)
 
 
 def _require_quantity(failure: Failure, study: Study, subject: Subject) -> None:

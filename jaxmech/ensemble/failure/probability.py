@@ -231,7 +231,7 @@ def failure_probability(
     limit = limit_state_of(study, Path(folder))
     limit.stop = stop
     if out is None:
-        return probability_of(limit, failure, study.seed)
+        return probability_of(limit, study.seed)
     out, config = Path(out), plain(study)
     with opened(out, "failure"):
         if (out / "config.toml").is_file():
@@ -239,15 +239,16 @@ def failure_probability(
         facts = environment_json(origin(limit.plan))
         write_whole(out / "environment.json", facts)
         write_whole(out / "config.toml", tomli_w.dumps(config))
-        result = probability_of(limit, failure, study.seed)
+        result = probability_of(limit, study.seed)
         text = json.dumps(result.as_dict(), indent=2, allow_nan=False)
         write_whole(out / "failure.json", f"{text}\n")
         write_whole(out / "failure.txt", f"{result}\n")
     return result
 
 
-def probability_of(limit: LimitState, failure: Failure, seed: int) -> FailureProbability:
-    """The probability that a limit state is at most 0, by the method of a failure."""
+def probability_of(limit: LimitState, seed: int) -> FailureProbability:
+    """The probability that a limit state is at most 0, by the method of its failure."""
+    failure = limit.failure
     precision, method = failure.coefficient_of_variation, failure.method
     estimates: list[FailureEstimate] = []
     remarks: list[str] = []
@@ -307,7 +308,7 @@ def probability_of(limit: LimitState, failure: Failure, seed: int) -> FailurePro
     return FailureProbability(
         estimate, failure.confidence, limit.trajectories, limit.gradients, limit.lost,
         _design_points(limit, points),
-        tuple(estimates), tuple(remarks), tuple(_doubts(limit, failure, estimate)),
+        tuple(estimates), tuple(remarks), tuple(_doubts(limit, estimate)),
     )  # fmt: skip
 
 
@@ -345,8 +346,9 @@ def _is_heavy(estimate: FailureEstimate) -> bool:
     return weighted and float(estimate.weights.max()) > max(_LARGEST, 4 * spread**2)
 
 
-def _doubts(limit: LimitState, failure: Failure, estimate: FailureEstimate) -> Iterator[str]:
-    precision, reached = failure.coefficient_of_variation, estimate.coefficient_of_variation
+def _doubts(limit: LimitState, estimate: FailureEstimate) -> Iterator[str]:
+    failure, reached = limit.failure, estimate.coefficient_of_variation
+    precision = failure.coefficient_of_variation
     if reached > precision * 1.01:
         yield (
             f"the coefficient of variation is {reached:.2g}, not {precision:g}: `most` = "

@@ -20,10 +20,11 @@ Points = Callable[[np.ndarray], np.ndarray]
 class Margins(LimitState):
     """A limit state in closed form."""
 
+    block = 512
+
     def __init__(self, fn: Points, slope: Points | None, n: int, most: int = 200_000) -> None:
         normal = Normal(mean=0.0, sd=1.0)
         laws = {f"u{k}": normal.frozen() for k in range(n)}
-        self.study: Any = SimpleNamespace(block_size=512)
         self.failure = Failure(of="x", above=5.0)
         self.draws = SimpleNamespace(drawn=laws, factor=None)
         self.most = most
@@ -51,7 +52,8 @@ class Margins(LimitState):
 
 
 def result(limit: LimitState, method: Any, seed: int) -> FailureProbability:
-    return probability_of(limit, Failure(of="x", above=1.0, method=method), seed)
+    limit.failure = Failure(of="x", above=1.0, method=method)
+    return probability_of(limit, seed)
 
 
 def arc(b: float) -> tuple[Margins, float]:
