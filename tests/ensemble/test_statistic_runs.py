@@ -2,7 +2,9 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -114,15 +116,13 @@ def test_without_trajectories_the_statistics_are_the_same(whole, only) -> None:
 
 def test_an_interrupted_study_continues_to_the_same_bits(only, tmp_path, monkeypatch) -> None:
     """Statistics are merged in order, and while later blocks are computed."""
-    noted, write, states = list[tuple[str, int]](), RunFolder.write, RunFolder.states
-    monkeypatch.setattr(
-        RunFolder, "write", lambda *args: noted.append(("written", args[1])) or write(*args)
-    )
-    monkeypatch.setattr(
-        RunFolder,
-        "states",
-        lambda run, block: noted.append(("merged", block)) or states(run, block),
-    )
+    noted = list[tuple[str, int]]()
+
+    def noting(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda run, block, *args: noted.append((name, block)) or method(run, block, *args)
+
+    monkeypatch.setattr(RunFolder, "write", noting("write", RunFolder.write))
+    monkeypatch.setattr(RunFolder, "states", noting("states", RunFolder.states))
     out = tmp_path / "run"
     shutil.copytree(only, out)
     killed(out, 1, 3, 4)
@@ -131,8 +131,8 @@ def test_an_interrupted_study_continues_to_the_same_bits(only, tmp_path, monkeyp
     assert same_bits(only, out)
     for name in ("statistics.npz", "summary.json", "summary.txt"):
         assert (out / name).read_bytes() == (only / name).read_bytes()
-    assert [block for what, block in noted if what == "merged"] == [0, 1, 2, 3, 4]
-    assert noted.index(("merged", 0)) < noted.index(("written", 3))
+    assert [block for name, block in noted if name == "states"] == [0, 1, 2, 3, 4]
+    assert noted.index(("states", 0)) < noted.index(("write", 3))
 
 
 def test_the_last_times_alone_are_stored(whole, tmp_path) -> None:
