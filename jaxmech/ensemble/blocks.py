@@ -21,21 +21,21 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.config.errors import refuse
-from jaxmech.ensemble.draws import Sampler
 from jaxmech.ensemble.member import StudyTrajectory, Tree, inputs_of, merged
 from jaxmech.ensemble.plan import STATES, Plan, errors_as_problems
 from jaxmech.ensemble.statistics import Sample, StatisticResult
-from jaxmech.ensemble.study import LANES, LARGEST_DEFAULT_BLOCK, Study
+from jaxmech.ensemble.study import LANES, Study
 from jaxmech.integrate import MEMBERS, FixedSteps, choose_steps
+from jaxmech.status import succeeded
 from jaxmech.utils.probing import evenly_spaced
 
 States = dict[str, Any]
 Shapes = tuple[Mapping[str, Any], Mapping[str, Any]]
 _SLICE = 2**24  # bytes of the series of a slice of a block
-_MOST_COUNTED = 2**31 - 1  # in int32, as XLA counts the iterations of a loop
 # A GPU computes one trajectory in each thread. A large one runs some 34,000 threads at a time with
 # the registers that a kernel needs; with twice as many trajectories, few threads idle at the end.
 _LARGEST_BLOCK = 2**16
+_LEAST_BLOCK = 1024  # whatever its trajectories store
 LARGEST_RESULTS = 2**28  # bytes of a block, which is copied while the next one is computed
 _LARGEST_ON_A_CPU = 2**24  # bytes of a block there, so that few files hold short trajectories,
 _LONGEST_BLOCK = 2**24  # times the steps of its trajectories: the largest loss at an interruption
@@ -48,7 +48,7 @@ def with_steps(plan: Plan) -> Plan:
     study, steps = plan.study, plan.study.steps
     if not isinstance(steps, FixedSteps) or steps.per_save is not None:
         return plan
-    member, rows = plan.trajectory, evenly_spaced(study.size, MEMBERS)
+    member, rows = plan.member, evenly_spaced(study.size, MEMBERS)
     parts = [inputs_of(plan.sampler.rows(row, row + 1), member.dtype) for row in rows.tolist()]
     varying = jax.tree.map(lambda *x: np.concatenate(x), *(draws for draws, _ in parts))
     chosen: list[FixedSteps] = []
@@ -76,7 +76,7 @@ def compile_kernel(plan: Plan) -> "BlockProgram":
     It is compiled at its first call. A StudyError tells what is wrong with the model.
     """
     plan = with_steps(plan)
-    member = plan.trajectory
+    member = plan.member
     with errors_as_problems():
         arrays, values, _ = jax.eval_shape(
             lambda inputs: member.computed(inputs, not member.may_skip_assembly), plan.first
@@ -102,7 +102,7 @@ def block_of(study: Study, trajectory: int) -> int:
         memory = (jax.devices()[0].memory_stats() or {}).get("bytes_limit", inf)
         most = int(min(LARGEST_RESULTS, memory / _SHARE)) // max(trajectory, 1)
     block = _LARGEST_BLOCK
-    while block > max(most, LARGEST_DEFAULT_BLOCK):
+    while block > max(most, _LEAST_BLOCK):
         block //= 2
     return -(-min(block, study.size) // LANES) * LANES
 
@@ -113,7 +113,8 @@ def slice_of(study: Study, coordinates: int, ends: int = 0) -> int:
     The series of as many fit into a cache or so, at the saved times and at those between them at
     which a step `ends`; a device other than a CPU takes the whole block.
     """
-    block = study.block_size
+    block = study.block
+    assert block is not None
     if jax.devices()[0].platform != "cpu":
         return block
     series = (study.times.saves + ends) * (2 * coordinates + 3 + len(study.observe))
@@ -168,43 +169,33 @@ class BlockProgram:
 
     @property
     def member(self) -> StudyTrajectory:
-        return self.plan.trajectory
-
-    @property
-    def sampler(self) -> Sampler:
-        return self.plan.sampler
+        return self.plan.member
 
     @property
     def block(self) -> int:
         """The number of trajectories of one call."""
-        return self.study.block_size
+        block = self.study.block
+        assert block is not None
+        return block
 
     def require_possible(self, out: Path) -> None:
-        """Raise a StudyError if the disk cannot hold the results, or XLA cannot count the steps."""
-        study = self.study
-        per_save = study.steps.per_save if isinstance(study.steps, FixedSteps) else None
-        steps = (study.times.saves - 1) * (per_save or 1)
-        if steps > _MOST_COUNTED:
-            problem = f"must be fewer: {steps} steps in all are more than {_MOST_COUNTED}"
-            raise refuse(("steps", "per_save"), problem)
-        if study.size > _MOST_COUNTED and not jax.config.read("jax_enable_x64"):
-            problem = f"must be at most {_MOST_COUNTED} in float32, which counts trajectories in 32"
-            raise refuse("size", f"{problem} bits, but is {study.size}")
+        """Raise a StudyError if the disk cannot hold the results."""
         # With what the run folder occupies already, which a continued run does not write again.
         folder = next((x for x in (out, *out.absolute().parents) if x.is_dir()), Path())
-        usage, disk = shutil.disk_usage(folder), study.size * self.stored_bytes
+        size = self.study.size
+        usage, disk = shutil.disk_usage(folder), size * self.stored_bytes
         stored = (file for file in out.glob("results.zarr/**/*") if file.is_file())
         occupied = sum(file.stat().st_size for file in stored)
         free = usage.free + occupied if usage.total else inf  # /proc, which cannot be written
         if disk > free:
-            message = f"must be smaller: {study.size} trajectories take {disk / 1e9:.3g} GB of "
+            message = f"must be smaller: {size} trajectories take {disk / 1e9:.3g} GB of "
             message += f"disk, of which {free / 1e9:.3g} GB are free; save fewer times or series"
             raise refuse("size", message)
 
     @property
     def stored_bytes(self) -> int:
         """The bytes that one trajectory stores."""
-        drawn = self.sampler.columns(0, 1) if self.study.store != "statistics" else ()
+        drawn = self.plan.sampler.columns(0, 1) if self.study.store != "statistics" else ()
         return _bytes_of(self.shapes[0]) + 8 * len(drawn)
 
     @property
@@ -225,13 +216,13 @@ class BlockProgram:
     def inputs(self, block: int) -> Inputs:
         """The draws of a block, padded with copies of the last trajectory."""
         first = block * self.block
-        return self.inputs_between(first, min(first + self.block, self.sampler.size))
+        return self.inputs_between(first, min(first + self.block, self.plan.sampler.size))
 
     def inputs_between(self, first: int, last: int) -> Inputs:
         """The draws of at most a block of trajectories, padded with copies of the last one."""
         # The last block has the shape of all others, so that one program serves.
         padding = self.block - (last - first)
-        varying, shared = inputs_of(self.sampler.rows(first, last), self.member.dtype, padding)
+        varying, shared = inputs_of(self.plan.sampler.rows(first, last), self.member.dtype, padding)
         index = np.int64 if jax.config.read("jax_enable_x64") else np.int32
         return Inputs(varying, shared, index(first), np.int32(last - first))
 
@@ -251,7 +242,7 @@ class BlockProgram:
         arrays = dict(block.arrays)
         if self.study.store != "statistics":
             first = int(inputs.first)
-            drawn = self.sampler.rows(first, first + int(inputs.count))
+            drawn = self.plan.sampler.rows(first, first + int(inputs.count))
             arrays |= {v.stored_name: v.values for v in drawn if v.varies}
         if block.states:
             leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(block.states)]
@@ -305,7 +296,7 @@ class BlockProgram:
         def step(states: States, lanes: Any) -> tuple[States, tuple[Any, Array]]:
             varying, index, real = lanes
             arrays, values, met = jax.vmap(compute, axis_size=len(index))(varying)
-            good, updated = real & self.member.is_good(values), {}
+            good, updated = real & jnp.asarray(succeeded(values["status"])), {}
             for name, s in self.study.statistics.items():
                 sample = Sample({x: values[x] for x in s.names}, good, real, index)
                 with jax.numpy_rank_promotion("allow"):

@@ -19,7 +19,7 @@ from jaxmech.config import changes, stored_environment
 from jaxmech.config.errors import InputError, StoppedError
 from jaxmech.ensemble.blocks import BlockProgram, compile_kernel, computed_blocks
 from jaxmech.ensemble.plan import origin, planned
-from jaxmech.ensemble.store import RunFolder
+from jaxmech.ensemble.store import DECISIVE, RunFolder
 from jaxmech.ensemble.study import Study
 
 if TYPE_CHECKING:
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 
 _RETRIES = 3  # of a block whose worker is lost or raises an error
 _COMPUTING = Lock()  # a worker with several threads computes one block at a time
-_SAME = (
-    "jaxmech", "jaxmech_sha256", "jax", "jaxlib", "xla_flags", "x64", "platform", "functions",
-    "draws",
-)  # fmt: skip
 MAY_DIFFER = ("device", "devices", "processor")  # the last bits of the results may differ, too
 
 
@@ -96,7 +92,8 @@ def _prepared(order: Order) -> tuple[RunFolder, BlockProgram]:
     expected = stored_environment(path)
     plan = planned(study, folder)
     kernel = compile_kernel(plan)
-    if differ := changes(expected, origin(plan), _SAME):
+    same = [fact for fact in DECISIVE if fact not in MAY_DIFFER]
+    if differ := changes(expected, origin(plan), same):
         message = "install the same versions and files everywhere, and start the workers again"
         raise InputError(f"a worker would compute another study: {'; '.join(differ)}; {message}")
     return RunFolder(path, kernel.study.size, kernel.block), kernel

@@ -4,7 +4,7 @@
 its audit, coordinates and velocities, multipliers, observed quantities, and what events leave.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from jaxmech.integrate import EventSet, event_set_of
 from jaxmech.linalg import matvec
 from jaxmech.run import Solution, observe, simulate
 from jaxmech.state import assemble
-from jaxmech.status import Status, succeeded
+from jaxmech.status import Status
 from jaxmech.system import System, extents_at, levels_of, named_values
 from jaxmech.utils.text import not_one_of
 from jaxmech.utils.units import columns, shown_coordinates, units_of
@@ -372,9 +372,6 @@ class StudyTrajectory:
         names = () if study.store == "statistics" else (*study.save, *study.observe)
         each = (multipliers_names(self.system) if x == "multipliers" else (x,) for x in names)
         return tuple(dict.fromkeys(name for group in each for name in group))
-
-    def is_good(self, values: Mapping[str, Array]) -> Array:
-        return jnp.asarray(succeeded(values["status"]))
 
     def shared_arrays(self) -> Iterator[tuple[str, np.ndarray, dict[str, Any]]]:
         """The saved times, and the names of the coordinates and of quasi-velocities."""

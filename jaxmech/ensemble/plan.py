@@ -50,7 +50,7 @@ from jaxmech.ensemble.member import (
 from jaxmech.ensemble.study import Observed, RecordedInput, Study, WhiteNoise
 from jaxmech.integrate import FixedSteps, Gaps
 from jaxmech.laws import observed_at
-from jaxmech.system import DryFriction, Params, Signal, System
+from jaxmech.system import DryFriction, Params, Signal, System, function_values
 from jaxmech.utils.checks import MissingParameterError, argument_count
 from jaxmech.utils.digests import arrays_digest, jaxpr_digest, sha256
 from jaxmech.utils.trees import as_dtype
@@ -67,28 +67,28 @@ class Plan:
     """A study that can be computed."""
 
     named: Study  # as it is written
-    trajectory: StudyTrajectory  # of the study with functions in place of their names
+    member: StudyTrajectory  # of the study with functions in place of their names
     sampler: Sampler  # its draws
     files: list[Path]  # Python files that hold those functions, and those of inputs
     folder: Path  # to which the names of files are relative
 
     @property
     def study(self) -> Study:
-        return self.trajectory.study
+        return self.member.study
 
     @property
     def subject(self) -> Subject:
-        return self.trajectory.subject
+        return self.member.subject
 
     @cached_property
     def first(self) -> Tree:
         """The inputs of the first member."""
-        return first_of(*inputs_of(self.sampler.rows(0, 1), self.trajectory.dtype))
+        return first_of(*inputs_of(self.sampler.rows(0, 1), self.member.dtype))
 
     def sized(self, **sizes: Any) -> "Plan":
         """The plan with other steps, or another block."""
         named, study = replace(self.named, **sizes), replace(self.study, **sizes)
-        return replace(self, named=named, trajectory=replace(self.trajectory, study=study))
+        return replace(self, named=named, member=replace(self.member, study=study))
 
     @property
     def copies(self) -> dict[Path, str]:
@@ -280,50 +280,30 @@ def system_digest(system: System, params: Params, dtype: Any = float) -> str:
     """The digest of all functions of a system, and of what else its motions depend on."""
     dtype = jnp.result_type(dtype)
     q, t = np.zeros(system.n, dtype), np.zeros((), dtype)  # numpy, so that JAX compiles nothing
-    u, memory = np.zeros(system.n_velocities, dtype), np.zeros(0, dtype)
-    params = as_dtype(system.with_outputs(params), dtype)
+    v, params = np.zeros(system.n_velocities, dtype), as_dtype(system.with_outputs(params), dtype)
     names: list[Any] = [system.coordinates, system.velocities, system.sampling]
-    if system.sampling is not None:
-        memory = np.asarray(system.sampling.before, dtype)
-        names.append(memory.tolist())
+    names += [(type(c).__name__, c.name) for c in system.constraints]
+    others = list[Any]()  # functions of parameters alone
+    for one in system.unilateral:
+        rule = one.normal if isinstance(one, DryFriction) else one.rest_speed
+        names.append((type(one).__name__, one.name, None if callable(rule) else rule))
+        others += [rule] if callable(rule) else []
 
-    def functions(q: Any, u: Any, t: Any, params: Any, memory: Any) -> Any:
-        equations = system.equations(q, u, t, params)  # with derivatives, by rules of the user's
-        values = [equations.M, equations.Q, equations.A, equations.b]
-        values += [system.lagrangian(q, q, t, params)]
-        values += [system.rates(q, q, t, params)] if system.rates is not None else []
-        values += [system.kinematics(q, t, params)] if system.kinematics is not None else []
-        if system.nonideal is not None:
-            forces = jnp.zeros(sum(system.dynamics.sizes(q, u, t, params)), dtype)
-            values.append(system.nonideal(q, q, forces, t, params))
-        if system.sampling is not None:
-            values.append(system.sampling(memory, q, u, t, params))
-        for constraint in system.constraints:
-            names.append((type(constraint).__name__, constraint.name))
-            values.append(constraint.residual(q, q, q, t, params))
-        values += [invariant.fn(q, t, params) for invariant in system.invariants]
-        for one in system.unilateral:
-            if isinstance(one, DryFriction):
-                values.append(one.velocity(q, q, t, params))
-                rules: tuple[Any, ...] = (one.static, one.kinetic, one.normal)
-            else:
-                values.append(one.gap(q, t, params))
-                rules = (one.restitution, one.rest_speed)
-            values += [rule(params) for rule in rules if callable(rule)]
-            plain = tuple(None if callable(rule) else rule for rule in rules)
-            names.append((type(one).__name__, one.name, plain))
-        return values
+    def functions(q: Any, v: Any, t: Any, params: Any) -> Any:
+        equations = system.equations(q, v, t, params)  # with derivatives, by rules of the user's
+        derived = equations.M, equations.Q, equations.A, equations.b
+        values = function_values(system, q, v, t, params)
+        return derived, values, [rule(params) for rule in others]
 
-    code = digest(functions, q, u, t, params, memory)  # which fills in the names
-    return sha256(repr(names), code)
+    return sha256(repr(names), digest(functions, q, v, t, params))
 
 
 @errors_as_problems()
 def origin(plan: Plan) -> dict[str, Any]:
     """The content of `environment.json` but the time: facts, digests of functions and draws."""
     study, subject, sampler = plan.study, plan.subject, plan.sampler
-    system, dtype, inputs = subject.system, plan.trajectory.dtype, plan.first
-    params = plan.trajectory.params(inputs)
+    system, dtype, inputs = subject.system, plan.member.dtype, plan.first
+    params = plan.member.params(inputs)
     functions = {"system": system_digest(system, params, dtype)}
     if subject.model:
         functions["start"] = digest(subject.model.state, inputs["start"], params)
@@ -372,7 +352,7 @@ def require_used(plan: Plan) -> None:
         return
     drawn, system = plan.first, subject.system
     q, v = jnp.zeros(system.n), jnp.zeros(system.n_velocities)
-    state = State(q, v, q[0], plan.trajectory.params(drawn))
+    state = State(q, v, q[0], plan.member.params(drawn))
 
     def also(q: Array, v: Array, t: Array, params: Any) -> Any:
         """What reads parameters beside the system."""
@@ -384,7 +364,7 @@ def require_used(plan: Plan) -> None:
             params = system.with_outputs(params, memory)
         gaps = Gaps.of(system, q, t, params)
         reactions = observed_at(gaps.system(system), study.formulation, q, v, t, params)
-        reactions, events = gaps.joined(reactions), plan.trajectory.event_set.events
+        reactions, events = gaps.joined(reactions), plan.member.event_set.events
         transitions = [event.transition for event in events if event.transition]
         return (
             start,

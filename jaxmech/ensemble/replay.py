@@ -125,8 +125,8 @@ def replays(
                 compared[name] = value.tobytes() == results.rows(name, index).tobytes()
         rows = plan.sampler.rows(index, index + 1)
         drawn = {v.stored_name: np.asarray(v.values[0]) for v in rows if v.varies}
-        params = plan.trajectory.params(first_of(inputs.varying, inputs.shared))
-        parts = results, plan.subject, index, drawn, params, plan.trajectory.ts, values, compared
+        params = plan.member.params(first_of(inputs.varying, inputs.shared))
+        parts = results, plan.subject, index, drawn, params, plan.member.ts, values, compared
         replayed.append(ReplayedTrajectory(*parts, differing))
     return replayed
 

@@ -63,9 +63,9 @@ SUMMARY = ("summary.json", "summary.txt", STATISTICS_FILE)
 RESULTS, BLOCKS = "results.zarr", "blocks"
 UNITS = "units"  # attribute of the group of arrays: units of quantities, by name
 MAY_CHANGE = {"failure"}  # of the keys of a study
-_SHOWN = ("functions", "data_sha256", "draws")  # must agree even for displaying a finished run
+_SHOWN = ("functions", "draws")  # must agree even for displaying a finished run
 # A change of any of these may change the last bits of the results.
-_DECISIVE = (
+DECISIVE = (
     "jaxmech", "jaxmech_sha256", "jax", "jaxlib", "platform", "device", "devices", "processor",
     "xla_flags", "x64", *_SHOWN,
 )  # fmt: skip
@@ -339,20 +339,20 @@ def marked_blocks(path: Path) -> list[int]:
     return sorted(int(f.name) for f in (path / BLOCKS).glob("[0-9]*") if f.name.isdigit())
 
 
-def chunks_of(path: Path, block: int) -> list[Path] | None:
-    """The chunks that a mark lists, or None if it cannot be read."""
+def chunks_of(path: Path, block: int) -> list[Path]:
+    """The chunks that a mark lists; none if it cannot be read."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         mark = json.loads(mark_of(path, block).read_text(encoding="utf-8"))
         files = [str(name) for name in mark["files"]]  # formerly a table with their digests
         if mark["block"] == block and all(name.startswith(f"{RESULTS}/") for name in files):
             return [path / name for name in files]
-    return None
+    return []
 
 
 def is_whole(path: Path, block: int) -> bool:
     """Whether a block has a mark, and all files that the mark lists."""
     files = chunks_of(path, block)
-    return files is not None and all(file.is_file() for file in files)
+    return bool(files) and all(file.is_file() for file in files)
 
 
 def array_of(group: zarr.Group, name: str) -> zarr.Array[Any]:
@@ -421,7 +421,7 @@ class RunFolder:
         """Whether the chunks of a marked block are there and have their checksums."""
         if not is_whole(self.path, block):
             return False
-        for file in chunks_of(self.path, block) or []:
+        for file in chunks_of(self.path, block):
             name = file.relative_to(self.path).parts[1]
             array, size = self._array(name), 1 if name == STATES else self.block
             try:
@@ -465,9 +465,7 @@ def open_run(
                 numbers = ", ".join(map(str, damaged))
                 tell(f"{path} was damaged; to be computed again: block {numbers}")
             is_finished = not damaged and not folder.missing()
-            decisive = (
-                _SHOWN if is_finished else [key for key in _DECISIVE if key not in may_differ]
-            )
+            decisive = _SHOWN if is_finished else [key for key in DECISIVE if key not in may_differ]
             require_same_environment(path, facts, decisive)
             differences = changes(
                 stored_environment(path), facts, _VERSIONS if is_finished else may_differ
@@ -480,8 +478,7 @@ def open_run(
             for block in damaged:
                 # In this order: a process that is killed in between leaves chunks without a mark,
                 # which are written again, and never a mark without chunks.
-                chunks = chunks_of(path, block) or []
-                for file in (mark_of(path, block), *chunks):
+                for file in (mark_of(path, block), *chunks_of(path, block)):
                     file.unlink(missing_ok=True)
             for draft in (path / BLOCKS).glob(".*.draft"):  # of processes that were killed
                 draft.unlink(missing_ok=True)
@@ -532,7 +529,7 @@ def _create_arrays(kernel: BlockProgram, path: Path) -> None:
     for name, values, about in member.shared_arrays():
         create(name, values, ("time",) if name == "t" else (name,), about)[...] = values
     arrays, _ = kernel.shapes
-    for variable in kernel.sampler.rows(0, 1):
+    for variable in kernel.plan.sampler.rows(0, 1):
         name, values = variable.stored_name, variable.values
         one = values[0] if variable.varies else values
         dims = tuple(f"{name}_{k}" for k in range(one.ndim))

@@ -45,7 +45,6 @@ from jaxmech.utils.units import unit_problem
 
 SECTIONS = ("start", "coordinates", "velocities", "parameters")
 LANES = 64  # a block is a whole number of these by default
-LARGEST_DEFAULT_BLOCK = 1024
 _LONGEST = 200  # bytes of a name; file systems allow 255, some of which "_count" and so on need
 Design = Literal["random", "latin-hypercube", "sobol"]
 Keep = Literal["all", "final", "max", "min", "mean", "largest"]
@@ -343,8 +342,8 @@ class Study:
         >>> from jaxmech.ensemble import Normal, Study, Times
         >>> masses = {"m": Normal(sd=0.02, relative=True)}
         >>> study = Study(model="pendulum", size=100, times=Times(end=1.0), parameters=masses)
-        >>> study.block_size
-        128
+        >>> study.precision
+        'float64'
     """
 
     model: Annotated[str | Any, InFile(str)] = field(
@@ -358,7 +357,7 @@ class Study:
     seed: int = setting(0, "seed of all random numbers, at least 0", least=0)
     block: int | None = setting(
         None,
-        "members compiled and stored together; by default size up to 1024, on a GPU up to 65536",
+        "members compiled and stored together; by default as many as are good for the device",
         least=1,
     )
     failed_allowed: float = setting(
@@ -446,8 +445,3 @@ class Study:
         if self.store == "statistics" and not self.statistics:
             message = 'must not be "statistics" where the table `statistics` names none'
             yield Problem(("store",), message)
-
-    @property
-    def block_size(self) -> int:
-        """The number of members of one block."""
-        return self.block or min(LARGEST_DEFAULT_BLOCK, -(-self.size // LANES) * LANES)

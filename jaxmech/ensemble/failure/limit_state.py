@@ -35,6 +35,7 @@ from jaxmech.ensemble.study import Failure, Observed, Study, StudyEvent, Times
 from jaxmech.integrate import FixedSteps
 from jaxmech.laws import observed_at
 from jaxmech.run import Solution
+from jaxmech.status import succeeded
 from jaxmech.utils.text import not_one_of
 
 GRADIENT_LANES = 16  # margins with gradients in one call
@@ -70,11 +71,6 @@ class LimitState:
         return self.plan.sampler
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The full names of the variables, such as "parameters.m[3]"."""
-        return tuple(self.sampler.drawn)
-
-    @property
     def size(self) -> int:
         """The number of variables."""
         return len(self.sampler.drawn)
@@ -82,7 +78,7 @@ class LimitState:
     @property
     def block(self) -> int:
         """The number of points that a method draws at a time."""
-        return self.study.block_size
+        return self.study.block or _BLOCK
 
     @property
     def left(self) -> int:
@@ -208,7 +204,7 @@ class LimitState:
         params = member.params(inputs)
         sol = member.motion(q, v, params)
         margin = self._along(sol, params)
-        is_lost = ~member.is_good({"status": sol.status})
+        is_lost = ~jnp.asarray(succeeded(sol.status))
         forced = -1.0 if self.failure.unfinished == "failure" else 1.0
         # A trajectory that has failed before it is lost is a failure by any rule.
         margin = jnp.where(is_lost & (margin > 0), forced * self.scale, margin)
@@ -312,7 +308,7 @@ def limit_state_of(study: Study, folder: Path) -> LimitState:
     """The limit state of a study that has a failure, after all checks."""
     failure = study.failure
     assert failure is not None
-    bare = replace(study, block=study.block or _BLOCK, statistics={}, store="all")
+    bare = replace(study, statistics={}, store="all")
     plan = planned(bare, folder)
     _require_quantity(failure, plan.study, plan.subject)
     if not plan.sampler.drawn:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from math import exp, inf, isfinite, nan, sqrt
 
 import numpy as np
-from scipy.special import betaincinv, logsumexp, ndtr, ndtri, stdtrit
+from scipy.special import logsumexp, ndtr, ndtri, stdtrit
 
 from jaxmech.config.errors import InputError
 from jaxmech.ensemble.failure.limit_state import GRADIENT_LANES, ExhaustedError, LimitState
+from jaxmech.ensemble.statistics import of_proportion
 
 _LEAST_SHARE = 0.05  # of a design point among the points of the importance density
 _SIZE = 2000  # points of a level of a run
@@ -203,16 +204,14 @@ class FailureEstimate:
         That of Clopper and Pearson for counted failures; of others that of the logarithm, which is
         nearly normal, with Student's distribution where the deviation is known from few runs.
         """
-        tail = 0.5 + confidence / 2
         if self.counted:
-            count, failed = self.counted, round(self.probability * self.counted)
-            low = betaincinv(failed, count - failed + 1, 1 - tail) if failed else 0.0
-            high = betaincinv(failed + 1, count - failed, tail) if failed < count else 1.0
-            return float(low), float(high)
+            failed = round(self.probability * self.counted)
+            return of_proportion(failed, self.counted, confidence, "clopper-pearson")
         if self.probability <= 0:
             return 0.0, inf
         if not isfinite(self.coefficient_of_variation):
             return nan, nan
+        tail = 0.5 + confidence / 2
         quantile = float(stdtrit(self.degrees, tail) if self.degrees else ndtri(tail))
         width = quantile * sqrt(np.log1p(self.coefficient_of_variation**2))
         return self.probability * exp(-width), min(self.probability * exp(width), 1.0)

@@ -383,6 +383,6 @@ def _design_points(limit: LimitState, points: Search | None) -> tuple[DesignPoin
             direction = np.linalg.solve(factor.T, direction)
             direction = direction / np.linalg.norm(direction)
         values = {name: float(column[0]) for name, column in limit.columns(u[None]).items()}
-        shares = dict(zip(limit.names, map(float, direction**2), strict=True))
+        shares = dict(zip(limit.sampler.drawn, map(float, direction**2), strict=True))
         shown.append(DesignPoint(float(index), values, shares, *limit.motion(u), u))
     return tuple(shown)
