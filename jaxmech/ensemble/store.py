@@ -211,7 +211,7 @@ class Results:
     def dims(self, name: str) -> tuple[str, ...]:
         """The names of the dimensions of an array, such as "trajectory" and "time"."""
         metadata: Any = array_of(self.group, name).metadata
-        return tuple(metadata.dimension_names)
+        return tuple(metadata.dimension_names or ())
 
     def pieces(self, name: str) -> Iterator[np.ndarray]:
         """The finished blocks of an array in order; a damaged one raises a FolderError."""

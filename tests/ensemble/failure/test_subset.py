@@ -1,6 +1,7 @@
 """Intervals of `auto` and of subset simulation hold known probabilities of closed forms."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,7 +53,7 @@ class Margins(LimitState):
 
 
 def result(limit: LimitState, method: Any, seed: int) -> FailureProbability:
-    limit.failure = Failure(of="x", above=1.0, method=method)
+    limit.failure = replace(limit.failure, method=method)
     return probability_of(limit, seed)
 
 
