@@ -130,7 +130,7 @@ def computed(folder: Path, text: str = STUDY, out: str = "run", **files: str) ->
 def replayed(run: Path, index: int, folder: Path | None = None) -> ReplayedTrajectory:
     """One trajectory of a run of `computed`, with the configuration beside its folder."""
     folder = folder or run.parent
-    return replay(run, index, read(folder / "study.toml", Study), folder)
+    return replay(str(run), index, read(folder / "study.toml", Study), folder)
 
 
 def arrays(run: Path) -> dict[str, np.ndarray]:

@@ -94,7 +94,7 @@ def test_observed_quantities_are_stored(whole) -> None:
 
 @pytest.mark.slow
 def test_statistics_are_those_of_the_stored_trajectories(whole) -> None:
-    found, q = open_results(whole).statistics, arrays(whole)["q"][..., 0]
+    found, q = open_results(str(whole)).statistics, arrays(whole)["q"][..., 0]
     widest = np.abs(q).max(1)
     assert found["wide"]["hits"] == (widest > 0.5).sum()
     assert found["x"]["mean"] == pytest.approx(q.mean(0), abs=1e-14)
