@@ -33,19 +33,15 @@ from jaxmech.analysis.states import State
 from jaxmech.compiler import jacobian, native_program
 from jaxmech.laws import acceleration
 from jaxmech.linalg import QR, column_space_projector, matvec, metric, null_basis, unit
-from jaxmech.system import (
-    Acceleration,
-    Nonholonomic,
-    Params,
-    System,
-    constrains_states,
-    constraint_jacobians,
-    reach,
-    reads_integrals,
-    violations,
-    without_states,
+from jaxmech.system import Acceleration, KnownState, Nonholonomic, Params, System
+from jaxmech.utils.probing import (
+    actual,
+    cached_by_shapes,
+    concrete_at,
+    depends_on,
+    generic,
+    outside_traces,
 )
-from jaxmech.utils.probing import actual, cached_by_shapes, depends_on, generic, outside_traces
 
 Freedom = tuple[int, int, int]  # numbers of positions, velocities and accelerations
 
@@ -67,7 +63,6 @@ def balance(
     The rows and multipliers of `Acceleration` constraints come last.
     """
     first = system.dynamics.mechanical
-    states = system.n - first
     rates, state_rates = system.dynamics.state_rates(q, v, t, params), a[first:]
     a = jnp.concatenate([a[:first], rates])
 
@@ -75,13 +70,13 @@ def balance(
     aim, servo_pull = jax.vjp(lambda a: _servo(system, q, v, t, params, a), a)
     _, pulled = jax.vjp(lambda v: system.dynamics.velocity_level(q, v, t, params), v)
     pull = pulled(multipliers[: level.size])[0] + servo_pull(multipliers[level.size :])[0]
-    pull = without_states(pull, states)
+    pull = system.dynamics.without_states(pull)
     along = v, a, jnp.ones_like(t)
     (by_q, _), (_, rate_of_momentum) = jax.jvp(
         lambda *state: system.dynamics.slopes(*state, params), (q, v, t), along
     )
     force = (
-        without_states(rate_of_momentum - by_q, states)
+        system.dynamics.without_states(rate_of_momentum - by_q)
         - pull
         - system.dynamics.applied_force(q, v, t, params)
     )
@@ -121,6 +116,11 @@ def parameter_reach(force: Callable[[Params], Array], params: Params) -> Array:
     return jnp.abs(jax.jvp(lambda p: force(eqx.combine(p, constants)), (numbers,), (moves,))[1])
 
 
+def reach(A: Array, x: Array) -> Array:
+    """The largest effect of a relative change of every component on each row, |A| (1 + |x|)."""
+    return matvec(jnp.abs(A), 1 + jnp.abs(x))
+
+
 def acceleration_rows(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
     """The rows of the constraints on the accelerations, shape (m, n), in the order of `balance`."""
     if constrains_states(system, q, v, t, params):
@@ -148,6 +148,50 @@ def held_integrals(
     return rows[:0] if reads_integrals(system, q, v, t, params) else rows
 
 
+@cached_by_shapes
+def reads_integrals(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
+    """Whether the motion depends on the integrals of the states of first order."""
+    return _depends_on_last(system, 0, q, v, t, params)
+
+
+@cached_by_shapes
+def constrains_states(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
+    """Whether a constraint on the velocities contains states of first order."""
+    return _depends_on_last(system, 1, q, v, t, params)
+
+
+def _depends_on_last(system: System, index: int, *state: Any) -> bool:
+    """Whether functions depend on the entries of q (0) or v (1) that belong to states."""
+    dynamics = system.dynamics
+    mechanical = dynamics.mechanical_velocities if index else dynamics.mechanical
+    if state[index].size == mechanical:
+        return False
+
+    def effects(*state: Any) -> Array:
+        def values(last: Array) -> Array:
+            q, v, t, params = state
+            if index:
+                v = jnp.concatenate([v[:mechanical], last])
+            else:
+                q = jnp.concatenate([q[:mechanical], last])
+            level = dynamics.velocity_level(q, v, t, params)
+            if index:
+                return level
+            eom = system.dynamics.at(q, v, t, params)
+            parts = eom.M, eom.Q, eom.A, eom.b, level, dynamics.position_level(q, t, params)
+            return jnp.concatenate([x.ravel() for x in parts])
+
+        last = state[index][mechanical:]
+        slopes = jax.jacfwd(values)(last)
+        # Where functions overflow a slope is NaN, whatever they depend on.
+        here, elsewhere = values(last)[:, None], values(1.5 * last)[:, None]
+        is_same = (here == elsewhere) | (jnp.isnan(here) & jnp.isnan(elsewhere))
+        return jnp.where(jnp.isfinite(slopes), slopes, jnp.where(is_same, 0.0, 1.0))
+
+    effects_at_states = concrete_at(effects, [generic(state, seed) for seed in (11, 12)])
+    return any(x is None or bool(np.any(x != 0)) for x in effects_at_states)
+
+
 def row_order(system: System, sizes: tuple[int, ...]) -> np.ndarray:
     """The order of the rows of the system with `Acceleration` constraints last."""
     servo = [isinstance(c, Acceleration) for c in system.constraints]
@@ -160,7 +204,7 @@ ASIDE = 1e-3  # relative distance of the states with which a pose is compared
 
 def require_consistent(system: System, state: State) -> None:
     """Raise a ValueError that names a constraint violated by a known state."""
-    for violation in violations(system, *state):
+    for violation in KnownState(system, *state).violations():
         raise ValueError(
             f"Arguments `q` and `v` must meet the constraints, but {violation.name!r} has a "
             f"{violation.level} residual of {violation.size:.3g}; `assemble` them first."
@@ -209,7 +253,7 @@ def require_regular(system: System, state: State, freedom: Freedom) -> None:
 @native_program("system")
 def _rows(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, ...]:
     """The rows of the constraints on positions, velocities and accelerations."""
-    A_p, A_v = constraint_jacobians(system, q, v, t, params)
+    A_p, A_v = system.dynamics.jacobians(q, v, t, params)
     A_p = jnp.concatenate([A_p, held_integrals(system, q, v, t, params)])
     servo = [c.rows(q, v, t, params)[0] for c in system.constraints if isinstance(c, Acceleration)]
     return A_p, A_v, jnp.concatenate([A_v, *servo])

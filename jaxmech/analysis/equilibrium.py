@@ -31,7 +31,7 @@ from jaxmech.analysis.linearization import NOTHING, Linearization, is_negligible
 from jaxmech.analysis.modes import null, on_host, spectrum_of
 from jaxmech.analysis.states import State
 from jaxmech.compiler import jacobian, native_program
-from jaxmech.system import Params, Subject, violations, with_params
+from jaxmech.system import KnownState, Params, Subject, with_params
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import is_known, with_standard_promotion
 from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
@@ -273,7 +273,8 @@ def equilibrium(
         subject = "steady motion" if setup.moving else "equilibrium"
         why, remedy = status.message, "give a closer guess, or check that there is one"
         if status is EquilibriumStatus.UNMET:
-            for one in violations(full_system, balanced.q, balanced.v, t, held_params)[:1]:
+            known = KnownState(full_system, balanced.q, balanced.v, t, held_params)
+            for one in known.violations()[:1]:
                 why += f" ({one.name!r} is missed by {one.size:.2g})"
             if fixed:
                 remedy = f"release {' or '.join(fixed)}, or {remedy}"

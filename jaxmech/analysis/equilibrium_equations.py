@@ -25,22 +25,13 @@ from jaxmech.analysis.deviations import (
     acceleration_rows,
     balance,
     parameter_reach,
+    reach,
+    reads_integrals,
     row_order,
 )
 from jaxmech.compiler import hoisted
 from jaxmech.linalg import QR, column_space_projector, matvec, rows_on_host, unit, unit_rows
-from jaxmech.system import (
-    Acceleration,
-    Holonomic,
-    Params,
-    Rates,
-    System,
-    in_rates,
-    padded,
-    reach,
-    reads_integrals,
-    require_smooth,
-)
+from jaxmech.system import Acceleration, Holonomic, Params, System
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import coordinate_indices, is_known, require_finite, require_kind
 from jaxmech.utils.probing import cached_by_shapes, concrete_at, generic
@@ -208,11 +199,11 @@ class Setup(NamedTuple):
 class Kept:
     """Some velocities of the system, from the rates of its coordinates."""
 
-    kinematics: Rates
+    system: System
     entries: tuple[int, ...]
 
     def __call__(self, q: Array, speeds: Array, t: Array, params: Params) -> Array:
-        velocities = self.kinematics.from_speeds(q, speeds, t, params)
+        velocities = self.system.dynamics.from_speeds(q, speeds, t, params)
         return velocities[np.array(self.entries, dtype=int)]
 
 
@@ -236,10 +227,10 @@ def prepared(
     require_finite(q=q, v=(guess, velocities), t=t, params=params)
     if fixed:
         system, params = held(system, fixed), (params, q[np.array(indices)])
-    kept = Kept(system.dynamics.kinematics, tuple(map(system.velocity_names.index, velocities)))
+    kept = Kept(system, tuple(map(system.velocity_names.index, velocities)))
     guess = system.dynamics.speeds(q, guess, t, params)
-    require_smooth(system)
-    system = in_rates(system, params)
+    system.require_smooth()
+    system = system.in_rates(params)
     seeks_motion = v is not None
     if system.states:  # which alone may have been given
         moving = np.asarray(guess)[: system.dynamics.mechanical] if is_known(guess) else 1.0
@@ -338,7 +329,7 @@ class ScaledProblem:
             mechanical = system.dynamics.mechanical
             # States are sought in place of their integrals, which have no effect.
             q, states = (
-                padded(q[:mechanical], q.size - mechanical),
+                system.dynamics.without_states(q),
                 jnp.zeros_like(q).at[mechanical:].set(q[mechanical:]),
             )
         v = alpha @ directions
@@ -402,7 +393,7 @@ def problem(setup: Setup, q: Array, guess: Array, theta: Any) -> tuple[ScaledPro
     scaled = scaled_at(setup, q, guess, theta)
     no_multipliers = jnp.zeros(scaled.scales[1].size, q.dtype)
     mechanical = setup.system.dynamics.mechanical
-    alpha = theta[-1] @ padded(guess[:mechanical], q.size - mechanical)
+    alpha = theta[-1] @ setup.system.dynamics.without_states(guess)
     if setup.seeks_states:
         q = jnp.concatenate([q[:mechanical], guess[mechanical:]])
     return scaled, jnp.concatenate([q, no_multipliers, alpha])

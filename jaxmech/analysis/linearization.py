@@ -36,7 +36,7 @@ from jaxmech.analysis.deviations import (
 )
 from jaxmech.analysis.states import State, checked_in_rates
 from jaxmech.compiler import native_call, native_program
-from jaxmech.system import Params, Subject, System, require_smooth
+from jaxmech.system import Params, Subject, System
 from jaxmech.utils.checks import coordinate_indices, is_known, require_function, require_sequence
 from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
 from jaxmech.utils.trees import number_names, numbers_of
@@ -334,7 +334,7 @@ def linearize(
         5.7874
     """
     system, state = checked_in_rates(system, q, v, t, params)
-    require_smooth(system)
+    system.require_smooth()
     q, v, t, params = state
     channels = named_inputs(system, params, inputs), named_outputs(system, outputs)
     is_concrete = is_known(state)

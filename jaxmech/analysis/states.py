@@ -15,17 +15,10 @@ from jaxtyping import Array
 
 from jaxmech.compiler import native_program
 from jaxmech.linalg import row_weights, unit, weighted_gram
-from jaxmech.system import (
-    Params,
-    Subject,
-    System,
-    constraint_jacobians,
-    in_rates,
-    mass_scale,
-    with_params,
-)
+from jaxmech.system import Params, Subject, System, mass_scale, with_params
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_finite
+
 
 SPREAD = 0.02  # distance of nearby states, relative to 1 + |q|
 
@@ -47,7 +40,7 @@ def checked_in_rates(
     q, v, t, params = system.arguments(q, v, t, params)
     require_finite(q=q, v=v, t=t, params=params)
     speeds = system.dynamics.speeds(q, v, t, params)
-    return in_rates(system, params), State(q, speeds, t, params)
+    return system.in_rates(params), State(q, speeds, t, params)
 
 
 @dataclass(frozen=True)
@@ -102,7 +95,7 @@ def pose(system: System, state: State) -> Pose:
 @native_program("system")
 def _equations(system: System, q: Array, v: Array, t: Array, params: Params) -> dict[str, Array]:
     eom = system.dynamics.at(q, v, t, params)
-    A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
+    A_position, A_velocity = system.dynamics.jacobians(q, v, t, params)
     return {
         "M": eom.M,
         "metric": eom.M + weighted_gram(eom.A, row_weights(eom.M, eom.A)),

@@ -30,14 +30,14 @@ from jaxmech.run import REMEDY, bad_slopes, functions_of, state_names
 from jaxmech.state import assemble
 from jaxmech.system import (
     DryFriction,
+    KnownState,
     Params,
     Subject,
     System,
     Violation,
     mass_scale,
     near,
-    singular_mass,
-    violations,
+    with_mass_rank,
     with_params,
 )
 from jaxmech.utils.arrays import HostArray
@@ -173,7 +173,7 @@ def structure(
     broken: tuple[Violation, ...] = ()
     if pose(system, state).is_finite:
         tolerance = float(jnp.finfo(state.q.dtype).eps) ** 0.5
-        broken = tuple(violations(system, *state))
+        broken = tuple(KnownState(system, *state).violations())
         nearest, reached = nearest_consistent(system, state, tolerance)
         findings += start_findings(system, state, broken, nearest.state, reached=reached)
         if not broken:
@@ -185,7 +185,8 @@ def structure(
         masses = mass(system, nearest, tolerance)
         qdd = np.asarray(acceleration(system, *nearest.state).qdd)
         excluded = contradictions(system, sizes, nearest, qdd, tolerance) if reached else {}
-        never_met = () if reached else [v.name for v in violations(system, *nearest.state)]
+        known = KnownState(system, *nearest.state)
+        never_met = () if reached else [v.name for v in known.violations()]
         findings += rank_findings(rank, {*excluded, *never_met}) + mass_findings(system, masses)
         findings += mass_and_force_findings(system, nearest.state)
         findings += [finding for name, finding in excluded.items() if name not in rank.flat]
@@ -406,7 +407,7 @@ def mass(system: System, pose: Pose, tolerance: float) -> MassMatrix:
         condition=float(largest / least) if least > 0 else float("inf"),
         negative=_taking_part(system, directions.T[values < -tolerance * largest]),
         undetermined=_taking_part(system, null),
-        foreseen=bool(singular_mass(system, *pose.state)),
+        foreseen=bool(with_mass_rank(system, *pose.state).singular_mass),
     )
 
 
@@ -452,7 +453,7 @@ def start_findings(
     if not broken:
         return []
     if not reached:
-        left = violations(system, *settled) or broken
+        left = KnownState(system, *settled).violations() or broken
         names = list(dict.fromkeys(violation.name for violation in left))
         how = "cannot be met" if len(names) == 1 else "contradict each other"
         problem = (

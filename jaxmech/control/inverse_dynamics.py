@@ -27,11 +27,8 @@ from jaxmech.system import (
     Subject,
     System,
     extents_at,
-    in_rates,
-    near_rates,
+    near,
     on_constraints,
-    require_no_states,
-    require_smooth,
     with_mass_rank,
     with_params,
 )
@@ -130,10 +127,10 @@ def inverse_dynamics(
         [3. 1.]
     """
     system, params = with_params(system, params)
-    require_smooth(system)
-    system = in_rates(system, params)
+    system.require_smooth()
+    system = system.in_rates(params)
     require_ideal("system", system)
-    require_no_states(system.states, "Argument `system`", "their rates do not follow from a path")
+    system.require_no_states("their rates do not follow from a path")
     require_function("path", path)
     if not callable(actuators):
         if isinstance(actuators, str) or not isinstance(actuators, Sequence):
@@ -194,7 +191,7 @@ def _at(
     residual = jnp.linalg.norm(root.lower(missing))
     extents = extents_at(system, q, v, t, params)
     consistent = on_constraints(system, q, v, t, params, extents)
-    consistent &= near_rates(matvec(eom.A, qdd) - eom.b, eom.A, qdd, q, extents)
+    consistent &= near(matvec(eom.A, qdd) - eom.b, eom.A, q, extents, rates=qdd)
     at_play = jnp.linalg.norm(root.lower(eom.Q)) + jnp.linalg.norm(root.lower(matvec(eom.M, qdd)))
     return InverseDynamics(
         ts=t,

@@ -32,18 +32,7 @@ from jaxmech.compiler import jacobian, native_call
 from jaxmech.control.inverse_dynamics import require_ideal
 from jaxmech.linalg import QR, Metric, matvec, max_abs, metric, min_norm_solve
 from jaxmech.state import some_direction
-from jaxmech.system import (
-    Holonomic,
-    Params,
-    Subject,
-    System,
-    extents_at,
-    in_rates,
-    near,
-    require_no_states,
-    require_smooth,
-    with_params,
-)
+from jaxmech.system import Holonomic, Params, Subject, System, extents_at, near, with_params
 from jaxmech.utils.checks import (
     coordinate_indices,
     is_known,
@@ -217,10 +206,10 @@ def kinematics(
         [[3. 1.]]
     """
     system, params = with_params(system, params)
-    require_smooth(system)
-    system = in_rates(system, params)
+    system.require_smooth()
+    system = system.in_rates(params)
     require_ideal("system", system)
-    require_no_states(system.states, "Argument `system`", "take the system without them")
+    system.require_no_states("take the system without them")
     for c in system.constraints:
         if not isinstance(c, Holonomic):
             raise ValueError(

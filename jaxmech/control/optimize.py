@@ -15,7 +15,7 @@ import numpy as np
 from jaxmech.control.shooting import SAMPLED, NonlinearProgram, Transcription
 from jaxmech.integrate import AbstractMethod, FixedSteps
 from jaxmech.run import Solution, simulate
-from jaxmech.system import Params, Subject, is_signal, require_smooth, violations, with_params
+from jaxmech.system import KnownState, Params, Signal, Subject, with_params
 from jaxmech.utils.caller import USE_FLOAT64
 from jaxmech.utils.checks import require_finite, require_function, require_positive_integer
 from jaxmech.utils.probing import depends_on
@@ -195,7 +195,7 @@ def optimize(
         name: (-np.inf if low is None else low, np.inf if high is None else high)
         for name, (low, high) in (bounds or {}).items()
     }
-    require_smooth(system)
+    system.require_smooth()
     controls, free = tuple(controls), tuple(free)
     free = free if duration is None or duration in free else (*free, duration)
     if isinstance(guess, Optimum):
@@ -232,7 +232,7 @@ def optimize(
                 f"Argument `bounds` must hold the least value of {name!r} first, but is from {low} "
                 f"to {high}."
             )
-    for violation in violations(system, q0, v0, jnp.asarray(ts[0]), params):
+    for violation in KnownState(system, q0, v0, jnp.asarray(ts[0]), params).violations():
         raise ValueError(
             f"Arguments `q0` and `v0` are off the constraint {violation.name!r} by "
             f"{violation.size:.3g}; `jm.assemble` finds a state on it."
@@ -285,7 +285,7 @@ def _require_names(
                     f"Argument `{argument}` holds {name!r}, which `params` must hold too, as its "
                     "guess."
                 )
-            if is_signal(params[name]) != (argument == "controls"):
+            if isinstance(params[name], Signal) != (argument == "controls"):
                 raise ValueError(
                     f"Argument `params` must hold a number or an array for a free parameter and a "
                     f"`Signal` for a control, but {name!r} is {type(params[name]).__name__}."

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmech.system import Subject, System, system_of
+from jaxmech.system import Subject, System, with_params
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.checks import is_known, naming_missing, require_function, require_kind
 from jaxmech.utils.probing import actual
@@ -283,7 +283,7 @@ def controlled(
         >>> print(sol["x"][-1].round(6))
         0.028569
     """
-    bare = system_of(system)
+    bare, _ = with_params(system, None)
     if bare.sampling is not None:
         raise ValueError(
             "Argument `system` must have no controllers yet, but has "

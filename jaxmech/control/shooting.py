@@ -28,7 +28,7 @@ from jaxmech.compiler import batched_closure
 from jaxmech.integrate import AbstractMethod, FixedSteps, ForwardMode
 from jaxmech.run import simulate, slopes_by_groups
 from jaxmech.state import onto
-from jaxmech.system import Params, Signal, System, constraint_jacobians, extents_at
+from jaxmech.system import Params, Signal, System, extents_at
 from jaxmech.utils.jit_cache import jit_of
 
 # Of the running cost, from five states an interval (Boole's rule, of order six).
@@ -244,7 +244,7 @@ def charted(
 
     def at(q: Array, v: Array, t: Array) -> tuple[Array, Array, Array, Array, Array]:
         q, v = onto(system, q, v, t, params)
-        A_q, A_v = constraint_jacobians(system, q, v, t, params)
+        A_q, A_v = system.dynamics.jacobians(q, v, t, params)
         if system.velocities:
             A_q = system.plain.dynamics.position_jacobian(q, t, params)
         return q, v, A_q, A_v, extents_at(system, q, v, t, params)

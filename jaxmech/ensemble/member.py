@@ -25,7 +25,7 @@ from jaxmech.linalg import matvec
 from jaxmech.run import Solution, observe, simulate
 from jaxmech.state import assemble
 from jaxmech.status import Status
-from jaxmech.system import System, extents_at, levels_of, named_values
+from jaxmech.system import Levels, System, extents_at
 from jaxmech.utils.text import not_one_of
 from jaxmech.utils.units import columns, shown_coordinates, units_of
 
@@ -304,7 +304,7 @@ class StudyTrajectory:
             "worst_velocity_residual": jnp.nanmax(sol.velocity_residual),
         }
         values |= {name: getattr(sol, name) for name in SERIES if name not in _DERIVED}
-        named = named_values(sol.q, sol.v, self.system.dynamics.n_states)
+        named = self.system.values(sol.q, sol.v)
         values["q"], values["v"] = (
             jnp.concatenate([x, sol.memory], axis=1) for x in (named, sol.v)
         )
@@ -397,7 +397,7 @@ class StudyTrajectory:
 def _is_met(system: System, q: Array, v: Array, t: Array, params: Any) -> Array:
     q, v, t, params = system.arguments(q, v, t, params)
     tolerance = _ROUND_OFF * jnp.finfo(q.dtype).eps
-    extents, levels = extents_at(system, q, v, t, params), levels_of(system, q, v, t, params)
+    extents, levels = extents_at(system, q, v, t, params), Levels.at(system, q, v, t, params)
 
     def small(level: Array, A: Array, x: Array) -> Array:
         return (jnp.abs(level) <= tolerance * matvec(jnp.abs(A), jnp.abs(x) + extents)).all()

@@ -47,7 +47,7 @@ from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, Scheme,
 from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
 from jaxmech.state import AbstractStabilization, Projection, Start
 from jaxmech.status import Status
-from jaxmech.system import Params, Subject, is_signal, with_params
+from jaxmech.system import Params, Signal, Subject, with_params
 from jaxmech.utils.checks import require_function, require_kind
 from jaxmech.utils.text import capital, not_one_of, setting
 from jaxmech.utils.traces import first_equal
@@ -144,17 +144,15 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> tuple
                 f"the places of its entries, but is {short(shared)}."
             )
         shared = {name: value for name, value in shared.items() if name not in inputs}
-    if free is None and any(map(is_signal, jax.tree.leaves(shared, is_leaf=is_signal))):
+    if free is None and Signal.all_in(shared):
         # all parameters but the samples of signals
-        free = leaf_names(
-            jax.tree.map(lambda x: None if is_signal(x) else x, shared, is_leaf=is_signal)
-        )
+        free = leaf_names(Signal.mapped(lambda _: None, shared))
     bodies, default_bounds = bodies_of(system), contact_bounds(system, shared)
     unknowns = parameters(
         shared, free=free, bounds=subject.bounds, prior=subject.prior, bodies=bodies,
         default_bounds=default_bounds,
     )  # fmt: skip
-    observe = subject.observe or DefaultSensors(system.dynamics.n_states)
+    observe = subject.observe or DefaultSensors(system)
     policies = settings.method, settings.steps, settings.projection, settings.formulation
     scheme = Scheme.of(system, *policies)
     problem = FitProblem(scheme, observe, subject.start, unknowns.layout)

@@ -28,16 +28,7 @@ from jaxmech.identify.recording import Inputs, Recording, rates
 from jaxmech.integrate import MEMBERS, FixedSteps, members_error, members_need, target_error
 from jaxmech.run import simulate
 from jaxmech.state import begin
-from jaxmech.system import (
-    Params,
-    Signal,
-    constraint_jacobians,
-    extents_at,
-    function_values,
-    named_values,
-    on_constraints,
-    violations,
-)
+from jaxmech.system import KnownState, Params, Signal, System, extents_at, on_constraints
 from jaxmech.utils.checks import naming_missing, require_positive
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.probing import evenly_spaced
@@ -222,10 +213,10 @@ _REMEDY = "check q0 and v0, and that the parameters at the start of the fit belo
 class DefaultSensors:
     """The default of `observe`: the coordinates, and the states of first order."""
 
-    states: int
+    system: System
 
     def __call__(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        return named_values(q, v, self.states)
+        return self.system.values(q, v)
 
 
 def _require_units(problem: FitProblem, one: Recording) -> None:
@@ -281,7 +272,7 @@ def initial_state(
             f"Argument `start` must return q and v of shape {required}, but returns {q.shape} and "
             f"{v.shape}."
         )
-    A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
+    A_position, A_velocity = system.dynamics.jacobians(q, v, t, params)
     extents = extents_at(system, q, v, t, params)
     velocity_extents = extents
     if system.velocities:
@@ -329,7 +320,8 @@ def consistent_start(
             f"Argument `observe` must return shape ({sensors},), one number for each sensor of "
             f"{name}, but returns {getattr(predicted, 'shape', predicted)}."
         )
-    for violation in () if state.consistent else violations(system, q, v, t, params):
+    known = KnownState(system, q, v, t, params)
+    for violation in () if state.consistent else known.violations():
         raise ValueError(
             f"{capital(name)} begins off the constraints: {violation.name!r} has a "
             f"{violation.level} residual of {violation.size:.3g}; "
@@ -393,7 +385,7 @@ def require_inputs_are_read(
 
     def read(inputs: Any) -> Any:
         motion_params = problem.system.with_outputs(with_inputs(params, inputs))
-        results = [function_values(problem.system, q, v, t, motion_params)]
+        results = [problem.system.function_values(q, v, t, motion_params)]
         results.append(problem.observe(q, v, t, motion_params))
         if problem.start is not None:
             q0, v0 = (jnp.asarray(np.atleast_2d(x)[0]) for x in (recording.q0, recording.v0))

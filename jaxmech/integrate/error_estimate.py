@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
-from jaxmech.system import System, largest, spread
+from jaxmech.system import System
 
 STATES = 4  # states in a divided difference
 _HIGHEST = 5  # order of a method whose error they can estimate
@@ -270,3 +270,21 @@ def _derivatives(recent: Recent, q: Array, v: Array, h: Array, level: int) -> tu
     # lie (last - first) / states apart.
     states = (level + 1) // 2
     return row[-1], (row[-1] - row[-3]) * (states / (ends[-1] - ends[-1 - states]))
+
+
+def largest(x: Float[Array, "*m n"], states: int) -> Float[Array, "*m k"]:
+    """The largest size of the numbers that belong to no state, and the size of that of each state.
+
+    States have units of their own, so that no number of theirs is compared with another.
+    """
+    size = jnp.abs(x)
+    n = x.shape[-1] - states
+    maximum = size[..., :n].max(axis=-1, keepdims=True)
+    return jnp.concatenate([maximum, size[..., n:]], axis=-1) if states else maximum
+
+
+def spread(parts: Float[Array, "*m k"], n: int) -> Float[Array, "*m n"]:
+    """One number for each coordinate, from those that `largest` returns."""
+    states = parts.shape[-1] - 1
+    first = jnp.broadcast_to(parts[..., :1], (*parts.shape[:-1], n - states))
+    return jnp.concatenate([first, parts[..., 1:]], axis=-1)

@@ -31,7 +31,7 @@ from jaxmech.integrate.switches import plain, with_outputs
 from jaxmech.integrate.trajectory import SavedStates, Trajectory, at_saves
 from jaxmech.state import Projection
 from jaxmech.status import Status
-from jaxmech.system import Drive, Params, finite_extents, levels_are_met, levels_of
+from jaxmech.system import Drive, Levels, Params, extents_at, on_constraints
 from jaxmech.utils.arrays import AnyArray
 
 
@@ -281,7 +281,7 @@ def begin_run(
     else:
         events, of_contact = event_set.start(scheme, q, v, t, params)
     all_params = event_set.params(params, jnp.ones_like(events.active))
-    extents, is_finite = finite_extents(scheme.system, q, v, t, all_params)
+    extents = extents_at(scheme.system, q, v, t, all_params)
     user_params, params = params, event_set.params(params, events.active)
     if event_set.has_transitions:
         # Bodies may begin in contact.
@@ -292,13 +292,13 @@ def begin_run(
         presses = event_set.flags([event.is_contact for event in event_set.events])
         due = contacts.closing(signs) & presses & event_set.allowed(signs, events.active)
         events = replace(events, signs=signs, due=due.any())
-    levels = levels_of(scheme.system, q, v, t, params)
-    consistent = levels_are_met(scheme.system, levels, (q, v, t, params), extents)
+    levels = Levels.at(scheme.system, q, v, t, params)
+    consistent = on_constraints(scheme.system, q, v, t, params, extents, levels=levels)
     # An infinite Jacobian would make `near` true, since every level is below infinity.
     slopes = jnp.stack([jnp.abs(A).sum() for A in (levels.A_position, levels.A_velocity)])
     numbers = jnp.concatenate([q, v, levels.position, levels.velocity, slopes])
     status = jnp.where(consistent, Status.OK, Status.INCONSISTENT)
-    is_finite &= times & jnp.isfinite(numbers).all()
+    is_finite = jnp.isfinite(extents).all() & times & jnp.isfinite(numbers).all()
     status = jnp.where(is_finite, status, Status.NONFINITE).astype(jnp.int32)
     if not event_set:
         return params, events, status, extents

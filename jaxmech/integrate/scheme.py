@@ -15,15 +15,7 @@ from jaxmech.integrate.steps import AbstractSteps, Adaptive, FixedSteps, method_
 from jaxmech.integrate.switches import after_samples, with_outputs
 from jaxmech.laws import AbstractFormulation, Law, Partition, UdwadiaKalaba, solve_law
 from jaxmech.state import AbstractStabilization, Free, Projection, RowsBefore
-from jaxmech.system import (
-    Acceleration,
-    Drive,
-    EquationsOfMotion,
-    Params,
-    System,
-    drive_of,
-    singular_mass,
-)
+from jaxmech.system import Acceleration, Drive, EquationsOfMotion, Params, System, with_mass_rank
 from jaxmech.utils.checks import require_kind
 from jaxmech.utils.probing import depends_on
 
@@ -59,7 +51,8 @@ class Scheme:
 
     def at(self, *state: Any) -> "Scheme":
         """The scheme with what is known of the system at q, v, t and params of these shapes."""
-        detected = self.formulation.takes_as_singular(singular_mass(self.system, *state))
+        detected = with_mass_rank(self.system, *state).singular_mass
+        detected = self.formulation.takes_as_singular(detected)
         system = self.system.with_singular_mass(detected)
         if system.velocities and not isinstance(self.method, AbstractRungeKutta):
             raise ValueError(
@@ -69,7 +62,7 @@ class Scheme:
                 'velocities="rates" has none.'
             )
         self.method.require(system, (self.formulation, self.stabilization), *state)
-        return replace(self, system=system, drive=drive_of(system, *state))
+        return replace(self, system=system, drive=Drive.of(system, *state))
 
     @property
     def policies(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure, unchecked, unoptimized, why_not
-from jaxmech.integrate.error_estimate import STATES, StepErrors, rest_motion
+from jaxmech.integrate.error_estimate import STATES, StepErrors, largest, rest_motion, spread
 from jaxmech.integrate.events.event import Event
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet, event_set_of, with_gaps
 from jaxmech.integrate.events.turns import step_turns
@@ -34,17 +34,7 @@ from jaxmech.integrate.steps import AbstractSteps, FixedSteps
 from jaxmech.integrate.switches import Switched, plain, with_outputs
 from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
 from jaxmech.state import AbstractStabilization, Projection
-from jaxmech.system import (
-    Drive,
-    Params,
-    Subject,
-    extents_at,
-    is_signal,
-    largest,
-    spread,
-    thinned,
-    with_params,
-)
+from jaxmech.system import Drive, Params, Signal, Subject, extents_at, with_params
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import as_numbers, is_known, require_finite, require_kind
 from jaxmech.utils.jax_internals import Tracer
@@ -286,11 +276,11 @@ def _of_trials(
     q: Any, v: Any, ts: Any, params: Any, times: Any
 ) -> tuple[Any, Any, np.ndarray, Any, Any]:
     """The starts, first and last times, parameters and times of corners that trials have."""
-    leaves = jax.tree.leaves(params, is_leaf=is_signal)
-    if times.shape[1] > _MOST_ENDS and any(map(is_signal, leaves)):
+    if times.shape[1] > _MOST_ENDS and Signal.all_in(params):
         # Between its samples an input is a line, which asks for no shorter steps: its size is what
         # counts, and native code of so many ends would take long to compile.
-        params, times = thinned(params, _MOST_SAMPLES, axis=1), times[:, :0]
+        params = Signal.mapped(lambda signal: signal.thinned(_MOST_SAMPLES, axis=1), params)
+        times = times[:, :0]
     q, v, ts, params, times = jax.tree.map(_filled, (q, v, ts, params, times))
     ends = np.stack([ts[:, 0], ts[:, -1]], axis=1)
     return q, v, ends, params, times

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from jaxmech.integrate.spans import NO_TIMES
 from jaxmech.integrate.steps import AbstractSteps
-from jaxmech.system import Params, Signal, System, function_values, is_signal
+from jaxmech.system import Params, Signal, System
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known
@@ -35,8 +35,7 @@ def step_times(
     controllers, by the `saves`, which are the ts where these are not known under `jit`.
     """
     parts: list[Any] = [given_times]
-    leaves = jax.tree.leaves(params, is_leaf=is_signal)
-    signals = [x for x in leaves if is_signal(x) and x.interpolation != "cubic"]
+    signals = [x for x in Signal.all_in(params) if x.interpolation != "cubic"]
     if signals:
         knots = _knots(signals, ts)
         parts.append(knots[_inside(ts, knots)])
@@ -148,7 +147,7 @@ def _constraints_move(system: System, q: Any, v: Any, t: Any, params: Params) ->
 
 @cached_by_shapes
 def _depends_on_time(system: System, q: Any, v: Any, t: Any, params: Params) -> bool:
-    return depends_on(lambda t: function_values(system, q, v, t, params), (t,))
+    return depends_on(lambda t: system.function_values(q, v, t, params), (t,))
 
 
 def _time(ts: Any) -> Any:
@@ -172,7 +171,7 @@ def _sampled(
             return _residuals(system, q, v, t, params)
 
         speeds = _rate(levels)
-        parts = [*function_values(system, q, v, t, params), levels(t), speeds(t), _rate(speeds)(t)]
+        parts = [*system.function_values(q, v, t, params), levels(t), speeds(t), _rate(speeds)(t)]
         return jnp.concatenate([jnp.ravel(x).astype(ts.dtype) for x in parts])
 
     sides = jnp.concatenate([ts - apart, ts + apart])

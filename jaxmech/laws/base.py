@@ -24,15 +24,7 @@ from jaxmech.linalg import (
     unit_rows,
     weighted_gram,
 )
-from jaxmech.system import (
-    EquationsOfMotion,
-    Params,
-    SingularMass,
-    System,
-    near,
-    near_rates,
-    require_no_gaps,
-)
+from jaxmech.system import EquationsOfMotion, Params, SingularMass, System, near
 
 
 class Partition(eqx.Module):
@@ -64,7 +56,7 @@ class Partition(eqx.Module):
 
         def hold(level: Array, A: Array, v: Array) -> Array:
             A = dynamics.kinematics.rows_of_speeds(A, q, t, params)
-            return near_rates(level, A, dynamics.speeds(q, v, t, params), q, **size)
+            return near(level, A, q, rates=dynamics.speeds(q, v, t, params), **size)
 
         v, v_found = self._root(velocities, v, self.velocities, self.velocity_iterations, hold)
         return q, v, q_found & v_found
@@ -125,7 +117,7 @@ class AbstractFormulation(abc.ABC):
         self, system: System, q: Array, v: Array, t: Array, params: Params
     ) -> EquationsOfMotion:
         """M, Q, A and b at a state."""
-        require_no_gaps(system)
+        system.require_no_gaps()
         return system.dynamics.at(q, v, t, params)
 
     def chart(

@@ -48,14 +48,7 @@ from jaxtyping import Array, Float
 
 from jaxmech.laws.base import AbstractFormulation, Law, without_units
 from jaxmech.linalg import QR, Cholesky, cholesky, matvec, row_weights, weighted_gram
-from jaxmech.system import (
-    EquationsOfMotion,
-    Params,
-    Subject,
-    System,
-    require_no_states,
-    with_params,
-)
+from jaxmech.system import EquationsOfMotion, Params, Subject, System, with_params
 from jaxmech.utils.probing import concrete, generic
 
 
@@ -245,7 +238,7 @@ def metric(lagrangian: Lagrangian, q: Array, t: Array) -> Float[Array, " k k"]:
 
 def _arguments(system: Subject, q: Any, t: Any, params: Params) -> tuple[Lagrangian, Array, Array]:
     system, params = with_params(system, params)
-    require_no_states(system.states, "Argument `system`", "take the system without them")
+    system.require_no_states("take the system without them")
     q, v, t, params = system.plain.arguments(q, q, t, params)
     require_quadratic(system.plain, q, v, t, params)
     return system.dynamics.mechanical_lagrangian(q, v, t, params), q, t

@@ -41,7 +41,7 @@ from jaxmech.parts.vectors import (
     rotation,
     rotation_about,
 )
-from jaxmech.system import generalized_force, mass_matrix
+from jaxmech.system import lagrange_equations
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.probing import depends_on
 from jaxmech.utils.traces import repeated
@@ -381,11 +381,10 @@ class MassAndForce:
             of_q_and_v: tuple[Array, Array] = gradients(q, speeds, t, params)
             return of_q_and_v
 
-        M = mass_matrix(slopes, q, v, t)
         if spins is None:
-            return M, generalized_force(slopes, q, v, t)
+            return lagrange_equations(slopes, q, v, t)
         T = spins(q, t, params)
-        force = generalized_force(slopes, q, v, t, speeds=apply(T, v))
+        M, force = lagrange_equations(slopes, q, v, t, apply(T, v))
         return matmul(T.T, M), apply(T.T, force)
 
     def _upward(self, t: Array, params: Any) -> AnyArray:

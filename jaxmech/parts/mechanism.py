@@ -19,7 +19,7 @@ from jaxmech.parts.rigid_bodies import AbstractRigidBody
 from jaxmech.parts.solids import Visual
 from jaxmech.parts.tree import JointCoordinates, Link, kinematics_of, spins_of
 from jaxmech.parts.values import Reader, Value, vector
-from jaxmech.system import AbstractConstraint, DryFriction, System, Unilateral, function_values
+from jaxmech.system import AbstractConstraint, DryFriction, System, Unilateral
 from jaxmech.utils.checks import require_kind
 from jaxmech.utils.text import DRAWINGS, capital
 from jaxmech.utils.trees import as_dtype
@@ -440,7 +440,7 @@ def _require_readable(mechanism: Mechanism) -> None:
             for owner, visuals in (*owners, ("the scenery", mechanism.scenery))
             for visual in visuals
         ]
-        return function_values(system, q, v, t, params), looks
+        return system.function_values(q, v, t, params), looks
 
     # Of the types that they have in a run, where the functions are then not traced again.
     params = as_dtype(dict(mechanism.params), jnp.result_type(float))

@@ -15,7 +15,7 @@ from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
 from jaxmech.run.simulate import simulate
 from jaxmech.run.solution import Solution
 from jaxmech.state import AbstractStabilization, Projection
-from jaxmech.system import Params, Subject, system_of
+from jaxmech.system import Params, Subject, with_params
 from jaxmech.utils.checks import with_standard_promotion
 
 TOGETHER = 5  # largest number of derivatives per trajectory; more of them compile slowly
@@ -97,7 +97,7 @@ def sensitivities(
                 f"{leaf.dtype}; write 2.0 instead of 2."
             )
     flat, unravel = ravel_pytree(theta)
-    system = system_of(system)
+    system, _ = with_params(system, None)
     q0, v0, params = start(theta)
     scheme = Scheme.of(system, method, steps, projection, formulation)
     ways = resolved(scheme, q0, v0, ts, params).policies

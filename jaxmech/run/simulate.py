@@ -26,16 +26,7 @@ from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
 from jaxmech.run.solution import Solution, warn_of_coarse_steps, warn_of_missed_events
 from jaxmech.state import AbstractStabilization, Projection
 from jaxmech.status import Status, succeeded
-from jaxmech.system import (
-    Params,
-    Subject,
-    System,
-    function_values,
-    independent_equations,
-    violations,
-    with_params,
-    without_mass,
-)
+from jaxmech.system import KnownState, Params, Subject, System, with_params
 from jaxmech.utils.caller import USE_FLOAT64
 from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
 from jaxmech.utils.probing import actual
@@ -157,7 +148,7 @@ def simulate(
             "motion before an impact does not follow from the one after it."
         )
     if system.declared and not events:  # these may read parameters of their own
-        read = partial(function_values, system, q0, v0, ts[0])
+        read = partial(system.function_values, q0, v0, ts[0])
         warn_of_unread(params, read, system.declared)
     run, fields = solve_motion(scheme, derivative, event_set, q0, v0, ts, params, memory, saves)
     is_kept = run.is_small or is_known((q0, v0, ts, params))
@@ -186,7 +177,7 @@ def _explanation(system: System, solution: Solution, params: Params, event_set: 
     message = f"{status.name} at t = {float(solution.t_failed):g} s: {status.message}."
     if status == Status.INCONSISTENT:
         q, v, t, params = system.arguments(solution.q[0], solution.v[0], solution.ts[0], params)
-        for violation in violations(system, q, v, t, params):
+        for violation in KnownState(system, q, v, t, params).violations():
             message += (
                 f" Constraint {violation.name!r} has a {violation.level} residual of "
                 f"{violation.size:.3g}."
@@ -215,7 +206,7 @@ def _explanation(system: System, solution: Solution, params: Params, event_set: 
                 place = ", ".join(f"{name} = {x:.3g}" for name, x, reads in rows if reads)
                 message += f" The gap of {gap.name!r} is NaN near {place}."
     if status == Status.PROJECTION_FAILED:
-        here, elsewhere = independent_equations(system, *state)
+        here, elsewhere = KnownState(system, *state).independent_equations()
         if here < elsewhere:
             message += (
                 f" At t = {float(state[2]):g} s only {here} of {elsewhere} constraint equations "
@@ -228,7 +219,7 @@ def _explanation(system: System, solution: Solution, params: Params, event_set: 
             f" By t = {float(state[2]):g} s the state had grown to {sizes[last]:.0e}: the motion "
             "is unstable, or the step is too large for it."
         )
-    elif status == Status.SINGULAR_MASS and (names := without_mass(system, *state)):
+    elif status == Status.SINGULAR_MASS and (names := KnownState(system, *state).without_mass()):
         message += (
             f" No mass or inertia, or a negative one, moves with {', '.join(names)}: give a body "
             "there a positive one."

@@ -14,14 +14,11 @@ from jaxmech.state.nearest import Level, SearchOfKnown, nearest, nearest_affine
 from jaxmech.state.stabilization import Projection, coordinate_metric, metric_mass
 from jaxmech.system import (
     Holonomic,
+    KnownState,
     Nonholonomic,
     Params,
     Subject,
     System,
-    extents_at_known,
-    mass_and_rows,
-    singular_mass,
-    violations,
     with_mass_rank,
     with_params,
 )
@@ -120,7 +117,7 @@ def assemble(
                 f"found at t = {float(t):g}; give a closer guess, or check that the constraints "
                 "have derivatives there."
             )
-    for name, level, size in violations(system, q, v, t, params)[:1]:
+    for name, level, size in KnownState(system, q, v, t, params).violations()[:1]:
         held = ", ".join(fixed if level == "position" else velocity_names)
         raise ValueError(
             f"Constraint {name!r} cannot be met at t = {float(t):g}: the nearest state found "
@@ -136,14 +133,15 @@ def _assemble_known(
     params: Params,
 ) -> tuple[Array, Array]:  # fmt: skip
     # `metric_mass` on the host, by the function that has told whether M is singular.
-    singular = singular_mass(system, q, v, t, params)
-    M, A = map(np.asarray, mass_and_rows(system, q, v, t, params))
+    singular: Any = with_mass_rank(system, q, v, t, params).singular_mass
+    known = KnownState(system, q, v, t, params)
+    M, A = known.mass_and_rows
     if singular:
         rows = A if singular is True else A[list(singular)]
         squared = (rows * rows).sum(1)
         weights = np.trace(M) / len(M) / np.where(squared > 0, squared, np.inf)  # `row_weights`
         M = M + (rows * weights[:, None]).T @ rows
-    extents = extents_at_known(system, q, v, t, params)
+    extents = known.extents
     x: Any = q
     new_v: Any = v
     M_q, sizes = M, extents

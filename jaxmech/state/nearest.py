@@ -29,7 +29,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import jacobian, native_program
 from jaxmech.linalg import QR, cholesky, diagonal, matvec, metric, rows_on_host
-from jaxmech.system import Params, System, extents_of_level, levels_at_known, near
+from jaxmech.system import KnownState, Params, System, extents_of_level, near
 from jaxmech.utils.arrays import AnyArray, HostArray
 from jaxmech.utils.checks import has_finite_numbers
 
@@ -463,7 +463,7 @@ class SearchOfKnown(AbstractSearch):
         if self.system.velocities:
             level = tuple(map(np.asarray, _quasi_velocity_level(self.system, *state)))
         else:
-            levels = levels_at_known(self.system, *state)
+            levels = KnownState(self.system, *state).levels
             level = (
                 (levels.velocity, levels.A_velocity)
                 if self.is_of_velocities

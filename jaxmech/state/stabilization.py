@@ -18,15 +18,12 @@ from jaxmech.linalg import LDL, AbstractSolver, cholesky, metric
 from jaxmech.system import (
     Acceleration,
     Holonomic,
+    Levels,
     Params,
     System,
-    constraint_jacobians,
     extents_at,
     motion_share,
-    near,
-    near_rates,
     on_constraints,
-    sizes_of_levels,
 )
 from jaxmech.utils.checks import require_kind, require_positive_integer
 from jaxmech.utils.text import doc, setting
@@ -103,7 +100,7 @@ class Projection(AbstractStabilization):
         before: RowsBefore | None = None,
     ) -> tuple[Array, Array, Array]:  # fmt: skip
         """q and v on the constraints, and whether the corrections converged."""
-        A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
+        A_position, A_velocity = system.dynamics.jacobians(q, v, t, params)
         if A_velocity.shape[0] == 0:
             return restored(system, q, t, params), v, jnp.asarray(True)
         M = metric_mass(system, q, v, t, params)
@@ -138,18 +135,14 @@ class Projection(AbstractStabilization):
         def is_met(q: Array, v: Array) -> Array:
             """Whether the constraints hold, and no row was kept that is dependent."""
             size = extents_at(system, q, v, t, params) if extents is None else extents
-            if not system.velocities:
-                of_positions, of_velocities = sizes_of_levels(system, q, v, t, params)
-                level = dynamics.position_level(q, t, params)
-                met = near(level, A_position, q, size, share, of_positions)
-                level = dynamics.velocity_level(q, v, t, params)
-                met &= near_rates(level, A_velocity, v, q, size, share, of_velocities)
-            else:
-                met = on_constraints(system, q, v, t, params, size, share)
+            # The Jacobians before the projection, unless those by quasi-velocities are others.
+            jacobians = None if system.velocities else (A_position, A_velocity)
+            levels = Levels.at(system, q, v, t, params, jacobians)
+            met = on_constraints(system, q, v, t, params, size, share, levels)
             if before is None:
                 return met
             # A row may be dependent at the start and at the end of the step, but not between them.
-            A = constraint_jacobians(system, q, v, t, params)[1]
+            A = dynamics.velocity_jacobian(q, v, t, params)
             rank_after = metric(M, A, self.solver).rank
             return met & (jnp.maximum(before.rank, rank_after) >= velocities.rank)
 

@@ -15,10 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
-from numpy.typing import NDArray
 
-from jaxmech.compiler import jacobian, native_program
-from jaxmech.linalg import coordinate_units, matvec
+from jaxmech.compiler import jacobian
+from jaxmech.linalg import coordinate_units
 from jaxmech.system.constraints import Holonomic, Nonholonomic
 from jaxmech.system.system import Params, System
 from jaxmech.utils.arrays import AnyArray
@@ -27,80 +26,32 @@ from jaxmech.utils.jit_cache import jit_of
 SHARE = 1e-6  # of its extents by which a given state may be off its constraints
 _ROUNDING = 4.0  # units of round-off in each coordinate and in each term of a constraint
 _ANY = 1e12  # extent of a state of first order, which no constraint holds
-_ANY_MASS = 100.0  # units of round-off of the largest mass up to which there is none
-_SHARED = 0.3  # part that a coordinate takes in a motion without mass
-_AWAY = 0.02  # relative to 1 + |q|, off the constraints
 _STRAIGHT = 10.0  # ratio of radius of curvature to coordinates beyond which a surface is a plane
 
 
 class Levels(NamedTuple):
     """The constraints at a state, with Jacobians by the coordinates and their rates."""
 
-    position: Float[Array, " k"]
-    velocity: Float[Array, " l"]
-    A_position: Float[Array, " k n"]
-    A_velocity: Float[Array, " l n"]
+    position: Float[AnyArray, " k"]
+    velocity: Float[AnyArray, " l"]
+    A_position: Float[AnyArray, " k n"]
+    A_velocity: Float[AnyArray, " l n"]
 
+    @staticmethod
+    def at(
+        system: System, q: Array, v: Array, t: Array, params: Params,
+        jacobians: tuple[Array, Array] | None = None,
+    ) -> "Levels":  # fmt: skip
+        """Those at a state, by default with the Jacobians there.
 
-def levels_of(system: System, q: Array, v: Array, t: Array, params: Params) -> Levels:
-    """The residuals of positions and velocities at a state, with their Jacobians.
-
-    With quasi-velocities those of `System.plain`, which has invariants among the constraints.
-    """
-    system, v = system.plain, system.dynamics.speeds(q, v, t, params)
-    return Levels(
-        system.dynamics.position_level(q, t, params),
-        system.dynamics.velocity_level(q, v, t, params),
-        *constraint_jacobians(system, q, v, t, params),
-    )
-
-
-def without_mass(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[str, ...]:
-    """The velocities that a motion on the constraints can have without kinetic energy.
-
-    Also with a negative one, by negative masses or inertias.
-    """
-    eom = system.dynamics.at(q, v, t, params)
-    M, A = (np.asarray(x, float) for x in (eom.M, eom.A))
-    if not (np.isfinite(M).all() and np.isfinite(A).all()):
-        return ()
-    least = _ANY_MASS * float(jnp.finfo(q.dtype).eps)
-    rows = A / np.linalg.norm(A, axis=1, keepdims=True).clip(np.finfo(float).tiny)
-    values, vectors = np.linalg.eigh(M / (np.abs(M).max() or 1.0) + rows.T @ rows)
-    free = np.abs(vectors[:, values <= least])
-    return tuple(
-        name
-        for name, row in zip(system.velocity_names, free, strict=True)
-        if row.max(initial=0.0) > _SHARED
-    )
-
-
-def independent_equations(
-    system: System, q: Array, v: Array, t: Array, params: Params
-) -> tuple[int, int]:
-    """The number of independent constraint equations at a known state, and a little away."""
-    draw, x = np.random.default_rng(7), np.asarray(q)
-    away = x + _AWAY * (1 + np.abs(x)) * draw.uniform(-1, 1, x.shape)
-    ranks = []
-    for index in (x, away.astype(x.dtype)):
-        A = np.asarray(levels_at_known(system, index, v, t, params).A_velocity)
-        rows = A / np.linalg.norm(A, axis=1, keepdims=True).clip(np.finfo(float).tiny)
-        ranks.append(int(np.linalg.matrix_rank(rows, tol=float(jnp.finfo(q.dtype).eps) ** 0.375)))
-    return ranks[0], ranks[1]
-
-
-def constraint_jacobians(
-    system: System, q: Array, v: Array, t: Array, params: Params
-) -> tuple[Array, Array]:
-    """The Jacobians d(position level)/dq and d(velocity level)/dv, (k, n) and (l, n).
-
-    With quasi-velocities the first one is that by displacements du, dq = T du.
-    """
-    A_velocity = system.dynamics.velocity_jacobian(q, v, t, params)
-    if not any(isinstance(c, Nonholonomic) for c in system.constraints):
-        return A_velocity, A_velocity
-    A_position = system.dynamics.position_jacobian(q, t, params)
-    return system.dynamics.kinematics.rows(A_position, q, t, params), A_velocity
+        With quasi-velocities those of `System.plain`, which has invariants among the constraints.
+        """
+        dynamics, v = system.plain.dynamics, system.dynamics.speeds(q, v, t, params)
+        return Levels(
+            dynamics.position_level(q, t, params),
+            dynamics.velocity_level(q, v, t, params),
+            *(dynamics.jacobians(q, v, t, params) if jacobians is None else jacobians),
+        )
 
 
 def motion_share(dtype: Any) -> float:
@@ -114,111 +65,71 @@ def motion_share(dtype: Any) -> float:
 
 def on_constraints(
     system: System, q: Array, v: Array, t: Array, params: Params,
-    extents: Float[Array, " n"] | None = None, share: float = SHARE,
+    extents: Float[Array, " n"] | None = None, share: float = SHARE, levels: Levels | None = None,
 ) -> Bool[Array, ""]:  # fmt: skip
-    """Whether a state satisfies the constraints; by default with the extents at that state."""
-    if extents is None:
-        extents = extents_at(system, q, v, t, params)
-    levels = levels_of(system, q, v, t, params)
-    return levels_are_met(system, levels, (q, v, t, params), extents, share)
+    """Whether a state satisfies the constraints, to a share of the extents of the coordinates.
 
-
-def levels_are_met(
-    system: System, levels: Levels, state: tuple[Array, Array, Array, Params],
-    extents: Float[Array, " n"], share: float = SHARE,
-) -> Bool[Array, ""]:  # fmt: skip
-    """Whether the constraints at a state are satisfied."""
-    q, speeds = state[0], system.dynamics.speeds(*state)
-    of_positions, of_velocities = sizes_of_levels(system.plain, q, speeds, *state[2:])
+    Extents and levels are by default those at that state.
+    """
+    extents = extents_at(system, q, v, t, params) if extents is None else extents
+    levels = Levels.at(system, q, v, t, params) if levels is None else levels
+    dynamics, v = system.plain.dynamics, system.dynamics.speeds(q, v, t, params)
+    of_positions, of_velocities = dynamics.sizes_of_levels(q, v, t, params)
     is_met = near(levels.position, levels.A_position, q, extents, share, of_positions)
-    return is_met & near_rates(
-        levels.velocity, levels.A_velocity, speeds, q, extents, share, of_velocities
+    return is_met & near(
+        levels.velocity, levels.A_velocity, q, extents, share, of_velocities, rates=v
     )
 
 
 def near(
     level: Float[AnyArray, " k"], A: Float[AnyArray, " k n"], q: Float[AnyArray, " n"],
-    extents: Float[AnyArray, " n"], share: float = SHARE, sizes: Sequence[int] = (), xp: Any = jnp,
+    extents: Float[AnyArray, " n"], share: float = SHARE, sizes: Sequence[int] = (), *,
+    rates: Float[AnyArray, " n"] | None = None, xp: Any = jnp,
 ) -> Any:  # fmt: skip
-    """Whether q satisfies level(q) = 0 with the Jacobian A, to a share of the extents.
+    """Whether q, or rates at q, satisfy level = 0 with the Jacobian A, to a share of the extents.
 
     Args:
         level: residuals.
-        A: their Jacobian.
+        A: their Jacobian, by the coordinates or the rates.
         q: coordinates.
         extents: extents of the coordinates.
         share: the share of its extent by which each coordinate may be off.
         sizes: the number of equations of each constraint; by default all are one constraint.
+        rates: velocities or accelerations, if it is they that have to satisfy the level.
         xp: `numpy` for numbers on the host.
     """
-    rounding = _rounding(q) * (xp.abs(q) + extents)
-    return _is_within(level, A, share * extents, rounding, sizes, xp)
-
-
-def near_rates(
-    level: Float[AnyArray, " k"], A: Float[AnyArray, " k n"], rate: Float[AnyArray, " n"],
-    q: Float[AnyArray, " n"], extents: Float[AnyArray, " n"], share: float = SHARE,
-    sizes: Sequence[int] = (), xp: Any = jnp,
-) -> Any:  # fmt: skip
-    """Whether velocities or accelerations satisfy a level with the Jacobian A."""
-    # Of the rates themselves, and of the extents per second, since all rates may be zero.
-    allowed = share * (extents + xp.abs(rate))
-    # Rounding of q turns the rows of A, so that all rates have an effect on each row.
-    fastest = xp.max(xp.abs(rate) / extents, initial=0.0)
-    rounding = _rounding(q) * (xp.abs(q) + extents) * (1 + fastest)
-    return _is_within(level, A, allowed, rounding, sizes, xp)
-
-
-def _is_within(
-    level: AnyArray,
-    A: AnyArray,
-    allowed: AnyArray,
-    rounding: AnyArray,
-    sizes: Sequence[int],
-    xp: Any,
-) -> Any:
+    allowed, rounding = extents, _rounding(q) * (xp.abs(q) + extents)
+    if rates is not None:
+        # Of the rates themselves, and of the extents per second, since all rates may be zero.
+        allowed = extents + xp.abs(rates)
+        # Rounding of q turns the rows of A, so that all rates have an effect on each row.
+        rounding = rounding * (1 + xp.max(xp.abs(rates) / extents, initial=0.0))
     size = xp.abs(A)
     # A row that is zero in a pose, since it depends on others of its constraint, is computed from
     # terms as large as theirs.
     blocks = xp.split(size, np.cumsum(sizes)[:-1]) if sizes else [size]
     terms = [xp.broadcast_to(block.max(0, initial=0.0), block.shape) for block in blocks]
-    limit = (size * allowed[None]).sum(1) + (xp.concatenate(terms) * rounding[None]).sum(1)
+    limit = (size * (share * allowed)[None]).sum(1)
+    limit = limit + (xp.concatenate(terms) * rounding[None]).sum(1)
     return xp.all(xp.abs(level) <= limit)
-
-
-def sizes_of_levels(
-    system: System, q: Array, v: Array, t: Array, params: Params
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The number of equations of each constraint on the positions, and on the velocities."""
-    pairs = list(zip(system.constraints, system.dynamics.sizes(q, v, t, params), strict=True))
-    return (
-        tuple(size for c, size in pairs if isinstance(c, Holonomic)),
-        tuple(size for c, size in pairs if isinstance(c, Holonomic | Nonholonomic)),
-    )
 
 
 def _rounding(q: AnyArray) -> float:
     return _ROUNDING * float(jnp.finfo(q.dtype).eps)
 
 
+@jit_of("system")
 def extents_at(system: System, q: Array, v: Array, t: Array, params: Params) -> Float[Array, " n"]:
     """The extent of each coordinate: how far it moves until the constraints change direction.
 
-    It is one where no constraint depends on the coordinates in a nonlinear way.
+    It is one where no constraint depends on the coordinates in a nonlinear way, and NaN where a
+    mass or a unit is not finite.
     """
-    return finite_extents(system, q, v, t, params)[0]
-
-
-@jit_of("system")
-def finite_extents(
-    system: System, q: Array, v: Array, t: Array, params: Params
-) -> tuple[Float[Array, " n"], Bool[Array, ""]]:
-    """The extents, and whether the masses and units that they depend on are finite."""
     q, v, t, params = jax.lax.stop_gradient((q, v, t, params))
     system, v = system.plain, system.dynamics.speeds(q, v, t, params)
     constraints = [c for c in system.constraints if isinstance(c, Holonomic | Nonholonomic)]
     if not constraints:
-        return jnp.ones_like(q), jnp.asarray(True)
+        return jnp.ones_like(q)
     rows = [
         c.jacobian(q, v, t, params) if isinstance(c, Nonholonomic) else c.jacobian(q, t, params)
         for c in constraints
@@ -235,11 +146,11 @@ def finite_extents(
 
     M = system.dynamics.mass(q, v, t, params)
     units = coordinate_units(M, jnp.concatenate(rows))
-    is_finite = jnp.isfinite(jnp.trace(M) + units.sum())
     extents = _extents(row_products, rows, units, q)
     # Nothing that states do turns a row of A.
     is_of_state = np.arange(system.n) >= system.dynamics.mechanical
-    return jnp.where(is_of_state, _ANY, extents) if is_of_state.any() else extents, is_finite
+    extents = jnp.where(is_of_state, _ANY, extents) if is_of_state.any() else extents
+    return jnp.where(jnp.isfinite(jnp.trace(M) + units.sum()), extents, jnp.nan)
 
 
 def extents_of_level(
@@ -285,63 +196,3 @@ def _extents(
     largest = jnp.minimum(jnp.max(radius) * units, 1.0)
     divisor = jnp.where(largest > 0, largest, 1.0)
     return jnp.where(own_bends > 0, own_bends, divisor)
-
-
-def reach(A: Array, x: Array) -> Array:
-    """The largest effect of a relative change of every component on each row, |A| (1 + |x|)."""
-    return matvec(jnp.abs(A), 1 + jnp.abs(x))
-
-
-class Violation(NamedTuple):
-    """A violated constraint, with the level and the size of its residual."""
-
-    name: str
-    level: str
-    size: float
-
-
-def violations(system: System, q: Array, v: Array, t: Array, params: Params) -> list[Violation]:
-    """The violated constraints at a known state, positions before velocities."""
-    system, v = system.plain, system.dynamics.speeds(q, v, t, params)
-    if not system.constraints:
-        return []
-    levels, extents = (
-        levels_at_known(system, q, v, t, params),
-        extents_at_known(system, q, v, t, params),
-    )
-    sizes = system.dynamics.sizes(q, v, t, params)
-    x, rates, found = np.asarray(q), np.asarray(v), []
-    for level, kind, residuals, A in (
-        ("position", Holonomic, levels.position, levels.A_position),
-        ("velocity", Holonomic | Nonholonomic, levels.velocity, levels.A_velocity),
-    ):
-        first = 0
-        for constraint, size in zip(system.constraints, sizes, strict=True):
-            if not isinstance(constraint, kind) or not size:
-                continue
-            rows = slice(first, first + size)
-            first += size
-            if level == "position":
-                is_met = near(residuals[rows], A[rows], x, extents, xp=np)
-            else:
-                is_met = near_rates(residuals[rows], A[rows], rates, x, extents, xp=np)
-            if not is_met:
-                largest = float(np.abs(residuals[rows]).max())
-                found.append(Violation(constraint.name, level, largest))
-    return found
-
-
-def levels_at_known(system: System, q: Any, v: Any, t: Any, params: Params) -> Any:
-    """`levels_of` for a known state, by a compiled function, as `Levels` of numpy arrays."""
-    return jax.tree.map(np.asarray, _levels(system, q, v, t, params))
-
-
-def extents_at_known(
-    system: System, q: Any, v: Any, t: Any, params: Params
-) -> NDArray[np.floating]:
-    """`extents_at` for a known state, by a compiled function, as numbers of numpy."""
-    return np.asarray(_extents_at(system, q, v, t, params))
-
-
-_known = native_program("system", differ=(True, True, False, False))
-_levels, _extents_at = _known(levels_of), _known(extents_at)

@@ -76,6 +76,13 @@ def generalized_force(
     return slopes(q, v, t)[0] - transported
 
 
+def lagrange_equations(
+    slopes: Slopes, q: Array, v: Array, t: Array, speeds: Array | None = None
+) -> tuple[Float[Array, " n k"], Float[Array, " n"]]:
+    """M and Q by derivatives, as of `mass_matrix` and `generalized_force`."""
+    return mass_matrix(slopes, q, v, t), generalized_force(slopes, q, v, t, speeds=speeds)
+
+
 @dataclass(frozen=True)
 class Dynamics:
     """The equations of motion of a system as functions of its state (q, v, t, params).
@@ -115,6 +122,10 @@ class Dynamics:
     def mechanical(self) -> int:
         """The number of coordinates that are no integrals of states, which come after them."""
         return self.n - self.n_states
+
+    def without_states(self, x: Float[Array, "*m n"]) -> Float[Array, "*m n"]:
+        """Numbers of coordinates or velocities, such as rows of A, with zeros for the states."""
+        return without_states(x, self.n_states)
 
     @property
     def mechanical_velocities(self) -> int:
@@ -181,7 +192,7 @@ class Dynamics:
     def energy(self, q: Array, v: Array, t: Array, params: Any) -> Array:
         """The energy v . dL/dv - L at a state [J], a scalar."""
         speeds = self.speeds(q, v, t, params)
-        directions = without_states(speeds, self.n_states)
+        directions = self.without_states(speeds)
         value, along = jax.jvp(
             lambda rates: self.lagrangian_value(q, rates, t, params), (speeds,), (directions,)
         )
@@ -206,8 +217,7 @@ class Dynamics:
 
     def position_jacobian(self, q: Array, t: Array, params: Any) -> Array:
         """The Jacobian of the position level with respect to q, (k, n)."""
-        A = _matrix([c.jacobian(q, t, params) for c in self._holonomic], q)
-        return without_states(A, self.n_states)
+        return self.without_states(_matrix([c.jacobian(q, t, params) for c in self._holonomic], q))
 
     @traced_once
     def velocity_level(self, q: Array, v: Array, t: Array, params: Any) -> Array:
@@ -222,8 +232,18 @@ class Dynamics:
 
     def velocity_jacobian(self, q: Array, v: Array, t: Array, params: Any) -> Array:
         """The Jacobian of the velocity level with respect to v, shape (l, n) or (l, k)."""
-        A = self._rows_of(self._of_velocities, q, v, t, params)
-        return without_states(A, self.n_states)
+        return self.without_states(self._rows_of(self._of_velocities, q, v, t, params))
+
+    def jacobians(self, q: Array, v: Array, t: Array, params: Any) -> tuple[Array, Array]:
+        """The Jacobians d(position level)/dq and d(velocity level)/dv, (k, n) and (l, n).
+
+        With quasi-velocities the first one is that by displacements du, dq = T du.
+        """
+        A_velocity = self.velocity_jacobian(q, v, t, params)
+        if not any(isinstance(c, Nonholonomic) for c in self.constraints):
+            return A_velocity, A_velocity
+        A_position = self.position_jacobian(q, t, params)
+        return self.kinematics.rows(A_position, q, t, params), A_velocity
 
     def rows(self, q: Array, v: Array, t: Array, params: Any) -> Array:
         """The constraint matrix A, (m, n) or (m, k)."""
@@ -247,6 +267,16 @@ class Dynamics:
             lambda *state: [c.residual(q, v, v, *state) for c in self.constraints], t, params
         )
         return tuple(residual.shape[0] for residual in residuals)
+
+    def sizes_of_levels(
+        self, q: Array, v: Array, t: Array, params: Any
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The number of equations of each constraint on the positions, and on the velocities."""
+        pairs = list(zip(self.constraints, self.sizes(q, v, t, params), strict=True))
+        return (
+            tuple(size for c, size in pairs if isinstance(c, Holonomic)),
+            tuple(size for c, size in pairs if isinstance(c, Holonomic | Nonholonomic)),
+        )
 
     def applied_force(self, q: Array, v: Array, t: Array, params: Any) -> Array:
         """The value of `force` at a state, shape (n,), or (k,); zero without one."""

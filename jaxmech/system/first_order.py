@@ -6,7 +6,7 @@ state is integrated, projected and differentiated like any velocity, with a unit
 its force, and a column of zeros in A.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -32,21 +32,6 @@ def checked_states(
     integrals = tuple(f"integral of {name}" for name in states)
     is_copy = coordinates[-len(states) :] == integrals  # of a system with its states
     return coordinates if is_copy else coordinates + integrals, states
-
-
-def named_values(q: Float[Array, "*T n"], v: Float[Array, "*T k"], states: int) -> Array:
-    """The coordinates and, in place of their integrals, the states, (*T, n)."""
-    n = q.shape[-1] - states
-    return jnp.concatenate([q[..., :n], v[..., -states:]], axis=-1) if states else q
-
-
-def require_no_states(states: Sequence[str], subject: str, remedy: str) -> None:
-    """Raise a ValueError unless there are no states of first order."""
-    if states:
-        raise ValueError(
-            f"{subject} must go with a system without states of first order, but this one has "
-            f"{', '.join(states)}; {remedy}."
-        )
 
 
 def with_unit_mass(M: Float[Array, " k k"], states: int) -> Float[Array, " n n"]:
@@ -76,21 +61,3 @@ def moved_rows(
     """The rows of A qdd = b with the known accelerations of the states on the right."""
     states = rates.size
     return without_states(A, states), b - matvec(A[:, A.shape[1] - states :], rates)
-
-
-def largest(x: Float[Array, "*m n"], states: int) -> Float[Array, "*m k"]:
-    """The largest size of the numbers that belong to no state, and the size of that of each state.
-
-    States have units of their own, so that no number of theirs is compared with another.
-    """
-    size = jnp.abs(x)
-    n = x.shape[-1] - states
-    maximum = size[..., :n].max(axis=-1, keepdims=True)
-    return jnp.concatenate([maximum, size[..., n:]], axis=-1) if states else maximum
-
-
-def spread(parts: Float[Array, "*m k"], n: int) -> Float[Array, "*m n"]:
-    """One number for each coordinate, from those that `largest` returns."""
-    states = parts.shape[-1] - 1
-    first = jnp.broadcast_to(parts[..., :1], (*parts.shape[:-1], n - states))
-    return jnp.concatenate([first, parts[..., 1:]], axis=-1)

@@ -1,6 +1,7 @@
 """Structural properties, which hold at almost every state and are found without concrete values."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -11,10 +12,11 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
 
-from jaxmech.compiler import jacobian, native_call, native_program
+from jaxmech.compiler import jacobian, native_call
 from jaxmech.linalg import matvec
 from jaxmech.system.constraints import Acceleration, Holonomic, Nonholonomic
 from jaxmech.system.equations import SingularMass
+from jaxmech.system.known import mass_and_rows
 from jaxmech.system.system import Params, System
 from jaxmech.utils.checks import require_in_range
 from jaxmech.utils.probing import (
@@ -48,25 +50,6 @@ def singular_mass(system: System, q: Array, v: Array, t: Array, params: Params) 
     return singular and _needed_rows(system, q, v, t, params)
 
 
-def function_values(system: System, q: Array, v: Array, t: Array, params: Params) -> Any:
-    """The values of all functions at a state, to see which parameters they read."""
-    dynamics = system.dynamics
-    multipliers = jnp.zeros(sum(dynamics.sizes(q, v, t, params)), q.dtype)
-    speeds = dynamics.speeds(q, v, t, params)
-    values = [
-        dynamics.lagrangian_value(q, speeds, t, params),
-        dynamics.nonideal_force(q, v, multipliers, t, params),
-    ]
-    values += [c.residual(q, v, v, t, params) for c in system.constraints]
-    values += [dynamics.state_rates(q, v, t, params), speeds]
-    values += [c.value(q, t, params) for c in system.invariants]
-    for inequality in system.unilateral:
-        values += inequality.values(q, speeds, t, params)
-    if system.sampling is not None:
-        values.append(system.sampling(system.memory_at(t[None], params), q, v, t, params))
-    return [*values, dynamics.applied_force(q, v, t, params)]
-
-
 @cached_by_shapes
 def conserves_energy(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
     """Whether nothing depends on time, no force or state acts, and no constraint does work.
@@ -87,50 +70,6 @@ def conserves_energy(system: System, q: Array, v: Array, t: Array, params: Param
     states = _generic_states(q, v, t, params)
     values = concrete_at(lambda *state: jnp.concatenate([work(*state) for work in sources]), states)
     return all(value is not None and np.allclose(value, 0, atol=1e-5) for value in values)
-
-
-@cached_by_shapes
-def reads_integrals(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
-    """Whether the motion depends on the integrals of the states of first order."""
-    return _depends_on_last(system, 0, q, v, t, params)
-
-
-@cached_by_shapes
-def constrains_states(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
-    """Whether a constraint on the velocities contains states of first order."""
-    return _depends_on_last(system, 1, q, v, t, params)
-
-
-def _depends_on_last(system: System, index: int, *state: Any) -> bool:
-    """Whether functions depend on the entries of q (0) or v (1) that belong to states."""
-    dynamics = system.dynamics
-    mechanical = dynamics.mechanical_velocities if index else dynamics.mechanical
-    if state[index].size == mechanical:
-        return False
-
-    def effects(*state: Any) -> Array:
-        def values(last: Array) -> Array:
-            q, v, t, params = state
-            if index:
-                v = jnp.concatenate([v[:mechanical], last])
-            else:
-                q = jnp.concatenate([q[:mechanical], last])
-            level = dynamics.velocity_level(q, v, t, params)
-            if index:
-                return level
-            eom = system.dynamics.at(q, v, t, params)
-            parts = eom.M, eom.Q, eom.A, eom.b, level, dynamics.position_level(q, t, params)
-            return jnp.concatenate([x.ravel() for x in parts])
-
-        last = state[index][mechanical:]
-        slopes = jax.jacfwd(values)(last)
-        # Where functions overflow a slope is NaN, whatever they depend on.
-        here, elsewhere = values(last)[:, None], values(1.5 * last)[:, None]
-        is_same = (here == elsewhere) | (jnp.isnan(here) & jnp.isnan(elsewhere))
-        return jnp.where(jnp.isfinite(slopes), slopes, jnp.where(is_same, 0.0, 1.0))
-
-    effects_at_states = concrete_at(effects, _generic_states(*state))
-    return any(x is None or bool(np.any(x != 0)) for x in effects_at_states)
 
 
 def require_entries(system: System, q: Array, v: Array, t: Array, params: Params) -> None:
@@ -158,19 +97,19 @@ class Drive(Enum):
     POSITIONS = 1
     VELOCITIES = 2  # perhaps beside positions
 
+    @staticmethod
+    @cached_by_shapes
+    def of(system: System, q: Array, v: Array, t: Array, params: Params) -> "Drive":
+        """Whether constraints on positions or velocities contain the time."""
 
-@cached_by_shapes
-def drive_of(system: System, q: Array, v: Array, t: Array, params: Params) -> Drive:
-    """Whether constraints on positions or velocities contain the time."""
+        def nonholonomic(t: Array) -> list[Array]:
+            chosen = [c for c in system.constraints if isinstance(c, Nonholonomic)]
+            return [c.value(q, v, t, params) for c in chosen]
 
-    def nonholonomic(t: Array) -> list[Array]:
-        chosen = [c for c in system.constraints if isinstance(c, Nonholonomic)]
-        return [c.value(q, v, t, params) for c in chosen]
-
-    if depends_on(nonholonomic, (t,)):
-        return Drive.VELOCITIES
-    is_driven = depends_on(lambda t: system.dynamics.position_level(q, t, params), (t,))
-    return Drive.POSITIONS if is_driven else Drive.NONE
+        if depends_on(nonholonomic, (t,)):
+            return Drive.VELOCITIES
+        is_driven = depends_on(lambda t: system.dynamics.position_level(q, t, params), (t,))
+        return Drive.POSITIONS if is_driven else Drive.NONE
 
 
 def _generic_states(*state: Any) -> list[tuple[Array, Array, Array, Params]]:
@@ -216,14 +155,6 @@ def _needed_rows(system: System, q: Array, v: Array, t: Array, params: Params) -
         if all(_least(x[remaining]) >= e for x, e in zip(carried, enough, strict=True)):
             rows = remaining
     return tuple(rows) if min(enough) > 0 else True
-
-
-@native_program("system", differ=(True, True, False, False))
-def mass_and_rows(
-    system: System, q: Array, v: Array, t: Array, params: Params
-) -> tuple[Array, Array]:
-    """M and A at a known state, by a compiled function."""
-    return system.dynamics.mass(q, v, t, params), system.dynamics.rows(q, v, t, params)
 
 
 def _least(across: NDArray[np.floating]) -> float:
@@ -280,10 +211,9 @@ STATES = 6  # number of states at which equations are evaluated
 SHARE = float(jnp.finfo(np.float64).eps) ** (1 / 3)  # of its terms, below which a sum is zero
 
 
-def terms_of(
-    equations: Callable[..., Array], variables: tuple[Array, ...], context: tuple[Any, ...]
-) -> list[float | None]:
-    """The size of the terms of each equation that others imply, None for the others.
+@dataclass(frozen=True)
+class ImpliedEquations:
+    """Which of some equations others imply.
 
     In a planar loop in space, the joint that closes it states again that the axes are parallel. In
     exact numbers such an equation has derivatives of zero in all states. Computed ones are zero
@@ -292,29 +222,60 @@ def terms_of(
     equation. So rows are compared with their terms, before a program is compiled: it then contains
     zeros, which cost nothing.
 
-    Args:
-        equations: the residuals (k,) as a function of `variables` and `context`.
-        variables: examples of coordinates and velocities, of which the first array has to satisfy
-            the equations.
-        context: examples of time and parameters.
+    Attributes:
+        terms: the size of the terms of each equation that is implied, None for the others.
     """
 
-    def sums(x: Array, *others: Any) -> Array:
-        def level(x: Array) -> Array:
-            return equations(x, *others)
+    terms: tuple[float | None, ...]
 
-        return jnp.concatenate([level(x)[:, None], jacobian(level, x)], axis=1)
+    @staticmethod
+    def among(
+        equations: Callable[..., Array], variables: tuple[Array, ...], context: tuple[Any, ...]
+    ) -> "ImpliedEquations":
+        """Those among equations, by their values at random states.
 
-    points = [(*wide(variables, k), *generic(context, k)) for k in range(STATES)]
-    single, double = (_evaluated(sums, points, dtype) for dtype in (np.float32, np.float64))
-    if not (np.isfinite(single).all() and np.isfinite(double).all()):
-        return [None] * len(jax.eval_shape(equations, *variables, *context))
-    # Single precision leaves the round-off of the terms, however small their sum is.
-    terms = _size(single - double) / float(jnp.finfo(np.float32).eps)
-    is_implied = (_size(double) <= SHARE * terms)[:, 1:].all(1)
-    is_implied &= terms[:, 1:].any(1)  # exact zeros have no terms, and need no care
-    sizes = zip(is_implied, terms.max(1), strict=True)
-    return [float(size) if implied else None for implied, size in sizes]
+        Args:
+            equations: the residuals (k,) as a function of `variables` and `context`.
+            variables: examples of coordinates and velocities, of which the first array has to
+                satisfy the equations.
+            context: examples of time and parameters.
+        """
+
+        def sums(x: Array, *others: Any) -> Array:
+            def level(x: Array) -> Array:
+                return equations(x, *others)
+
+            return jnp.concatenate([level(x)[:, None], jacobian(level, x)], axis=1)
+
+        points = [(*wide(variables, k), *generic(context, k)) for k in range(STATES)]
+        single, double = (_evaluated(sums, points, dtype) for dtype in (np.float32, np.float64))
+        if not (np.isfinite(single).all() and np.isfinite(double).all()):
+            count = len(jax.eval_shape(equations, *variables, *context))
+            return ImpliedEquations((None,) * count)
+        # Single precision leaves the round-off of the terms, however small their sum is.
+        terms = _size(single - double) / float(jnp.finfo(np.float32).eps)
+        is_implied = (_size(double) <= SHARE * terms)[:, 1:].all(1)
+        is_implied &= terms[:, 1:].any(1)  # exact zeros have no terms, and need no care
+        sizes = zip(is_implied, terms.max(1), strict=True)
+        return ImpliedEquations(tuple(float(size) if implied else None for implied, size in sizes))
+
+    def as_constants(self, values: Array, x: Array) -> Array:
+        """The residuals at x, (k,), implied ones as constants: zero up to round-off."""
+        if all(size is None for size in self.terms):
+            return values
+        share = float(jnp.finfo(values.dtype).eps) ** (1 / 3)
+        reach = jax.lax.stop_gradient(1 + jnp.max(jnp.abs(x)))
+
+        def constant(value: Array, size: float) -> Array:
+            # Not zero if the loop cannot be closed, which the residual then tells.
+            return jnp.where(jnp.abs(value) <= share * size * reach, 0.0, value)
+
+        return jnp.stack(
+            [
+                value if size is None else constant(jax.lax.stop_gradient(value), size)
+                for value, size in zip(values, self.terms, strict=True)
+            ]
+        )
 
 
 def _evaluated(fn: Callable[..., Array], points: Sequence[Any], dtype: Any) -> np.ndarray:
@@ -333,22 +294,3 @@ def _evaluated(fn: Callable[..., Array], points: Sequence[Any], dtype: Any) -> n
 
 def _size(x: np.ndarray) -> np.ndarray:
     return np.sqrt((x * x).mean(0))
-
-
-def without_implied(values: Array, x: Array, terms: Sequence[float | None]) -> Array:
-    """The residuals at x, (k,), those of implied equations as constants: zero up to round-off."""
-    if all(size is None for size in terms):
-        return values
-    share = float(jnp.finfo(values.dtype).eps) ** (1 / 3)
-    reach = jax.lax.stop_gradient(1 + jnp.max(jnp.abs(x)))
-
-    def constant(value: Array, size: float) -> Array:
-        # Not zero if the loop cannot be closed, which the residual then tells.
-        return jnp.where(jnp.abs(value) <= share * size * reach, 0.0, value)
-
-    return jnp.stack(
-        [
-            value if size is None else constant(jax.lax.stop_gradient(value), size)
-            for value, size in zip(values, terms, strict=True)
-        ]
-    )

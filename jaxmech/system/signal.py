@@ -1,5 +1,6 @@
 """`Signal`: a recorded input, such as a motor torque or a road, as a function of time."""
 
+from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
 from typing import Any, Literal, get_args
@@ -105,41 +106,40 @@ class Signal(eqx.Module):
             value = jumping_signal(*arguments, interpolation=self.interpolation)
         return value
 
+    def thinned(self, most: int, axis: int = 0) -> "Signal":
+        """A smooth signal with at most so many of the samples, for a rough run.
 
-def _changed(signal: Signal, **leaves: Any) -> Signal:
-    changed = object.__new__(Signal)
-    for field in fields(Signal):
-        leaf = leaves.get(field.name, getattr(signal, field.name))
-        object.__setattr__(changed, field.name, leaf)
-    return changed
-
-
-def thinned(params: Any, most: int, axis: int = 0) -> Any:
-    """Parameters with at most so many samples in each signal, and smooth ones; for a rough run.
-
-    The samples lie along `axis` of the values, behind the axes of a batch.
-    """
-
-    def thin(signal: Any) -> Any:
-        if not is_signal(signal):
-            return signal
-        stride = -(-signal.values.shape[axis] // most)
+        The samples lie along `axis` of the values, behind the axes of a batch.
+        """
+        stride = -(-self.values.shape[axis] // most)
         kept = (slice(None),) * axis + (slice(None, None, stride),)
-        return _changed(
-            signal,
-            spacing=None if signal.spacing is None else signal.spacing * stride,
-            times=None if signal.times is None else signal.times[kept],
-            values=signal.values[kept],
-            count=None if signal.count is None else jnp.ceil(signal.count / stride),
-            interpolation="cubic",
-        )
+        changes = {
+            "spacing": None if self.spacing is None else self.spacing * stride,
+            "times": None if self.times is None else self.times[kept],
+            "values": self.values[kept],
+            "count": None if self.count is None else jnp.ceil(self.count / stride),
+            "interpolation": "cubic",
+        }
+        thinned = object.__new__(Signal)
+        for field in fields(Signal):
+            leaf = changes.get(field.name, getattr(self, field.name))
+            object.__setattr__(thinned, field.name, leaf)
+        return thinned
 
-    return jax.tree.map(thin, params, is_leaf=is_signal)
+    @staticmethod
+    def all_in(params: Any) -> "list[Signal]":
+        """The signals among parameters."""
+        leaves = jax.tree.leaves(params, is_leaf=lambda x: isinstance(x, Signal))
+        return [x for x in leaves if isinstance(x, Signal)]
 
+    @staticmethod
+    def mapped(fn: Callable[["Signal"], Any], params: Any) -> Any:
+        """The parameters with `fn(signal)` in place of each signal among them."""
 
-def is_signal(x: Any) -> bool:
-    """Whether a part of the parameters is a signal."""
-    return isinstance(x, Signal)
+        def leaf(x: Any) -> Any:
+            return fn(x) if isinstance(x, Signal) else x
+
+        return jax.tree.map(leaf, params, is_leaf=lambda x: isinstance(x, Signal))
 
 
 @partial(jax.jit, static_argnames=("interpolation",))

@@ -1,7 +1,6 @@
 """`System`: a Lagrangian, a force and named constraints, and the equations of motion at a state.
 
-`with_params` finds the system of what a function is given, `in_rates` is a system without its
-quasi-velocities.
+`with_params` finds the system of what a function is given.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -265,6 +264,74 @@ class System:
             quasi_mass_and_force=None, units=units,
         )  # fmt: skip
 
+    def in_rates(self, params: Params) -> "System":
+        """The same system, with the same motions, with the rates of its coordinates for v.
+
+        The rates that quasi-velocities exclude are excluded by the invariants, which are
+        constraints of that system, or, if these are fewer or more, by a `Nonholonomic` constraint
+        "kinematics".
+        """
+        plain = self.plain
+        if plain is self:
+            return self
+
+        def values(q: Array) -> list[Array]:
+            return [c.value(q, jnp.zeros_like(q[0]), params) for c in self.invariants]
+
+        sizes = [x.size for x in jax.eval_shape(values, jnp.zeros(self.n))]
+        excluded = self.n - self.n_velocities
+        if excluded == sum(sizes):
+            return plain
+        kinematics = Nonholonomic(_Excluded(self._velocity_map, excluded), "kinematics")
+        return replace(plain, constraints=(*plain.constraints, kinematics))
+
+    def function_values(self, q: Array, v: Array, t: Array, params: Params) -> Any:
+        """The values of all functions at a state, to see which parameters they read."""
+        dynamics = self.dynamics
+        multipliers = jnp.zeros(sum(dynamics.sizes(q, v, t, params)), q.dtype)
+        speeds = dynamics.speeds(q, v, t, params)
+        values: list[Any] = [
+            dynamics.lagrangian_value(q, speeds, t, params),
+            dynamics.nonideal_force(q, v, multipliers, t, params),
+        ]
+        values += [c.residual(q, v, v, t, params) for c in self.constraints]
+        values += [dynamics.state_rates(q, v, t, params), speeds]
+        values += [c.value(q, t, params) for c in self.invariants]
+        for inequality in self.unilateral:
+            values += inequality.values(q, speeds, t, params)
+        if self.sampling is not None:
+            values.append(self.sampling(self.memory_at(t[None], params), q, v, t, params))
+        return [*values, dynamics.applied_force(q, v, t, params)]
+
+    def require_no_states(self, remedy: str) -> None:
+        """Raise a ValueError unless there are no states of first order."""
+        if self.states:
+            raise ValueError(
+                "Argument `system` must go with a system without states of first order, but this "
+                f"one has {', '.join(self.states)}; {remedy}."
+            )
+
+    def require_no_gaps(self) -> None:
+        """Raise a ValueError where it would have to be known which gaps are closed."""
+        if self.unilateral:
+            raise ValueError(
+                "Argument `system` must have no unilateral constraints or dry friction here, but "
+                f"has {self.unilateral[0].name!r}; only a run decides which gaps are closed and "
+                "what sticks, so use `simulate` and `observe`, or `dataclasses.replace(system, "
+                "unilateral=())` for the motion without both."
+            )
+
+    def require_smooth(self) -> None:
+        """Raise a ValueError for gaps, dry friction and controllers, which only a run decides."""
+        self.require_no_gaps()
+        if self.sampling is not None:
+            raise ValueError(
+                f"Argument `system` must have no controllers here, but has {self.sampling}, whose "
+                "outputs between samples would count as constants; take "
+                "`dataclasses.replace(system, sampling=None)` with their outputs in `params`, or a "
+                "continuous law as its `force`."
+            )
+
     def with_functions(self, wrap: Callable[[Callable[..., Any], str], Any]) -> "System":
         """The system whose functions, those of constraints too, are `wrap(fn, role)`."""
 
@@ -284,6 +351,12 @@ class System:
     def value_names(self) -> tuple[str, ...]:
         """The names of all coordinates and, after them, of the states."""
         return (*self.coordinates, *self.states)
+
+    def values(self, q: Array, v: Array) -> Array:
+        """The numbers of the `value_names`: q (*T, n) with states in place of their integrals."""
+        states = len(self.states)
+        mechanical = q[..., : self.n - states]
+        return jnp.concatenate([mechanical, v[..., -states:]], axis=-1) if states else q
 
     @property
     def velocity_names(self) -> tuple[str, ...]:
@@ -417,44 +490,20 @@ class System:
 Subject = System | Any
 
 
-def system_of(subject: Subject) -> System:
-    """The system of a model, a mechanism or a robot, or the system itself.
+def with_params(subject: Subject, params: Params) -> tuple[System, Params]:
+    """The system of a model, a mechanism or a robot, or the system itself, and parameters.
+
+    These are those of the subject where None are given.
 
     Raises:
-        TypeError: if there is none.
+        TypeError: if there is no system.
     """
-    return with_params(subject, None)[0]
-
-
-def with_params(subject: Subject, params: Params) -> tuple[System, Params]:
-    """The system of a subject, and its parameters where None are given."""
     if isinstance(subject, System):
         return subject, params
     system = getattr(subject, "system", subject)
     require_kind("system", system, System, "System(...)")
     assert isinstance(system, System)
     return system, dict(subject.params) if params is None else params
-
-
-def in_rates(system: System, params: Params) -> System:
-    """The same system, with the same motions, with the rates of its coordinates for v.
-
-    The rates that quasi-velocities exclude are excluded by the invariants, which are constraints of
-    that system, or, if these are fewer or more, by a `Nonholonomic` constraint "kinematics".
-    """
-    plain = system.plain
-    if plain is system:
-        return system
-
-    def values(q: Array) -> list[Array]:
-        return [c.value(q, jnp.zeros_like(q[0]), params) for c in system.invariants]
-
-    sizes = [x.size for x in jax.eval_shape(values, jnp.zeros(system.n))]
-    excluded = system.n - system.n_velocities
-    if excluded == sum(sizes):
-        return plain
-    kinematics = Nonholonomic(_Excluded(system.dynamics.kinematics, excluded), "kinematics")
-    return replace(plain, constraints=(*plain.constraints, kinematics))
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,6 @@ from jaxmech.system.constraints import (
 )
 from jaxmech.utils.checks import argument_count, require_both, require_distinct, require_function
 
-MOST = 8  # gaps that can be closed at once
-
 
 @dataclass(frozen=True, repr=False)
 class DryFriction:
@@ -157,6 +155,15 @@ class DryFriction:
         value = jnp.broadcast_to(value, (count,))
         return value if each == 1 else jnp.repeat(value, each)
 
+    def require_limits(self, static: Any, kinetic: Any) -> None:
+        """Raise a ValueError unless known limits fit."""
+        for argument, values in (("static", static), ("kinetic", kinetic)):
+            if values is not None:
+                require_not_negative(argument, self.name, values)
+        if static is not None and kinetic is not None:
+            for s, k in zip(static.ravel(), kinetic.ravel(), strict=True):
+                _require_order(self.name, float(s), float(k))
+
 
 class _Slip(Nonholonomic):
     """The constraint that slip velocities are zero, (k,) or (k, 2)."""
@@ -203,16 +210,6 @@ def _require_order(name: str, static: float, kinetic: float) -> None:
             f"Argument `kinetic` of {name!r} must not be above `static`, but is {kinetic:g}, and "
             f"`static` is {static:g}; friction that grows where bodies slide cannot stick."
         )
-
-
-def require_limits(friction: DryFriction, static: Any, kinetic: Any) -> None:
-    """Raise a ValueError unless known limits fit."""
-    for argument, values in (("static", static), ("kinetic", kinetic)):
-        if values is not None:
-            require_not_negative(argument, friction.name, values)
-    if static is not None and kinetic is not None:
-        for s, k in zip(static.ravel(), kinetic.ravel(), strict=True):
-            _require_order(friction.name, float(s), float(k))
 
 
 @dataclass(frozen=True, repr=False)
@@ -333,6 +330,15 @@ class Unilateral:
             )
         return jnp.broadcast_to(e, (size,))
 
+    def require_restitutions(self, values: Any) -> None:
+        """Raise a ValueError unless known restitutions are from 0 to 1."""
+        wrong = [float(e) for e in values.ravel() if not 0 <= e <= 1]
+        if wrong:
+            raise ValueError(
+                f"Argument `restitution` of {self.name!r} must be from 0 to 1, but its function "
+                f"returned {wrong[0]:g}; an elastic impact has 1, and bodies that stay together 0."
+            )
+
 
 @dataclass(frozen=True)
 class _Coefficient:
@@ -369,35 +375,3 @@ def separated(
         with_names += c.parts() if isinstance(c, Unilateral) else (c,)
     require_distinct("constraints", tuple(c.name for c in with_names))
     return tuple(c for c in both if not isinstance(c, kinds)), tuple(with_names)
-
-
-def require_no_gaps(system: Any) -> None:
-    """Raise a ValueError where it would have to be known which gaps of a system are closed."""
-    if system.unilateral:
-        raise ValueError(
-            f"Argument `system` must have no unilateral constraints or dry friction here, but has "
-            f"{system.unilateral[0].name!r}; only a run decides which gaps are closed and what "
-            "sticks, so use `simulate` and `observe`, or `dataclasses.replace(system, "
-            "unilateral=())` for the motion without both."
-        )
-
-
-def require_smooth(system: Any) -> None:
-    """Raise a ValueError for gaps and dry friction, whose state is unknown, and for controllers."""
-    require_no_gaps(system)
-    if system.sampling is not None:
-        raise ValueError(
-            f"Argument `system` must have no controllers here, but has {system.sampling}, whose "
-            "outputs between samples would count as constants; take `dataclasses.replace(system, "
-            "sampling=None)` with their outputs in `params`, or a continuous law as its `force`."
-        )
-
-
-def require_restitutions(name: str, values: Any) -> None:
-    """Raise a ValueError unless known restitutions of a constraint are from 0 to 1."""
-    wrong = [float(e) for e in values.ravel() if not 0 <= e <= 1]
-    if wrong:
-        raise ValueError(
-            f"Argument `restitution` of {name!r} must be from 0 to 1, but its function returned "
-            f"{wrong[0]:g}; an elastic impact has 1, and bodies that stay together 0."
-        )

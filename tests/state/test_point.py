@@ -17,7 +17,8 @@ import pytest
 from jaxmech import parts as jp
 from jaxmech.compiler import explain
 from jaxmech.state.nearest import nearest
-from jaxmech.system import levels_of, mass_and_rows
+from jaxmech.system import Levels
+from jaxmech.system.known import mass_and_rows
 
 
 class Surface(NamedTuple):
@@ -196,7 +197,7 @@ def chain(count: int) -> jp.Mechanism:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fn", [mass_and_rows, levels_of])
+@pytest.mark.parametrize("fn", [mass_and_rows, Levels.at])
 def test_the_code_of_a_chain_grows_with_its_number_of_bodies(fn: Any) -> None:
     """Operations of the functions that `assemble` and `simulate` evaluate."""
 

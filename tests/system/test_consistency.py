@@ -9,7 +9,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import Holonomic, Nonholonomic, System
-from jaxmech.system import extents_at, on_constraints, violations
+from jaxmech.system import KnownState, extents_at, on_constraints
 from tests.small import MIXED
 
 
@@ -121,9 +121,9 @@ def test_violations_name_constraint_level_and_size() -> None:
         jnp.asarray(0.0),
         MIXED.params,
     )
-    assert violations(*state) == []
+    assert KnownState(*state).violations() == []
     off = jnp.array([0.0, 0.0, 0.1, 0.0, 5.0]), jnp.array([1.0, 0.2, 0.0, 0.0, 0.0])
-    found = violations(state[0], *off, *state[3:])
+    found = KnownState(state[0], *off, *state[3:]).violations()
     assert [(one.name, one.level) for one in found] == [
         ("road", "position"),
         ("blade and speed", "velocity"),

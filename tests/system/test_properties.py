@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from jaxmech import Acceleration, Holonomic, Nonholonomic, System, models
-from jaxmech.system import conserves_energy, singular_mass
+from jaxmech.system import conserves_energy
+from jaxmech.system.generic import singular_mass
 from tests.small import CASES
 
 NAMES = ("x", "y", "z")

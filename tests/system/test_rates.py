@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.system import in_rates
 
 NAMES = ("x", "y", "heading")
 PARAMS = {"a": 0.3, "m": 2.0, "J": 0.5, "k": 0.0}
@@ -36,7 +35,7 @@ BY_RATES = jm.System(energy, [jm.Nonholonomic(across, "blade")], coordinates=NAM
 
 
 def test_excluded_motions_are_a_constraint_on_the_rates() -> None:
-    plain = in_rates(BY_SPEEDS, PARAMS)
+    plain = BY_SPEEDS.in_rates(PARAMS)
     q = [0.1, 0.2, 0.7]
     v = [0.6 * np.cos(0.7), 0.6 * np.sin(0.7), 0.9]
     assert [c.name for c in plain.constraints] == ["kinematics"]
@@ -90,7 +89,7 @@ def test_states_of_first_order_stay_the_last(states: tuple[str, ...]) -> None:
     system = jm.System(
         energy, coordinates=NAMES, velocities=("forward", "turning"), kinematics=along, **rates
     )
-    plain = in_rates(system, PARAMS)
+    plain = system.in_rates(PARAMS)
     assert plain.states == states
     q, v = [0.0] * (3 + len(states)), [1.0, 0.0, 0.0, *[2.0] * len(states)]
     qdd = jm.acceleration(plain, q, v, 0.0, PARAMS).qdd

@@ -12,7 +12,6 @@ from scipy.linalg import expm
 import jaxmech as jm
 from jaxmech.compiler import explain
 from jaxmech.identify.segments import signal_rows
-from jaxmech.system import thinned
 
 STIFFNESS, DAMPING = 30.0, 0.4
 OSCILLATOR = jm.System(
@@ -149,6 +148,6 @@ def test_thinned_rows() -> None:
         [jm.Signal(np.arange(float(n)), np.ones(n) if n < 9 else np.arange(9.0)) for n in (5, 9)]
     )
     rows = jax.tree.map(lambda x: x[np.array([1, 0, 1])], stack)
-    few = thinned({"u": rows}, 4, axis=1)["u"]
+    few = rows.thinned(4, axis=1)
     assert few.values.shape == (3, 3)
     np.testing.assert_allclose(jax.vmap(lambda u: u(4.5))(few), [4.5, 1.0, 4.5])

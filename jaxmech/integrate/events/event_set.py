@@ -29,11 +29,9 @@ from jaxmech.status import Status
 from jaxmech.system import (
     Params,
     System,
-    constraint_jacobians,
     motion_share,
     near,
     rate,
-    sizes_of_levels,
 )
 from jaxmech.utils.caller import USE_FLOAT64, PrecisionWarning, warn_caller
 from jaxmech.utils.checks import naming_missing
@@ -412,13 +410,13 @@ def _after_transition(
         restitution = transition.restitution
         e = jnp.asarray(restitution(plain) if callable(restitution) else restitution, q.dtype)
         v = _rebound(scheme, event, e, q, v, t, plain, old)
-    A_position, A_velocity = constraint_jacobians(system, q, v, t, new)
+    A_position, A_velocity = system.dynamics.jacobians(q, v, t, new)
     if system.velocities:
         A_position = system.dynamics.position_jacobian(q, t, new)
     status = jnp.asarray(int(Status.OK), jnp.int32)
     if extents is not None:
         level, share = system.dynamics.position_level(q, t, new), motion_share(q.dtype)
-        sizes = sizes_of_levels(system, q, v, t, new)[0]
+        sizes = system.dynamics.sizes_of_levels(q, v, t, new)[0]
         met = near(level, A_position, q, extents, share, sizes)
         status = jnp.where(met, status, int(Status.NOT_ON_CONSTRAINT)).astype(jnp.int32)
     if len(A_velocity):
@@ -444,7 +442,7 @@ def _rebound(
             "its transition has a restitution, but it depends on v; give the jump of v by "
             "`Transition(fn)`."
         )
-    A = constraint_jacobians(system, q, v, t, params)[1]
+    A = system.dynamics.velocity_jacobian(q, v, t, params)
     # The impulse and those of the joints at once, so that the joints hold after the impact.
     slope, speeds = jax.jacfwd(gap)(q, t), system.dynamics.speeds(q, v, t, params)
     slope = system.dynamics.kinematics.rows(slope, q, t, params)

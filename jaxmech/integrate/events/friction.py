@@ -37,14 +37,7 @@ from jaxmech.integrate.switches import Switched, plain
 from jaxmech.laws import Law
 from jaxmech.linalg import LDL, QR, diagonal, matvec
 from jaxmech.state import metric_mass
-from jaxmech.system import (
-    DryFriction,
-    EquationsOfMotion,
-    Nonholonomic,
-    Params,
-    System,
-    require_limits,
-)
+from jaxmech.system import DryFriction, EquationsOfMotion, Nonholonomic, Params, System
 from jaxmech.utils.checks import naming_missing
 from jaxmech.utils.probing import actual
 from jaxmech.utils.text import not_one_of
@@ -138,7 +131,7 @@ def frictions_of(
                 f"Argument `static` of {friction.name!r} must be constant in a run, but reads the "
                 f"controller {error.args[0]!r}; let the controller act by a `force`."
             ) from error
-        require_limits(friction, *(actual(limit, _MEMBERS) for limit in limits))
+        friction.require_limits(*(actual(limit, _MEMBERS) for limit in limits))
         for k in range(size):
             gap = rows = None
             if friction.normal is None:

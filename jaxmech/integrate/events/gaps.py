@@ -23,15 +23,7 @@ from jaxmech.integrate.events.friction import (
 )
 from jaxmech.integrate.switches import with_switches
 from jaxmech.laws import Observation
-from jaxmech.system import (
-    DryFriction,
-    Holonomic,
-    Nonholonomic,
-    Params,
-    System,
-    Unilateral,
-    require_restitutions,
-)
+from jaxmech.system import DryFriction, Holonomic, Nonholonomic, Params, System, Unilateral
 from jaxmech.utils.jit_cache import kept_by
 from jaxmech.utils.probing import actual, cached_by_shapes, concrete_at, generic
 from jaxmech.utils.trees import ByName
@@ -104,7 +96,7 @@ class Gaps:
         for u, size in zip(gaps.unilateral, gaps.sizes, strict=True):
             values = actual(u.restitutions(size, params, q.dtype), _MEMBERS)
             if values is not None:
-                require_restitutions(u.name, values)
+                u.require_restitutions(values)
         frictions = frictions_of(system, gaps.names, q, t, params)
         slots = _slots(system, q, t, params) if gaps.count > 1 and not frictions else ()
         alone = not (gaps.count or system.constraints or system.invariants or system.velocities)

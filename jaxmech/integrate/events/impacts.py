@@ -46,10 +46,11 @@ from jaxmech.integrate.switches import Switched, plain, without_last
 from jaxmech.linalg import LDL, QR, diagonal, matvec, metric
 from jaxmech.state import metric_mass
 from jaxmech.status import Status
-from jaxmech.system import MOST, Holonomic, Nonholonomic, Params, System
+from jaxmech.system import Holonomic, Nonholonomic, Params, System
 
 AS_FAST = 0.999  # relative speed of gaps that close equally fast
 ROUNDING = 64.0  # units of round-off of an acceleration that counts as zero
+_MOST = 8  # gaps that can be closed at once
 _AT_REST = 1e-6  # of the change of a slip by friction in a step: the speed that is none
 _SWEEPS = 60  # over the impulses of slips in space
 _AHEAD = 1e-3  # of a step: where accelerations that begin at zero are asked
@@ -167,7 +168,7 @@ class _Slots(NamedTuple):
 
     @staticmethod
     def of(gaps: Gaps, takes_part: Bool[Array, " C"]) -> "_Slots":
-        size = min(len(set(gaps.slots)), MOST)
+        size = min(len(set(gaps.slots)), _MOST)
         if size == gaps.count:
             return _Slots(None, takes_part.sum(), size)
         ranks = jnp.cumsum(takes_part) - 1

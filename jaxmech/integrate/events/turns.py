@@ -25,8 +25,9 @@ from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepInfo, StepState
 from jaxmech.integrate.switches import Switched
+from jaxmech.linalg import matvec
 from jaxmech.status import Status
-from jaxmech.system import Params, reach
+from jaxmech.system import Params
 
 SAMPLES = 256  # of the functions of events in a run, at least: shorter pulses may be missed
 _LEAST = 7  # samples between the ends of an adaptive step
@@ -270,7 +271,8 @@ def least_values(
     q, v, t, params = jax.lax.stop_gradient((q, v, t, params))
     in_q, in_v = jax.jacfwd(lambda q, v: event_set.functions(q, v, t, params), (0, 1))(q, v)
     share = float(jnp.finfo(t.dtype).eps) ** 0.375
-    return share * (reach(in_q, q) + reach(in_v, v))
+    # The largest effects of relative changes of every component.
+    return share * (matvec(jnp.abs(in_q), 1 + jnp.abs(q)) + matvec(jnp.abs(in_v), 1 + jnp.abs(v)))
 
 
 StepEnd = tuple[StepState, StepInfo]

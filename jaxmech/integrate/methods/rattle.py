@@ -28,7 +28,6 @@ from jaxmech.system import (
     Holonomic,
     Params,
     System,
-    constraint_jacobians,
     motion_share,
     on_constraints,
 )
@@ -149,7 +148,7 @@ class RATTLE(AbstractMethod):
         q, v, t, params, has_length = start.q, start.v, start.t, start.params, start.h != 0
         h = jnp.where(has_length, start.h, 1.0)  # repeated save times have no step between them
         start = StepStart(q, v, t, h, params)
-        A, _ = constraint_jacobians(system, q, v, t, params)
+        A = system.dynamics.velocity_jacobian(q, v, t, params)
         rows = metric(metric_mass(system, q, v, t, params), A, formulation.solver)
         # Which rows count is decided at the start, for both ends of the step; the choice has no
         # derivative.
@@ -197,7 +196,7 @@ def _position_equations(system: System, u: Array, start: StepStart) -> tuple[Arr
     balance = matvec(first.M, u - v) - h / 2 * first.Q
     # Divided by h, a correction is of the size of a velocity, as the balance of momenta is.
     level = system.dynamics.position_level(q + h * u, t + h, params) / h
-    return balance, constraint_jacobians(system, q, v, t, params)[0], level
+    return balance, system.dynamics.position_jacobian(q, t, params), level
 
 
 def _velocity_equations(
@@ -205,7 +204,7 @@ def _velocity_equations(
 ) -> tuple[Array, Array, Array]:
     end, pushed = data
     balance = matvec(system.dynamics.mass(end.q, v, end.t, end.params), v) - pushed
-    rows = constraint_jacobians(system, end.q, end.v, end.t, end.params)[0]
+    rows = system.dynamics.position_jacobian(end.q, end.t, end.params)
     return balance, rows, system.dynamics.velocity_level(end.q, v, end.t, end.params)
 
 

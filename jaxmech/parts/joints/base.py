@@ -45,7 +45,7 @@ from jaxmech.parts.kinds import Pair, Part
 from jaxmech.parts.kinematics import AbstractKinematics
 from jaxmech.parts.values import Reader, Value, Vector, unit
 from jaxmech.parts.vectors import apply, conjugate, product
-from jaxmech.system import Holonomic, Nonholonomic, terms_of, without_implied
+from jaxmech.system import Holonomic, ImpliedEquations, Nonholonomic
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.probing import cached_by_shapes
 
@@ -230,7 +230,7 @@ class JointEquations:
         values = self.level(*x, t, state[-1])
         if not (self.kinematics.has_tree and self.joint.may_be_implied):
             return values
-        return without_implied(values, x[-1], _implied(self, *x, t, state[-1]))
+        return _implied(self, *x, t, state[-1]).as_constants(values, x[-1])
 
     def level(self, *state: Any) -> Array:
         """The residuals as they are, also those of equations that the tree implies."""
@@ -242,7 +242,7 @@ class JointEquations:
 
 
 @cached_by_shapes
-def _implied(fn: JointEquations, *state: Any) -> list[float | None]:
+def _implied(fn: JointEquations, *state: Any) -> ImpliedEquations:
     *x, t, params = state
     with_units = fn.kinematics.with_units
 
@@ -251,4 +251,4 @@ def _implied(fn: JointEquations, *state: Any) -> list[float | None]:
         x = jax.jvp(with_units, (q[0],), (first,)) if q else (with_units(first),)
         return fn.level(*x, t, params)
 
-    return terms_of(equations, tuple(reversed(x)), (t, params))
+    return ImpliedEquations.among(equations, tuple(reversed(x)), (t, params))
