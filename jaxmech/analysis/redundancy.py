@@ -26,7 +26,7 @@ from scipy.optimize import minimize
 from jaxmech.analysis.findings import Finding, listed, note, serious, warning
 from jaxmech.analysis.states import SPREAD, Pose
 from jaxmech.compiler import native_program
-from jaxmech.linalg import Rows, unit
+from jaxmech.linalg import unit
 from jaxmech.system import Holonomic, Nonholonomic, Params, System, mass_scale
 from jaxmech.utils.arrays import HostArray
 
@@ -66,7 +66,7 @@ class Independence:
         return len(self.independent)
 
 
-def independence(C: Rows, tolerance: float) -> Independence:
+def independence(C: HostArray, tolerance: float) -> Independence:
     """Sort the rows of C, of unit length or zero, by Gram-Schmidt done twice."""
     basis = np.zeros((0, C.shape[1]))
     independent: list[int] = []

@@ -31,7 +31,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.laws.base import AbstractFormulation, Law, Partition, free_acceleration, without_units
-from jaxmech.linalg import LDL, Pivots, coordinate_units, matvec, metric, pivots
+from jaxmech.linalg import LDL, Pivots, coordinate_units, matvec, metric
 from jaxmech.system import EquationsOfMotion, Nonholonomic, Params, System, extents_at
 from jaxmech.utils.checks import require_positive_integer
 
@@ -75,12 +75,12 @@ class CoordinatePartition(AbstractFormulation):
         if len(A) + len(A_position) == 0:
             return None
         units = coordinate_units(system.dynamics.mass(q, v, t, params), A)
-        positions = velocities = pivots(A * units[None, :], self.tolerance)
+        positions = velocities = Pivots.of(A * units[None, :], self.tolerance)
         nonholonomic = any(isinstance(c, Nonholonomic) for c in system.constraints)
         if plain is not system.dynamics:
             units = coordinate_units(plain.mass(q, speeds, t, params), A_position)
         if nonholonomic or plain is not system.dynamics:
-            positions = pivots(A_position * units[None, :], self.tolerance)
+            positions = Pivots.of(A_position * units[None, :], self.tolerance)
         sizes = jnp.concatenate([positions.sizes, velocities.sizes])
         # Round-off is divided by a pivot in the dependent coordinates, again in their velocities
         # and again in their accelerations, and a pivot changes during a step.
@@ -121,7 +121,7 @@ class _Reduced(NamedTuple):
 
 
 def _reduced(eom: EquationsOfMotion, tolerance: float | None) -> _Reduced:
-    chosen = pivots(eom.A, tolerance)
+    chosen = Pivots.of(eom.A, tolerance)
     B = chosen.inverse(eom.A)
     independent = jnp.diag(1 - chosen.dependent)
     N = independent - B @ eom.A @ independent

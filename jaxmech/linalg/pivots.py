@@ -29,6 +29,32 @@ class Pivots(eqx.Module):
     columns: Float[Array, " k n"]
     sizes: Float[Array, " k"]
 
+    @staticmethod
+    def of(A: Float[Array, " m n"], tolerance: float | None = None) -> "Pivots":
+        """The pivots of A with rows of unit length, down to a tolerance, by default eps^(1/3)."""
+        m, n = A.shape
+        count = min(m, n)
+        if count == 0:
+            return Pivots(*(jnp.zeros((0, *shape), A.dtype) for shape in ((m,), (n,), ())))
+        least = float(jnp.finfo(A.dtype).eps) ** (1 / 3) if tolerance is None else tolerance
+
+        def choose(residual: Array, _: None) -> tuple[Array, tuple[Array, Array, Array]]:
+            # One-hot instead of an index: a computed index is a chain of selects in native code.
+            largest = jnp.argmax(jnp.abs(residual).reshape(-1))
+            is_pivot = (jnp.arange(m * n) == largest).reshape(m, n).astype(A.dtype)
+            value = (residual * is_pivot).sum()
+            keep = jnp.abs(value) > least
+            row = jnp.where(keep, is_pivot.sum(1), 0.0)
+            column = jnp.where(keep, is_pivot.sum(0), 0.0)
+            pivot_row = matvec(residual.T, row) / jnp.where(keep, value, 1.0)
+            residual = residual - matvec(residual, column)[:, None] * pivot_row[None, :]
+            residual = residual * (1 - row)[:, None] * (1 - column)[None, :]
+            return residual, (row, column, jnp.where(keep, jnp.abs(value), 0.0))
+
+        # A choice has no derivative.
+        start = jax.lax.stop_gradient(unit_rows(A)[0])
+        return Pivots(*jax.lax.scan(choose, start, None, length=count)[1])
+
     @property
     def dependent(self) -> Float[Array, " n"]:
         """One for the columns with a pivot, zero for the independent ones."""
@@ -45,32 +71,6 @@ class Pivots(eqx.Module):
         Its columns are zero for rows without a pivot, and for rows whose pivot vanishes in this A.
         """
         return _inverse(self.rows, self.columns, A)
-
-
-def pivots(A: Float[Array, " m n"], tolerance: float | None = None) -> Pivots:
-    """Choose pivots of A with rows of unit length, down to a tolerance, by default eps^(1/3)."""
-    m, n = A.shape
-    count = min(m, n)
-    if count == 0:
-        return Pivots(*(jnp.zeros((0, *shape), A.dtype) for shape in ((m,), (n,), ())))
-    least = float(jnp.finfo(A.dtype).eps) ** (1 / 3) if tolerance is None else tolerance
-
-    def choose(residual: Array, _: None) -> tuple[Array, tuple[Array, Array, Array]]:
-        # One-hot instead of an index: a computed index is a chain of selects in native code.
-        largest = jnp.argmax(jnp.abs(residual).reshape(-1))
-        is_pivot = (jnp.arange(m * n) == largest).reshape(m, n).astype(A.dtype)
-        value = (residual * is_pivot).sum()
-        keep = jnp.abs(value) > least
-        row = jnp.where(keep, is_pivot.sum(1), 0.0)
-        column = jnp.where(keep, is_pivot.sum(0), 0.0)
-        pivot_row = matvec(residual.T, row) / jnp.where(keep, value, 1.0)
-        residual = residual - matvec(residual, column)[:, None] * pivot_row[None, :]
-        residual = residual * (1 - row)[:, None] * (1 - column)[None, :]
-        return residual, (row, column, jnp.where(keep, jnp.abs(value), 0.0))
-
-    # A choice has no derivative.
-    start = jax.lax.stop_gradient(unit_rows(A)[0])
-    return Pivots(*jax.lax.scan(choose, start, None, length=count)[1])
 
 
 @jax.custom_jvp

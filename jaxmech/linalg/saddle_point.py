@@ -10,10 +10,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.linalg.metric import row_weights
 from jaxmech.linalg.products import diagonal, matvec, product
 
 
@@ -112,20 +110,6 @@ def saddle_point(
     both_independent = independent[:, None] & independent[None, :]
     complement = jnp.where(both_independent, complement, jnp.eye(len(independent), dtype=K.dtype))
     return SaddlePoint(K, B, J, independent, weights, inner, lu(complement))
-
-
-def singular_weights(
-    K: Float[Array, " n n"], B: Float[Array, " m n"], rows: bool | tuple[int, ...]
-) -> Float[Array, " m"] | None:
-    """Weights of the rows that make up for a singular K: of all, of some, or None of none.
-
-    Any weights give the same solution, so they have no derivative.
-    """
-    if not rows:
-        return None
-    indices = np.arange(len(B))
-    chosen = np.isin(indices, indices if rows is True else np.array(rows))
-    return jax.lax.stop_gradient(jnp.where(chosen, row_weights(K, B), 0.0))
 
 
 @jax.custom_jvp

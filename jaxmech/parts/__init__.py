@@ -30,7 +30,6 @@ from jaxmech.parts.couplings import rolling_wheel as rolling_wheel
 from jaxmech.parts.dynamics import MassAndForce as MassAndForce
 from jaxmech.parts.equations import EnergyDifference as EnergyDifference
 from jaxmech.parts.forces import CoordinateSprings as CoordinateSprings
-from jaxmech.parts.forces import Gravity as Gravity
 from jaxmech.parts.forces import Rotors as Rotors
 from jaxmech.parts.forces import Support as Support
 from jaxmech.parts.forces import applied_force as applied_force
@@ -50,7 +49,6 @@ from jaxmech.parts.gaps import stop as stop
 from jaxmech.parts.joint_forces import friction as friction
 from jaxmech.parts.joint_forces import joint_force as joint_force
 from jaxmech.parts.joint_forces import servo as servo
-from jaxmech.parts.joint_loads import JointLoads as JointLoads
 from jaxmech.parts.joints.base import Joint as Joint
 from jaxmech.parts.joints.pairs import cylindrical as cylindrical
 from jaxmech.parts.joints.pairs import planar as planar
@@ -61,8 +59,6 @@ from jaxmech.parts.joints.pairs import spherical as spherical
 from jaxmech.parts.joints.pairs import universal as universal
 from jaxmech.parts.joints.pairs import weld as weld
 from jaxmech.parts.mechanism import Mechanism as Mechanism
-from jaxmech.parts.mechanism import reads_parameters as reads_parameters
-from jaxmech.parts.mechanism import require_possible as require_possible
 from jaxmech.parts.rigid_bodies import AbstractRigidBody as AbstractRigidBody
 from jaxmech.parts.rigid_bodies import planar_body as planar_body
 from jaxmech.parts.rigid_bodies import spatial_body as spatial_body
@@ -73,8 +69,6 @@ from jaxmech.parts.solids import solid_cylinder as solid_cylinder
 from jaxmech.parts.solids import solid_sphere as solid_sphere
 from jaxmech.parts.tree import spanning_tree as spanning_tree
 from jaxmech.parts.values import Reader as Reader
-from jaxmech.parts.values import Value as Value
-from jaxmech.parts.values import are_numbers as are_numbers
 from jaxmech.parts.vectors import quaternion as quaternion
 
 __all__ = [

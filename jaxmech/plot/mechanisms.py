@@ -29,7 +29,7 @@ from jaxmech.geometry import (
     scaled,
 )
 from jaxmech.meshes import Triangles
-from jaxmech.parts import Frame, Gravity, Joint, Mechanism, Reader, vectors
+from jaxmech.parts import Frame, Joint, Mechanism, Reader, gravity, vectors
 
 STEEL, DAMPER, TYRE = (0.5, 0.53, 0.57), (0.35, 0.38, 0.42), (0.25, 0.25, 0.27)
 
@@ -521,11 +521,11 @@ def shapes_of_mechanism(mechanism: Mechanism, q: Array, t: Array, params: Any) -
 
 def down_of(mechanism: Mechanism, t: Any, params: Any) -> Any:
     """The unit vector along which gravity pulls, (d,); downwards if there is none."""
-    gravity = next((force for force in mechanism.forces if isinstance(force, Gravity)), None)
+    weight = next((force for force in mechanism.forces if isinstance(force, gravity)), None)
     d = mechanism.bodies[0].dimension
-    if gravity is None or gravity.down is None:
+    if weight is None or weight.down is None:
         return -np.eye(d)[-1]
-    u = Reader("gravity", t, params).vector(gravity.down, d)
+    u = Reader("gravity", t, params).vector(weight.down, d)
     return u / jnp.sqrt(u @ u)
 
 

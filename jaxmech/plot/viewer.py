@@ -25,7 +25,7 @@ from jaxmech import meshes
 from jaxmech.geometry import Geometry
 from jaxmech.interop.mujoco import Robot
 from jaxmech.models import Model
-from jaxmech.parts import Gravity, Joint, Mechanism, Reader
+from jaxmech.parts import Joint, Mechanism, Reader, gravity
 from jaxmech.plot.mechanisms import down_of
 from jaxmech.plot.motions import Display, digits, display_of, extent, shapes_at, trail_names
 from jaxmech.plot.panels import ORANGE
@@ -392,7 +392,7 @@ def view(
     items, scale, facts, down = [*items_of(shapes, display.members, box, names)], 0.0, {}, None
     if isinstance(subject, Mechanism):
         facts = _facts(subject, display, ts)
-        if any(isinstance(force, Gravity) for force in subject.forces):
+        if any(isinstance(force, gravity) for force in subject.forces):
             start = np.asarray(display.track.span[0])
             down = np.asarray(down_of(subject, start, display.first_params), float)
             down = np.pad(down, (0, 3 - len(down)))

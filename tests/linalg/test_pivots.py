@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech.linalg import pivots
+from jaxmech.linalg import Pivots
 
 SHAPES = [(3, 5, 3), (5, 4, 4), (4, 6, 2), (5, 3, 1), (1, 4, 1)]  # rows, columns, rank
 
@@ -21,12 +21,12 @@ def matrix(m: int, n: int, rank: int) -> np.ndarray:
 
 @jax.jit
 def chosen(A: Any) -> Any:
-    found = pivots(A)
+    found = Pivots.of(A)
     return found.rank, found.dependent, found.rows, found.columns, found.inverse(A)
 
 
 def sizes(A: Any) -> list[float]:
-    return np.round(np.asarray(pivots(jnp.array(A)).sizes), 6).tolist()
+    return np.round(np.asarray(Pivots.of(jnp.array(A)).sizes), 6).tolist()
 
 
 @pytest.mark.parametrize(("m", "n", "rank"), SHAPES)
@@ -55,16 +55,16 @@ def test_the_largest_number_of_a_row_comes_first() -> None:
 
 def test_what_counts_as_a_pivot() -> None:
     A = jnp.array([[1.0, 0.0], [1.0, 1e-4]])
-    assert pivots(A).rank == 2
-    assert pivots(A, tolerance=1e-3).rank == 1
-    assert pivots(A * 1e-9).rank == 2
-    assert pivots(jnp.zeros((2, 3))).rank == 0
-    assert pivots(jnp.zeros((0, 3))).inverse(jnp.zeros((0, 3))).shape == (3, 0)
-    assert pivots(jnp.full((1, 2), jnp.nan)).rank == 0
+    assert Pivots.of(A).rank == 2
+    assert Pivots.of(A, tolerance=1e-3).rank == 1
+    assert Pivots.of(A * 1e-9).rank == 2
+    assert Pivots.of(jnp.zeros((2, 3))).rank == 0
+    assert Pivots.of(jnp.zeros((0, 3))).inverse(jnp.zeros((0, 3))).shape == (3, 0)
+    assert Pivots.of(jnp.full((1, 2), jnp.nan)).rank == 0
 
 
 def test_a_choice_serves_neighbours_until_its_pivot_vanishes() -> None:
-    found = pivots(jnp.array([[1.0, 2.0]]))
+    found = Pivots.of(jnp.array([[1.0, 2.0]]))
     np.testing.assert_array_equal(found.inverse(jnp.array([[5.0, 4.0]])), [[0.0], [0.25]])
     np.testing.assert_array_equal(found.inverse(jnp.array([[5.0, 0.0]])), np.zeros((2, 1)))
 
@@ -75,7 +75,7 @@ def test_the_derivative_of_the_inverse() -> None:
 
     def inverse(s: Any) -> Any:
         whole = jnp.asarray(A) + s * jnp.asarray(dA)
-        return pivots(whole).inverse(whole)
+        return Pivots.of(whole).inverse(whole)
 
     h = 1e-6
     slope = (jax.jit(inverse)(h) - jax.jit(inverse)(-h)) / (2 * h)

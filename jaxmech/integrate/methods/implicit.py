@@ -35,7 +35,7 @@ from jaxmech.integrate.methods.runge_kutta import (
 )
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.laws import Law
-from jaxmech.linalg import matvec, saddle_point, singular_weights
+from jaxmech.linalg import matvec, row_weights, saddle_point
 from jaxmech.status import Status
 from jaxmech.system import EquationsOfMotion, System
 
@@ -131,7 +131,7 @@ class Rodas5P(AbstractPair):
         mu = 1 / (h * _GAMMA)
         z = 1 / mu
         matrix = jnp.concatenate([eom.M, eom.A]) - in_v * z - in_q * (z * z)
-        weights = singular_weights(eom.M, eom.A, eom.singular_mass)
+        weights = _weights_of_rows(eom)
         factors = saddle_point(matrix[:n], push, matrix[n:], independent_rows, weights)
 
         # A loop, so that the law of motion is compiled once for all stages.
@@ -169,6 +169,18 @@ class Rodas5P(AbstractPair):
         independent = law.rank == jnp.asarray(all_rows.size, law.rank.dtype)
         ends, rows = (q + sums.step[0], v + sums.step[1]), all_rows.size
         return Moved(*ends, status == Status.OK, status, independent, law.rank, rows), sums.last
+
+
+def _weights_of_rows(eom: EquationsOfMotion) -> Array | None:
+    """Weights of the rows that make up for a singular M, shape (m,); None if it is regular.
+
+    Any weights give the same solution, so they have no derivative.
+    """
+    if not eom.singular_mass:
+        return None
+    indices = np.arange(len(eom.A))
+    is_chosen = np.isin(indices, indices if eom.singular_mass is True else eom.singular_mass)
+    return jax.lax.stop_gradient(jnp.where(is_chosen, row_weights(eom.M, eom.A), 0.0))
 
 
 def _shifted(sums: Array, weights: Array, U: Array) -> Array:

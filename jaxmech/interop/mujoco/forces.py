@@ -16,13 +16,13 @@ from jaxmech.interop.mujoco.source import FIELDS, is_any, is_on, mujoco
 from jaxmech.parts import (
     AbstractRigidBody,
     CoordinateSprings,
-    Gravity,
     Reader,
     Rotors,
     Support,
-    Value,
     gravity,
 )
+
+Number = float | str  # or the name of a parameter
 
 
 def terms(tree: Tree, conversion: Conversion) -> list[Any]:
@@ -52,7 +52,7 @@ def terms(tree: Tree, conversion: Conversion) -> list[Any]:
     return energies
 
 
-def weights(model: Any) -> list[Gravity]:
+def weights(model: Any) -> list[gravity]:
     """Gravity, if there is any."""
     g = np.asarray(model.opt.gravity)
     size = float(np.linalg.norm(g))
@@ -73,9 +73,9 @@ class Resistance:
 
     conversion: Conversion
     joint_of: tuple[int, ...]
-    damping: tuple[Value, ...]
-    friction: tuple[Value, ...]
-    speed: Value
+    damping: tuple[Number, ...]
+    friction: tuple[Number, ...]
+    speed: Number
 
     def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
         q, v = jnp.asarray(q), jnp.asarray(v)
@@ -91,14 +91,14 @@ class Resistance:
 
 def resistance(
     tree: Tree, conversion: Conversion, speed: Any, sticking: Collection[str] = ()
-) -> tuple[list[Resistance], dict[str, Value]]:
+) -> tuple[list[Resistance], dict[str, Number]]:
     """The damping and the friction of all joints, if there are any.
 
     Also the limits of the friction of joints that are `sticking`, which is not among them.
     """
-    model, joints, dry = tree.model, tree.joint_names, dict[str, Value]()
+    model, joints, dry = tree.model, tree.joint_names, dict[str, Number]()
 
-    def of_joints(numbers: Floats, kind: str, flag: str) -> list[Value]:
+    def of_joints(numbers: Floats, kind: str, flag: str) -> list[Number]:
         """A number for each joint: that of its first entry in qvel, or a parameter."""
         first = [float(numbers[dof]) if is_on(flag, model) else 0.0 for dof in model.jnt_dofadr]
         return [tree.values.value(kind, name, x) for name, x in zip(joints, first, strict=True)]
