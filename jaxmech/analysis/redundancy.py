@@ -336,7 +336,11 @@ def rank_findings(counts: Ranks, contradictory: Collection[str]) -> list[Finding
         findings.append(serious(problem, remedy))
     for name in counts.silent:
         problem = f"an equation of constraint {name!r} does not depend on the coordinates"
-        remedy = "remove it, or check the coordinates it should depend on"
+        remedy = (
+            "harmless where a loop in a plane is closed by a joint in space, such as a `connect` "
+            "of an MJCF file, which cannot leave it out: keep it; otherwise remove it, or check "
+            "the coordinates it should depend on"
+        )
         findings.append(warning(problem, remedy))
     if counts.rigid:
         problem = (

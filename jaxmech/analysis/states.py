@@ -19,7 +19,6 @@ from jaxmech.system import Params, Subject, System, mass_scale, with_params
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_finite
 
-
 SPREAD = 0.02  # distance of nearby states, relative to 1 + |q|
 
 
