@@ -50,7 +50,7 @@ from jaxmech.ensemble.member import (
 from jaxmech.ensemble.study import Observed, RecordedInput, Study, WhiteNoise
 from jaxmech.integrate import FixedSteps, Gaps
 from jaxmech.laws import observed_at
-from jaxmech.system import DryFriction, Params, Signal, System, function_values
+from jaxmech.system import DryFriction, Params, Signal, System
 from jaxmech.utils.checks import MissingParameterError, argument_count
 from jaxmech.utils.digests import arrays_digest, jaxpr_digest, sha256
 from jaxmech.utils.trees import as_dtype
@@ -292,7 +292,7 @@ def system_digest(system: System, params: Params, dtype: Any = float) -> str:
     def functions(q: Any, v: Any, t: Any, params: Any) -> Any:
         equations = system.equations(q, v, t, params)  # with derivatives, by rules of the user's
         derived = equations.M, equations.Q, equations.A, equations.b
-        values = function_values(system, q, v, t, params)
+        values = system.function_values(q, v, t, params)
         return derived, values, [rule(params) for rule in others]
 
     return sha256(repr(names), digest(functions, q, v, t, params))

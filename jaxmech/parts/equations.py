@@ -20,7 +20,7 @@ from jaxmech.parts.gaps import Gap
 from jaxmech.parts.joint_loads import JointLoads
 from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.kinematics import AbstractKinematics
-from jaxmech.parts.tree import JointCoordinates, Spins, spanning_tree
+from jaxmech.parts.tree import JointCoordinates, Spins
 from jaxmech.parts.values import Reader
 from jaxmech.system import DryFriction, Holonomic, System, Unilateral
 
@@ -145,8 +145,8 @@ def system_of(
         recursions = MassAndForce(kinematics, gravities, extra_terms)
     quasi: dict[str, Any] = {}
     if spins is not None:
-        links = spanning_tree(kinematics.bodies, (), ())[0]  # of free bodies
-        by_spins = recursions or MassAndForce(links, gravities, extra_terms)
+        free = JointCoordinates(kinematics.bodies, kinematics.links)
+        by_spins = recursions or MassAndForce(free, gravities, extra_terms)
         quasi = {"velocities": spins.units(_unit), "kinematics": spins, "invariants": units}
         quasi["quasi_mass_and_force"] = replace(by_spins, spins=spins)
     system = System(

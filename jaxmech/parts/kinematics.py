@@ -20,21 +20,29 @@ Bodies = Sequence[AbstractBody]
 
 @dataclass(frozen=True)
 class AbstractKinematics(abc.ABC):
-    """The positions and velocities of bodies."""
+    """The positions and velocities of bodies.
+
+    Attributes:
+        bodies: the bodies, in the order of the mechanism.
+        links: a `Link` for each body, those before it first, with its coordinates.
+    """
 
     bodies: tuple[AbstractBody, ...]
+    links: tuple[Any, ...]
 
     has_tree: ClassVar[bool] = False  # whether joints move bodies along a tree
 
     @property
-    @abc.abstractmethod
     def coordinates(self) -> tuple[str, ...]:
-        """The names of the coordinates."""
+        """The names of the coordinates, such as `elbow.angle` and `crank.x`."""
+        return tuple(f"{link.name}.{letter}" for link in self.links for letter in link.letters)
 
     @property
-    @abc.abstractmethod
     def norms(self) -> tuple[tuple[str, int], ...]:
         """The quaternions among the coordinates: whose they are, and their first indices."""
+        return tuple(
+            (link.name, link.first + len(link.letters) - 4) for link in self.links if link.has_norm
+        )
 
     def with_units(self, q: Array) -> Array:
         """The coordinates with quaternions of unit length."""

@@ -17,7 +17,7 @@ from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.kinematics import AbstractKinematics
 from jaxmech.parts.rigid_bodies import AbstractRigidBody
 from jaxmech.parts.solids import Visual
-from jaxmech.parts.tree import JointCoordinates, Link, kinematics_of, spins_of
+from jaxmech.parts.tree import kinematics_of, spins_of
 from jaxmech.parts.values import Reader, Value, vector
 from jaxmech.system import AbstractConstraint, DryFriction, System, Unilateral
 from jaxmech.utils.checks import require_kind
@@ -295,8 +295,7 @@ def outline(mechanism: Any) -> str:
 def _children(kinematics: AbstractKinematics) -> dict[str, list[tuple[AbstractBody, str]]]:
     """By name of a body, those that hang on it, each with a word on its coordinates."""
     children: dict[str, list[tuple[AbstractBody, str]]] = {}
-    free = [Link(body, "ground", None) for body in kinematics.bodies]
-    for link in kinematics.links if isinstance(kinematics, JointCoordinates) else free:
+    for link in kinematics.links:
         letters = ", ".join(link.letters) or "no coordinates"
         how = "free" if link.joint is None else f"{link.name!r}, {link.joint.kind}"
         children.setdefault(link.parent, []).append((link.body, f"{how}: {letters}"))

@@ -198,25 +198,9 @@ def _alone(body: AbstractBody, q: Array, v: Array) -> Located:
 
 @dataclass(frozen=True)
 class JointCoordinates(AbstractKinematics):
-    """The coordinates of the joints of a tree, `elbow.angle` and so on, and of free bodies.
-
-    Attributes:
-        links: a link for each body, those before it first.
-    """
-
-    links: tuple[Link, ...] = ()
+    """The coordinates of the joints of a tree, `elbow.angle` and so on, and of free bodies."""
 
     has_tree = True
-
-    @property
-    def coordinates(self) -> tuple[str, ...]:
-        return tuple(f"{link.name}.{letter}" for link in self.links for letter in link.letters)
-
-    @property
-    def norms(self) -> tuple[tuple[str, int], ...]:
-        return tuple(
-            (link.name, link.first + len(link.letters) - 4) for link in self.links if link.has_norm
-        )
 
     def located(
         self, bodies: Bodies, q: Array, v: Array, t: Array, params: Any
@@ -323,25 +307,11 @@ def _in_space(located: Located) -> Moving:
 
 @dataclass(frozen=True)
 class BodyCoordinates(AbstractKinematics):
-    """The coordinates of the bodies in order, `crank.x` and so on."""
-
-    @property
-    def coordinates(self) -> tuple[str, ...]:
-        return tuple(f"{body.name}.{letter}" for body in self.bodies for letter in body.letters)
-
-    @property
-    def norms(self) -> tuple[tuple[str, int], ...]:
-        return tuple((body.name, self._first(body) + 3) for body in self.bodies if body.has_norm)
-
-    def _first(self, body: AbstractBody) -> int:
-        preceding = self.bodies[: [candidate.name for candidate in self.bodies].index(body.name)]
-        return sum(len(candidate.letters) for candidate in preceding)
+    """The coordinates of the bodies in order, `crank.x` and so on, all of whose links are free."""
 
     def entries(self, body: AbstractBody, x: Array) -> Array:
-        if isinstance(body, Ground):
-            return x[:0]
-        first = self._first(body)
-        return x[first : first + len(body.letters)]
+        own = [link.entries(x) for link in self.links if link.body.name == body.name]
+        return own[0] if own else x[:0]  # of the ground
 
     def frames(self, bodies: Bodies, q: Array, t: Array, params: Any) -> tuple[Frame, ...]:
         return tuple(body.frame(self.entries(body, q)) for body in bodies)
@@ -398,7 +368,7 @@ def kinematics_of(
                 'Argument `cut` must be left out with coordinates="bodies", where all joints are '
                 "constraints."
             )
-        return BodyCoordinates(tuple(bodies)), ()
+        return BodyCoordinates(tuple(bodies), spanning_tree(bodies, (), ())[0].links), ()
     known = [joint.name for joint in joints if isinstance(joint, Joint)]
     for name in cut:
         if name not in known:
@@ -412,7 +382,7 @@ def kinematics_of(
             'ground, so that no coordinates are left; with coordinates="bodies" welds are '
             "constraints and have reactions."
         )
-    return (tree, names) if names else (BodyCoordinates(tuple(bodies)), ())
+    return (tree, names) if names else (BodyCoordinates(tree.bodies, tree.links), ())
 
 
 def spanning_tree(

@@ -193,7 +193,7 @@ def _facts(mechanism: Mechanism, display: Display, times: np.ndarray) -> dict[st
     """By body: its mass, and the names and values of its coordinates at all times."""
     q, order = display.track.at(times)[0], mechanism.system.coordinates
     facts: dict[str, Any] = {}
-    links = {x.body.name: x.name for x in getattr(mechanism.kinematics, "links", ())}
+    links = {x.body.name: x.name for x in mechanism.kinematics.links}
     for body in mechanism.bodies:
         read = Reader(f"body {body.name!r}", np.asarray(times[0]), display.first_params)
         prefixes = {body.name, links.get(body.name, body.name)}
