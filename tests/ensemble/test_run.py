@@ -281,9 +281,6 @@ def test_two_processes_do_not_share_a_folder(begun) -> None:
             computed(begun.parent)
 
 
-# The warning of `simulate` about a parameter that nothing reads, which is an error of its own here.
-
-
 def test_an_unfinished_run_can_be_read(begun, whole) -> None:
     results = open_results(begun)
     assert results.blocks == (0, 1)

@@ -140,28 +140,6 @@ def test_too_many_contacts_end_a_run() -> None:
     assert sol.status == jm.Status.TOO_MANY_CONTACTS
 
 
-@pytest.mark.slow
-def test_backlash_chatters_and_then_moves_as_one() -> None:
-    def gears(q: Any, v: Any, t: Any, p: Any) -> Any:
-        return 0.5 * (0.01 * v[0] ** 2 + 0.05 * v[1] ** 2) + 0.1 * q[0]
-
-    def play(q: Any, t: Any, p: Any) -> Any:
-        return 0.02 + jnp.array([-1.0, 1.0]) * (q[0] - q[1])
-
-    teeth = jm.Unilateral(play, restitution=0.5, name="teeth")
-    drive = jm.System(gears, [teeth], coordinates=("rotor", "load"))
-    ts = jnp.linspace(0.0, 1.0, 5)
-    sol = jm.simulate(drive, jnp.zeros(2), jnp.zeros(2), ts, steps=jm.Adaptive(max_steps=256))
-    hits = sol.events["teeth[0] closes"]
-    first = np.sqrt(2 * 0.02 * 0.01 / 0.1)
-    np.testing.assert_allclose(hits.t[:4], first * np.array([1.0, 2.0, 2.5, 2.75]), rtol=1e-12)
-    np.testing.assert_allclose(hits.t[hits.count - 1], 3 * first, rtol=2e-5)
-    speeds = [0.158113883, 0.237170825, 0.276699295, 0.296463531]
-    np.testing.assert_allclose(hits.v_after[:4, 1], speeds, rtol=1e-8)
-    np.testing.assert_allclose(sol.q[-1], [0.85, 0.83], rtol=1e-12)
-    np.testing.assert_allclose(sol.v[-1], [5 / 3, 5 / 3], rtol=1e-12)
-
-
 def _two_pendulums(q: Any, v: Any, t: Any, p: Any) -> Any:
     a, b = q[0], q[0] + q[1]
     x1, y1 = jnp.sin(a), -jnp.cos(a)
