@@ -97,7 +97,7 @@ def test_balls_of_equal_mass_exchange_their_velocities() -> None:
 
 
 @pytest.mark.slow
-def test_a_ball_slides_until_it_rolls_in_a_batch_with_derivatives() -> None:
+def test_a_ball_in_space_slides_until_it_rolls() -> None:
     """Without spin it rolls after 2 v0 / (7 mu g), with 5/7 of its velocity, wherever it heads."""
     ball = jp.spatial_body("ball", mass=2.0, inertia=(0.008, 0.008, 0.008))
     floor = jp.contact("floor", jp.ground, (0, 0, 0.5), ball, (0, 0, 0), normal=UP, radius_b=0.1,
@@ -106,19 +106,17 @@ def test_a_ball_slides_until_it_rolls_in_a_batch_with_derivatives() -> None:
     q0, v0 = room.guess({"ball": jp.Start((0.0, 0.0, 0.6), velocity=(0.6, 0.8, 0.0))})
     ts = jnp.linspace(0.0, 0.5, 6)
 
-    def way(mu: Any) -> Any:
-        sol = jm.simulate(room, q0, v0, ts, {"mu": mu}, steps=jm.FixedSteps(20))
-        return sol["ball.x"][-1] + sol.events["floor friction stops"].t[0], sol
+    def roll(mu: Any) -> jm.Solution:
+        return jm.simulate(room, q0, v0, ts, {"mu": mu}, steps=jm.FixedSteps(20))
 
     mu = np.array([0.1, 0.2, 0.4])
-    (_, sols), slopes = jax.vmap(jax.value_and_grad(way, has_aux=True))(jnp.array(mu))
+    sols = jax.vmap(roll)(jnp.array(mu))
     stop = 2 / (7 * mu * G)
     np.testing.assert_allclose(sols.events["floor friction stops"].t[:, 0], stop, rtol=1e-7)
     np.testing.assert_allclose(sols.v[:, -1, :2], np.tile([3 / 7, 4 / 7], (3, 1)), rtol=1e-7)
     np.testing.assert_allclose(sols.q[:, :, 2], 0.6, rtol=1e-12)
     path = 5 / 7 * 0.5 + stop / 7  # 6/7 of the velocity on average while it slides
     np.testing.assert_allclose(sols.q[:, -1, 1], 0.8 * path, rtol=1e-7)
-    np.testing.assert_allclose(slopes, -(0.6 / 7 + 1) * stop / mu, rtol=1e-5)
 
 
 def tilted_normal(t: Any, p: Any) -> Any:
@@ -126,14 +124,13 @@ def tilted_normal(t: Any, p: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_a_box_on_four_feet_slides_down_a_steep_incline_only() -> None:
+def test_a_box_on_two_feet_slides_down_a_steep_incline_only() -> None:
     """With g (sin a - mu cos a), or not at all, and the loads of the feet carry it."""
     box = jp.spatial_body("box", mass=2.0, inertia=(0.05, 0.07, 0.08))
-    corners = [(x, y, -0.05) for x in (-0.3, 0.3) for y in (-0.2, 0.2)]
     feet = [
-        jp.contact(f"foot{k}", jp.ground, (0, 0, 0), box, corner, normal=tilted_normal,
+        jp.contact(name, jp.ground, (0, 0, 0), box, (x, 0.0, -0.05), normal=tilted_normal,
                    friction="mu")
-        for k, corner in enumerate(corners)
+        for name, x in (("behind", -0.3), ("in front", 0.3))
     ]  # fmt: skip
     slope = jp.Mechanism([box], feet, [jp.gravity(G)], {"tilt": 0.3, "mu": 0.4})
     ts = jnp.array([0.0, 0.5])
@@ -186,19 +183,16 @@ def test_a_block_is_carried_by_a_turntable_until_it_slips() -> None:
     mechanism, ts = on_turntable(), jnp.linspace(0.0, 3.0, 7)
     start = jnp.array([0.0, RADIUS, 0.0, 0.1])
 
-    def run(mu: Any) -> Any:
+    def run(mu: Any) -> jm.Solution:
         steps = jm.FixedSteps(50)
-        sol = jm.simulate(mechanism, start, jnp.zeros(4), ts, {"mu": mu}, steps=steps)
-        return sol.events["top friction slips"].t[0], sol
+        return jm.simulate(mechanism, start, jnp.zeros(4), ts, {"mu": mu}, steps=steps)
 
     mu = np.array([0.2, 0.3, 0.4])
-    (slip, sols), slopes = jax.vmap(jax.value_and_grad(run, has_aux=True))(jnp.array(mu))
+    sols = jax.vmap(run)(jnp.array(mu))
     rate = TURNING / (SPIN + LOAD * RADIUS**2)
     along = rate * RADIUS
     exact = ((mu * G) ** 2 - along**2) ** 0.25 / RADIUS**0.5 / rate
-    np.testing.assert_allclose(slip, exact, rtol=1e-8)
-    slope = mu * G**2 / (2 * rate**4 * RADIUS**2 * exact**3)
-    np.testing.assert_allclose(slopes, slope, rtol=1e-6)
+    np.testing.assert_allclose(sols.events["top friction slips"].t[:, 0], exact, rtol=1e-8)
     for k, end in enumerate(exact):
         turn, spin = rate * end**2 / 2, rate * end
         c, s = RADIUS * np.cos(turn), RADIUS * np.sin(turn)
@@ -245,20 +239,25 @@ def squared_rate(angle: Any, mu: Any) -> Any:
 
 @pytest.mark.slow
 def test_a_point_in_a_bowl_loses_what_friction_takes_on_its_way() -> None:
-    ts = jnp.linspace(0.0, 2.0, 21)
+    """And small swings without friction have the period of a pendulum."""
+    small = 0.02
+    period = 2 * np.pi * np.sqrt(BOWL / G) * (1 + small**2 / 16)
 
-    def run(mu: Any) -> Any:
-        sol = swing_in_a_bowl(mu, FIRST, ts)
+    def run(mu: Any, angle: Any, end: Any) -> Any:
+        sol = swing_in_a_bowl(mu, angle, end * jnp.linspace(0.0, 1.0, 21))
         return sol.q[5, :2] @ HEADING, sol
 
-    mu = np.array([0.05, 0.1, 0.2])
-    (_, sols), slopes = jax.vmap(jax.value_and_grad(run, has_aux=True))(jnp.array(mu))
+    swings = jnp.array([[0.05, 0.1, 0.2, 0.0], [*3 * [FIRST], small], [*3 * [2.0], period]])
+    (_, sols), slopes = jax.vmap(jax.value_and_grad(run, has_aux=True))(*swings)
+    reach = BOWL * np.sin(small) * np.array([1, 0, -1, 0, 1])
+    np.testing.assert_allclose(sols.q[3, ::5, :2], np.outer(reach, HEADING), atol=1e-7)
     np.testing.assert_allclose(jnp.linalg.norm(sols.q, axis=-1), BOWL, rtol=1e-9)
     assert (jnp.diff(sols.energy, axis=1) < 1e-9).all()
     aside = sols.q[..., :2] @ np.array([-HEADING[1], HEADING[0]])
     np.testing.assert_allclose(aside, 0.0, atol=1e-8)
-    angle = -np.arcsin(sols.q[:, :6, :2] @ HEADING / BOWL)
-    rate = np.sum(np.square(sols.v[:, :6]), axis=-1) / BOWL**2
+    mu = np.asarray(swings[0, :3])
+    angle = -np.arcsin(sols.q[:3, :6, :2] @ HEADING / BOWL)
+    rate = np.sum(np.square(sols.v[:3, :6]), axis=-1) / BOWL**2
     np.testing.assert_allclose(rate, squared_rate(angle, mu[:, None]), atol=1e-5)
 
     def at_half_a_second(mu: float) -> float:
@@ -270,17 +269,9 @@ def test_a_point_in_a_bowl_loses_what_friction_takes_on_its_way() -> None:
         return float(-BOWL * np.sin(found.y[0, -1]))
 
     differences = [(at_half_a_second(x + 1e-4) - at_half_a_second(x - 1e-4)) / 2e-4 for x in mu]
-    np.testing.assert_allclose(slopes, differences, rtol=1e-5)
+    np.testing.assert_allclose(slopes[:3], differences, rtol=1e-5)
     assert (sols.v[2, -1] == 0).all()  # after two swings, where it can rest
     assert np.hypot(*sols.q[2, -1, :2]) < -0.2 * sols.q[2, -1, 2]
-
-
-@pytest.mark.slow
-def test_small_swings_in_a_smooth_bowl_have_the_period_of_a_pendulum() -> None:
-    period = 2 * np.pi * np.sqrt(BOWL / G) * (1 + 0.02**2 / 16)
-    sol = swing_in_a_bowl(0.0, 0.02, jnp.linspace(0.0, period, 5))
-    reach = BOWL * np.sin(0.02) * np.array([1, 0, -1, 0, 1])
-    np.testing.assert_allclose(sol.q[:, :2], np.outer(reach, HEADING), atol=1e-7)
 
 
 def test_two_balls_in_space_have_no_friction_between_them() -> None:

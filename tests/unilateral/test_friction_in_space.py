@@ -152,7 +152,7 @@ def _turning_push(q: Any, v: Any, t: Any, p: Any) -> Any:
 
 SLED = jm.System(
     lambda q, v, t, p: 0.5 * v @ v,
-    [jm.DryFriction(lambda q, v, t, p: v[None], 3.0, name="rub")],
+    [jm.DryFriction(lambda q, v, t, p: v[None], lambda p: p, name="rub")],
     force=_turning_push, coordinates=("x", "y"),
 )  # fmt: skip
 
@@ -163,7 +163,17 @@ SLED = jm.System(
     [(jm.FixedSteps(40), 1e-5), (jm.Adaptive(rtol=1e-9, atol=1e-9), 1e-7)],
 )
 def test_a_push_that_grows_and_turns_lets_a_sled_slip_once(steps: Any, tolerance: float) -> None:
-    sol = jm.simulate(SLED, jnp.zeros(2), jnp.zeros(2), jnp.linspace(0.0, 5.0, 11), steps=steps)
+    still, ts = jnp.zeros(2), jnp.linspace(0.0, 5.0, 11)
+
+    def slip(limit: Any) -> Any:
+        sol = jm.simulate(SLED, still, still, ts, limit, steps=steps)
+        return sol.events["rub slips"].t[0], sol
+
+    if isinstance(steps, jm.FixedSteps):
+        slope, sol = jax.grad(slip, has_aux=True)(3.0)
+        np.testing.assert_allclose(slope, 0.5, rtol=1e-9)
+    else:
+        _, sol = slip(3.0)
     np.testing.assert_allclose(sol.events["rub slips"].t[0], 1.5, rtol=1e-12)
     assert sol.events["rub slips"].count == 1
     assert sol.events["rub stops"].count == 0
