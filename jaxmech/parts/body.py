@@ -98,6 +98,11 @@ class AbstractBody(abc.ABC):
     name: str
 
     @property
+    def part(self) -> str:
+        """The name in messages."""
+        return f"body {self.name!r}"
+
+    @property
     @abc.abstractmethod
     def dimension(self) -> int:
         """The dimension: 2 in the plane, 3 in space, 0 for a ground that may be in either."""
@@ -198,7 +203,7 @@ def entries(body: AbstractBody, start: Start, field: str, shape: tuple[int, ...]
     array = 1.0 * jnp.asarray(value)
     if array.shape != shape:
         raise ValueError(
-            f"The start of body {body.name!r} must have `{field}` of shape {shape}, but it has "
+            f"The start of {body.part} must have `{field}` of shape {shape}, but it has "
             f"{array.shape}; for a batch use `jax.vmap`."
         )
     return array
@@ -263,7 +268,7 @@ class PointMass(AbstractBody):
     def start(self, start: Start) -> tuple[Array, Array]:
         if start.attitude is not None or start.spin is not None:
             raise ValueError(
-                f"The start of body {self.name!r} must have neither `attitude` nor `spin`, since "
+                f"The start of {self.part} must have neither `attitude` nor `spin`, since "
                 "it is a point mass; leave them out."
             )
         shape = (self.dimension,)

@@ -126,9 +126,9 @@ class Connection:
         return self.is_steady and not (joint.slides and self.link.is_reversed)
 
     def seat(self) -> Seat:
-        dtype, joint = self.read.dtype, self.link.joint
+        dtype = self.read.dtype
         point, axes = np.zeros(3, dtype), np.eye(3, dtype=dtype)
-        if joint is not None and self.is_steady:
+        if self.is_steady:
             point = in_space(self._end(not self.link.is_reversed))
         if self.hinge_axes is not None:
             axes = self.hinge_axes[int(not self.link.is_reversed)]
@@ -186,9 +186,8 @@ class Connection:
         """A ball, or the turn of a free body about its reference point."""
         dtype, is_reversed, into = self.read.dtype, self.link.is_reversed, parent_seat.axes.T
         axes, spin, spins = rotation(_with_unit(q)[-4:]), v[-3:], np.eye(3, dtype=dtype)
-        zeros = joint = np.zeros(3, dtype)
-        if self.link.joint is not None:
-            joint = apply(into, in_space(self._end(is_reversed)) - parent_seat.point)
+        zeros = np.zeros(3, dtype)
+        joint = apply(into, in_space(self._end(is_reversed)) - parent_seat.point)
         if is_reversed:
             spins, spin, axes = -axes, -apply(axes, spin), axes.T
         ways = np.zeros((3, 3), dtype)
@@ -248,10 +247,11 @@ class Connection:
         return relation.reverse if self.link.is_reversed else relation
 
     def _end(self, on_b: bool) -> AnyArray:
-        """The joint on its second or first body, (d,)."""
-        joint = self.link.joint
-        assert joint is not None
-        return self.read.vector(joint.at_b if on_b else joint.at_a, self.link.body.dimension)
+        """The joint on its second or first body, (d,); a free body moves by its reference point."""
+        joint, size = self.link.joint, self.link.body.dimension
+        if joint is None:
+            return np.zeros(size, self.read.dtype)
+        return self.read.vector(joint.at_b if on_b else joint.at_a, size)
 
 
 def _with_unit(q: Array) -> Array:
@@ -301,7 +301,7 @@ def members_of(
         name, parent, time = link.body.name, link.parent, 1.0 * t
         functions = () if link.joint is None else link.joint.functions
         is_steady = not any(depends_on(lambda t, fn=fn: fn(t, params), (time,)) for fn in functions)
-        connection = Connection(link, Reader(link.part, t, params), is_steady, has_spins)
+        connection = Connection(link, Reader(link.mover.part, t, params), is_steady, has_spins)
         seat, x = connection.seat(), link.entries(q)
         last = first + connection.n_velocities
         passage = connection.passage(seats[parent], seat, x, v[first:last])
@@ -313,7 +313,7 @@ def members_of(
             )  # fmt: skip
             members.append(Member(parent, "ground", first, way, none))
             first += 3
-        inertia = _about_seat(link.body, seat, Reader(f"body {name!r}", t, params))
+        inertia = _about_seat(link.body, seat, Reader(link.body.part, t, params))
         members.append(Member(name, parent, first, passage, inertia))
         seats[name], connections[name], first = seat, connection, last
     inertias = {member.name: member.inertia for member in members}

@@ -58,7 +58,7 @@ class EnergyDifference:
         for body, kinetic, frame in self.kinematics.inertial(q, v, t, params):
             total = total + kinetic
             for weight in self.gravities:
-                moment = body.moment(frame, Reader(f"body {body.name!r}", t, params))
+                moment = body.moment(frame, Reader(body.part, t, params))
                 total = total - weight.energy(moment, Reader("gravity", t, params))
         return total
 

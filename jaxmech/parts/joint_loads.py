@@ -112,7 +112,7 @@ class JointLoads:
 
     def _weight(self, weight: Gravity, body: AbstractBody, state: State) -> tuple[Load, ...]:
         _, _, t, params = state
-        of_body, read = Reader(f"body {body.name!r}", t, params), Reader("gravity", t, params)
+        of_body, read = Reader(body.part, t, params), Reader("gravity", t, params)
 
         def work(x: tuple[Moving, ...]) -> Any:
             return -weight.energy(body.moment(x[0].frame, of_body), read)
@@ -149,7 +149,7 @@ class JointLoads:
 
         def momenta(q: Array, v: Array, t: Array) -> list[Load]:
             motions = self._moving(bodies, (q, v, t, params))
-            reads = [Reader(f"body {body.name!r}", t, params) for body in bodies]
+            reads = [Reader(body.part, t, params) for body in bodies]
             return list(map(_momenta, bodies, motions, reads))
 
         values, rates = jax.jvp(momenta, (q, v, t), (v, qdd, jnp.ones_like(t)))
@@ -167,7 +167,7 @@ def total_momentum(kinematics: AbstractKinematics, state: State) -> tuple[Array,
     for body, motion in zip(
         kinematics.bodies, kinematics.moving(kinematics.bodies, *state), strict=True
     ):
-        p, h = _momenta(body, motion, Reader(f"body {body.name!r}", t, params))
+        p, h = _momenta(body, motion, Reader(body.part, t, params))
         linear.append(p)
         angular.append(h + moment(motion.frame.origin, p))
     return jnp.stack(linear).sum(0), jnp.stack(angular).sum(0)

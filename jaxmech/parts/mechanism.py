@@ -402,7 +402,7 @@ def require_possible(
     """Raise for masses, sizes and curves that nothing can have, with these parameters."""
     t, values = jnp.zeros(()), dict(params)
     for body in bodies:
-        body.require(Reader(f"body {body.name!r}", t, values))
+        body.require(Reader(body.part, t, values))
     for joint in joints:
         if isinstance(joint, Joint):
             joint.require(Reader(joint.part, t, values))
@@ -433,7 +433,7 @@ def _require_readable(mechanism: Mechanism) -> None:
         q, v = jnp.zeros(system.n), jnp.zeros(system.n_velocities)
         d = mechanism.bodies[0].dimension
         frame = Ground(dimension=d).frame(q)
-        owners = [(f"body {x.name!r}", getattr(x, "visual", ())) for x in mechanism.bodies]
+        owners = [(x.part, getattr(x, "visual", ())) for x in mechanism.bodies]
         looks = [
             visual.solid(frame, frame.origin, Reader(owner, t, params), 1.0, 0.0)
             for owner, visuals in (*owners, ("the scenery", mechanism.scenery))

@@ -257,7 +257,7 @@ class SpatialBody(AbstractRigidBody):
             e = entries(self, start, "attitude", (4,))
             if is_known(e) and not e.any():
                 raise ValueError(
-                    f"The start of body {self.name!r} must have a quaternion other than zero as "
+                    f"The start of {self.part} must have a quaternion other than zero as "
                     "`attitude`; without rotation it is (1, 0, 0, 0)."
                 )
             e = e / jnp.sqrt(e @ e)

@@ -23,12 +23,7 @@ from jaxtyping import Array, Float
 from jaxmech.parts.body import AbstractBody, Frame, Ground, Load, Moving, Start
 from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.joints.pairs import CoordinateJoint
-from jaxmech.parts.kinematics import (
-    AbstractKinematics,
-    Bodies,
-    Point,
-    Relation,
-)
+from jaxmech.parts.kinematics import AbstractKinematics, Bodies, Point, Relation
 from jaxmech.parts.values import Reader, vector_with_rate
 from jaxmech.parts.vectors import (
     apply,
@@ -110,22 +105,22 @@ class Link:
     is_reversed: bool = False
 
     @property
-    def name(self) -> str:
-        """The name of the joint, or of the free body; its coordinates are called after it."""
-        return (self.joint or self.body).name
+    def mover(self) -> CoordinateJoint | AbstractBody:
+        """The joint, or the free body itself, after which the coordinates are called."""
+        return self.joint or self.body
 
     @property
-    def part(self) -> str:
-        return f"body {self.name!r}" if self.joint is None else self.joint.part
+    def name(self) -> str:
+        return self.mover.name
 
     @property
     def letters(self) -> tuple[str, ...]:
-        return (self.joint or self.body).letters
+        return self.mover.letters
 
     @property
     def has_norm(self) -> bool:
         """Whether the last coordinates are a quaternion."""
-        return (self.joint or self.body).has_norm
+        return self.mover.has_norm
 
     def entries(self, x: Array) -> Array:
         return x[self.first : self.first + len(self.letters)]
@@ -135,7 +130,7 @@ class Link:
         q, v = self.entries(q), self.entries(v)
         if self.joint is None:
             return _alone(self.body, q, v)
-        relation = self.joint.moving(q, v, Reader(self.part, t, params))
+        relation = self.joint.moving(q, v, Reader(self.mover.part, t, params))
         return parent.following(relation.reverse if self.is_reversed else relation)
 
     def from_start(self, start: Start) -> tuple[Array, Array]:
@@ -173,7 +168,7 @@ class Link:
     def nearest(self, parent: Located, goal: Located, t: Array, params: Any) -> tuple[Array, Array]:
         """The coordinates and rates of the joint that bring the body nearest to a goal."""
         assert self.joint is not None
-        read = Reader(self.part, t, params)
+        read = Reader(self.mover.part, t, params)
         a, b = (goal, parent) if self.is_reversed else (parent, goal)
         size = len(a.frame.origin)
         points = (vector_with_rate(read, x, size) for x in (self.joint.at_a, self.joint.at_b))
@@ -240,7 +235,7 @@ class JointCoordinates(AbstractKinematics):
             q, v = jax.jvp(self.with_units, (q,), (v,))
         located = self.located(self.bodies, q, v, t, params)
         for body in self.bodies:
-            seen, read = located[body.name], Reader(f"body {body.name!r}", t, params)
+            seen, read = located[body.name], Reader(body.part, t, params)
             kinetic = body.kinetic(seen.velocity, seen.spin, read)
             yield body, kinetic, seen.frame
 
@@ -326,7 +321,7 @@ class BodyCoordinates(AbstractKinematics):
     ) -> Iterator[tuple[AbstractBody, AnyArray, Frame]]:
         for body in self.bodies:
             coordinates, rates = self.entries(body, q), self.entries(body, v)
-            read, velocity = Reader(f"body {body.name!r}", t, params), rates[: body.dimension]
+            read, velocity = Reader(body.part, t, params), rates[: body.dimension]
             spin, frame = body.spin(coordinates, rates), body.frame(coordinates)
             yield body, body.kinetic(velocity, spin, read, frame), body.frame(coordinates)
 

@@ -91,20 +91,17 @@ def number(part: str, argument: str, value: Value) -> Value:
     return plain
 
 
-def positive(part: str, argument: str, value: Value) -> Value:
-    """Check a value as `number` does; a plain number must be positive."""
+def positive(part: str, argument: str, value: Value, *, zero: bool = False) -> Value:
+    """Check a value as `number` does; a plain number must be positive, or zero if `zero`."""
     checked = number(part, argument, value)
     if isinstance(checked, float):
-        require_sign(part, argument, checked)
+        require_sign(part, argument, checked, zero=zero)
     return checked
 
 
 def non_negative(part: str, argument: str, value: Value) -> Value:
     """Check a value as `number` does; a plain number must not be negative."""
-    checked = number(part, argument, value)
-    if isinstance(checked, float):
-        require_sign(part, argument, checked, zero=True)
-    return checked
+    return positive(part, argument, value, zero=True)
 
 
 def require_sign(part: str, argument: str, value: Any, *, zero: bool = False) -> None:

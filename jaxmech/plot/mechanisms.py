@@ -492,7 +492,7 @@ def shapes_of_mechanism(mechanism: Mechanism, q: Array, t: Array, params: Any) -
         drawn = (1,) if part.kind.startswith("rolling") else _DRAWN.get(part.kind, ())
         covered |= {part.bodies[k].name for k in drawn}
     links = {
-        body.name: _Link(body, frame, points[body.name], Reader(f"body {body.name!r}", t, params))
+        body.name: _Link(body, frame, points[body.name], Reader(body.part, t, params))
         for body, frame in zip(bodies, frames, strict=True)
     }
     longest = jnp.max(jnp.stack([jnp.asarray(link.length) for link in links.values()]))

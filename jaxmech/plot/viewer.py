@@ -195,7 +195,7 @@ def _facts(mechanism: Mechanism, display: Display, times: np.ndarray) -> dict[st
     facts: dict[str, Any] = {}
     links = {x.body.name: x.name for x in mechanism.kinematics.links}
     for body in mechanism.bodies:
-        read = Reader(f"body {body.name!r}", np.asarray(times[0]), display.first_params)
+        read = Reader(body.part, np.asarray(times[0]), display.first_params)
         prefixes = {body.name, links.get(body.name, body.name)}
         columns = [k for k, name in enumerate(order) if name.rpartition(".")[0] in prefixes]
         facts[body.name] = {
