@@ -336,10 +336,11 @@ def _card(modes: Modes) -> list[str]:
     for i, value in enumerate(values):
         if is_zero[i] or value.imag < 0:
             continue
-        real = 0.0 if abs(value.real) < 1e-12 * abs(value) else value.real
+        is_damped = abs(value.real) >= 1e-12 * abs(value)
+        real, ratio = (value.real, float(modes.damping[i])) if is_damped else (0.0, 0.0)
         text = f"{real:.6g} + {value.imag:.6g}i" if value.imag else f"{real:.6g}"
         columns = f"{text:<20} {float(modes.frequencies[i]):>11.6g}"
-        lines.append(f"  {columns} {float(modes.damping[i]) + 0.0:>8.4g}     {largest[i]}")
+        lines.append(f"  {columns} {ratio:>8.4g}     {largest[i]}")
     if is_zero.any():
         of_zeros = dict.fromkeys(name for name, zero in zip(largest, is_zero, strict=True) if zero)
         lines.append(f"  and {is_zero.sum()} zero: {', '.join(of_zeros)}")

@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.control.shooting import SAMPLED, NonlinearProgram, Transcription
+from jaxmech.control.shooting import SAMPLED, UNFINISHED, NonlinearProgram, Transcription
 from jaxmech.integrate import AbstractMethod, FixedSteps
 from jaxmech.run import Solution, simulate
 from jaxmech.system import KnownState, Params, Signal, Subject, with_params
@@ -101,7 +101,7 @@ OUTCOMES = {  # of Ipopt
     1: OptimumStatus.ACCEPTABLE,
     2: OptimumStatus.INFEASIBLE,
     3: OptimumStatus.ACCEPTABLE,
-    -1: OptimumStatus.TOO_MANY_ITERATIONS,
+    UNFINISHED: OptimumStatus.TOO_MANY_ITERATIONS,
 }
 
 

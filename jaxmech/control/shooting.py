@@ -256,6 +256,7 @@ ROUNDS = 40  # of searches with charts of their own
 REACH = 0.4  # of the extents of the coordinates, how far a node moves in its chart
 CHANGE = 1e-7  # of a number, for a difference of Jacobians
 PER = SAMPLED.size - 1  # times in an interval at which its path conditions hold
+UNFINISHED = -1  # Ipopt's code where the iterations are used up
 
 
 class NonlinearProgram:
@@ -357,7 +358,7 @@ class NonlinearProgram:
             )
         in_q, in_v = np.stack(of_q), np.stack(of_v)
         reach = np.full((len(in_q), in_q.shape[2] + in_v.shape[2]), np.inf)
-        if A_q.shape[1]:
+        if A_q.shape[1] or A_v.shape[1]:  # the latter turn with the coordinates
             per = (np.abs(in_q) / extents[:, :, None]).max(axis=1)
             reach[:, : in_q.shape[2]] = REACH / per
         return Charts(q, v, jnp.asarray(in_q), jnp.asarray(in_v)), reach
@@ -455,13 +456,15 @@ class NonlinearProgram:
             self.z, info = solver.solve(np.clip(self.z, self.low, self.high))
             self.multiplier = info["mult_g"]
             left -= self.iterations
-            if left <= 0 or not (np.abs(self.z[: self.nodes]) > 0.99 * reach).any():
+            is_inside = not (np.abs(self.z[: self.nodes]) > 0.99 * reach).any()
+            if is_inside or left <= 0:
                 break
             # A node has come to the edge of its chart: go on with charts about the present states.
             _, q, v, theta = self._states()
             self.charts, self.reach = self._charts(q, v, theta)
             self.z[: self.nodes], self._last = 0.0, None
-        return int(info["status"]), iterations - left
+        # An optimum at the edge of a chart is none.
+        return int(info["status"]) if is_inside else UNFINISHED, iterations - left
 
     def _states(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Times and states of the nodes at the present z, and the free parameters."""

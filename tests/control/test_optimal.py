@@ -232,6 +232,48 @@ def test_the_least_jerk_is_the_rate_of_a_state() -> None:
     assert best.cost == pytest.approx(720.0, rel=1e-6)
 
 
+def test_an_optimum_at_the_edge_of_a_chart_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bead on a ring is to come as far as it can, in charts of 0.4 m about where it begins."""
+    ring = jm.System(
+        lambda q, v, t, p: v @ v / 2,
+        [jm.Holonomic(lambda q, t, p: q @ q - 1.0, "ring")],
+        force=lambda q, v, t, p: p["u"](t) * jnp.array([-q[1], q[0]]),
+        coordinates=("x", "y"),
+    )
+    problem = ring, [0.0, -1.0], [0.0, 0.0], np.linspace(0.0, 1.0, 4), {"u": ZERO}
+    arguments: dict[str, Any] = {
+        "controls": ["u"], "cost": effort, "end_cost": lambda q, v, t, p: 100.0 * q[0]
+    }  # fmt: skip
+    assert optimize(*problem, **arguments).status is OptimumStatus.OPTIMAL
+    monkeypatch.setattr("jaxmech.control.shooting.ROUNDS", 1)
+    assert optimize(*problem, **arguments).status is OptimumStatus.TOO_MANY_ITERATIONS
+
+
+@pytest.mark.slow
+def test_a_skate_is_moved_sideways() -> None:
+    """It turns by more than a right angle: so do its velocities, and with them the charts."""
+    skate = jm.System(
+        lambda q, v, t, p: (v[0] ** 2 + v[1] ** 2 + 0.3 * v[2] ** 2) / 2,
+        [jm.Nonholonomic(lambda q, v, t, p: v[1] * jnp.cos(q[2]) - v[0] * jnp.sin(q[2]), "edge")],
+        force=lambda q, v, t, p: jnp.stack(
+            [p["push"](t) * jnp.cos(q[2]), p["push"](t) * jnp.sin(q[2]), p["turn"](t)]
+        ),
+        coordinates=("x", "y", "heading"),
+    )
+    ts = np.linspace(0.0, 2.0, 13)
+    guess = {"push": jm.Signal(ts, np.cos(3 * ts)), "turn": jm.Signal(ts, np.sin(3 * ts))}
+    best = optimize(
+        skate, np.zeros(3), np.zeros(3), ts, guess, controls=["push", "turn"], per_save=8,
+        cost=lambda q, v, t, p: p["push"](t) ** 2 + p["turn"](t) ** 2,
+        end=lambda q, v, t, p: jnp.concatenate([q - jnp.array([0.0, 0.5, 0.0]), v]),
+    )  # fmt: skip
+    assert best.status is OptimumStatus.OPTIMAL
+    assert best.deviation < 1e-6
+    assert best.q[:, 2].max() > np.pi / 2
+    # The way there is the way back.
+    np.testing.assert_allclose(best.q[:, 1] + best.q[::-1, 1], 0.5, atol=1e-6)
+
+
 @pytest.mark.slow
 def test_a_body_turns_about_a_principal_axis() -> None:
     """By three torques, with a quaternion and spins: the cost is 12 (I angle)^2 / T^3."""

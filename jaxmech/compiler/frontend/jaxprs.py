@@ -109,10 +109,15 @@ def loop_condition(eqn: JaxprEqn) -> tuple[ClosedJaxpr, int]:
     return as_closed(eqn.params["cond_jaxpr"]), eqn.params["cond_nconsts"]
 
 
+def _holds(jaxpr: Jaxpr, is_sought: Callable[[JaxprEqn], bool]) -> bool:
+    """Whether a jaxpr contains an equation of a kind, at any depth."""
+    inner = (content.jaxpr for eqn in jaxpr.eqns for content in _contents(eqn))
+    return any(map(is_sought, jaxpr.eqns)) or any(_holds(x, is_sought) for x in inner)
+
+
 def holds_loop(jaxpr: Jaxpr) -> bool:
     """Whether a jaxpr contains a loop, at any depth."""
-    inner = (content.jaxpr for eqn in jaxpr.eqns for content in _contents(eqn))
-    return any(eqn.primitive.name in LOOPS for eqn in jaxpr.eqns) or any(map(holds_loop, inner))
+    return _holds(jaxpr, lambda eqn: eqn.primitive.name in LOOPS)
 
 
 def runs_once(eqn: JaxprEqn) -> bool:
@@ -160,14 +165,11 @@ def _is_jump(eqn: JaxprEqn) -> bool:
         # A rare side within a rare side costs little, and more as a loop in a step of all runs.
         return all(sides)
     is_loop = eqn.primitive.name == "scan" and eqn.params["length"] > 1
-    return is_loop and _has_long_side(loop_content(eqn)[0].jaxpr)
+    return is_loop and _holds(loop_content(eqn)[0].jaxpr, _has_long_side)
 
 
-def _has_long_side(jaxpr: Jaxpr) -> bool:
-    """Whether a jaxpr contains a `cond` with a long side, at any depth."""
-    branches = [x for eqn in jaxpr.eqns for x in eqn.params.get("branches", ())]
-    inner = (content.jaxpr for eqn in jaxpr.eqns for content in _contents(eqn))
-    return any(is_long(as_closed(x).jaxpr) for x in branches) or any(map(_has_long_side, inner))
+def _has_long_side(eqn: JaxprEqn) -> bool:
+    return any(is_long(as_closed(x).jaxpr) for x in eqn.params.get("branches", ()))
 
 
 def stays_loop(jaxpr: Jaxpr) -> bool:
