@@ -60,6 +60,16 @@ def test_an_error_within_round_off_of_a_step_is_estimated(
     assert max(error, resolution) / 5 < sol.integration_error < 5 * max(error, resolution)
 
 
+def test_round_off_of_a_small_motion_is_told_from_coarse_steps(float32: None) -> None:
+    with pytest.warns(jm.errors.StepWarning, match="so small a motion; .*jax_enable_x64"):
+        small = swing(jm.FixedSteps(1), seconds=0.02)
+    assert small.integration_error == small.resolution > 1e-3
+    assert "too coarse" not in repr(small)
+    with pytest.warns(jm.errors.StepWarning, match="the step is too coarse; give a larger"):
+        coarse = swing(jm.FixedSteps(1), seconds=20.0)
+    assert coarse.integration_error > 10 * coarse.resolution > 0
+
+
 @pytest.mark.slow
 def test_saves_at_every_step_and_batches_give_the_same_estimate(float32: None) -> None:
     q, v = MODEL.initial()

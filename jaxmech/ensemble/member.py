@@ -20,7 +20,7 @@ from jaxmech.config.errors import Problem, refuse, refuse_all
 from jaxmech.ensemble.draws import Variable, array_name
 from jaxmech.ensemble.statistics import FirstPassage
 from jaxmech.ensemble.study import SECTIONS, SERIES, Study
-from jaxmech.integrate import EventSet, event_set_of
+from jaxmech.integrate import EventSet
 from jaxmech.linalg import matvec
 from jaxmech.run import Solution, observe, simulate
 from jaxmech.state import assemble
@@ -219,7 +219,7 @@ class StudyTrajectory:
         entries = quantity_entries(self.system)
         try:
             made = [item.event(name, entries, observe) for name, item in events]
-            return event_set_of(self.system, made, self.study.inactive)
+            return EventSet.of(self.system, made, self.study.inactive)
         except (TypeError, ValueError) as error:
             raise refuse("events", f"cannot be used: {error}") from error
 

@@ -25,7 +25,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmech.identify.problem import FitProblem, Point, SegmentOrigin, Segments, Task, with_inputs
 from jaxmech.identify.recording import Inputs, Recording, rates
-from jaxmech.integrate import MEMBERS, FixedSteps, members_error, members_need, target_error
+from jaxmech.integrate import MEMBERS, FixedSteps, members_error, members_need
 from jaxmech.run import simulate
 from jaxmech.state import begin
 from jaxmech.system import KnownState, Params, Signal, System, extents_at, on_constraints
@@ -483,7 +483,7 @@ def integration_error(task: Task, at: Point) -> float:
         return float(np.max(np.asarray(at.run.error)))
     params, starts, count = task.params(at), np.asarray(at.run.begin), scheme.steps.count
     return max(
-        members_error(scheme, *_member(task.problem, params, s, starts, k), int(s.last[k]) * count)
+        members_error(scheme, _member(task.problem, params, s, starts, k), int(s.last[k]) * count)
         for k in evenly_spaced(len(starts), MEMBERS)
     )
 
@@ -491,7 +491,7 @@ def integration_error(task: Task, at: Point) -> float:
 def is_too_coarse(task: Task, at: Point, error: float, *, converged: bool) -> bool:
     """Whether an integration error may move the estimates, or has stopped the fit."""
     dtype = task.data.segments.ts.dtype
-    if not error > _COARSE * target_error(task.problem.scheme.method, dtype):
+    if not error > _COARSE * task.problem.scheme.method.target_error(dtype):
         return False
     return not converged or largest_shift(task, at, error) > _SHIFT
 
@@ -516,9 +516,9 @@ def _needed(problem: FitProblem, params: Params, s: Segments, starts: np.ndarray
     """
     smallest, usual = np.inf, _usual(s)
     for k in evenly_spaced(len(starts), MEMBERS):
-        q, v, ts, *others = _member(problem, params, s, starts, k)
-        count = members_need(problem.scheme, q, v, ts, *others)
-        smallest = min(smallest, float(ts[0, 1] - ts[0, 0]) / count)
+        member = _member(problem, params, s, starts, k)
+        first, last = member[2][0]
+        smallest = min(smallest, float(last - first) / members_need(problem.scheme, member))
     return 1 << max(0, math.ceil(math.log2(usual / smallest / _SLACK)))
 
 

@@ -30,7 +30,6 @@ from jaxmech.integrate.methods.explicit_stages import EvaluatedState, evaluated_
 from jaxmech.integrate.rollout import begin_run
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import (
-    ALL_TIME,
     COMPARED,
     NO_TIMES,
     AnyInterval,
@@ -40,7 +39,6 @@ from jaxmech.integrate.spans import (
 )
 from jaxmech.integrate.step import StepInfo, StepState
 from jaxmech.integrate.steps import Tolerance
-from jaxmech.integrate.switches import Switched
 from jaxmech.integrate.trajectory import SavedStates, StepCounts, StepRecord, Trajectory
 from jaxmech.state import Projection
 from jaxmech.status import Status, succeeded
@@ -177,7 +175,7 @@ def adaptive_rollout(
     first = interval_at(t0 + sign * times, t0, t0, t0 + sign * elapsed[-1], ends)
     ordered = (elapsed[1:] >= elapsed[:-1]).all()  # not with a NaN
     _, first_params = scheme.sampled(
-        memory, q0, v0, t0, within(first, params), first if event_set else ALL_TIME
+        memory, q0, v0, t0, within(first, params), first if event_set else None
     )
     start_params, events, status, extents = begin_run(
         scheme, event_set, q0, v0, t0, sign, first_params, ordered
@@ -215,13 +213,15 @@ def adaptive_rollout(
     errors, eps = state.errors, jnp.finfo(q0.dtype).eps
     rounding = eps * jnp.abs(errors.high[: q0.size - states]).max() * accepted
     error = errors.relative(state.elapsed, rest, states)
-    error = jnp.maximum(error, replace(errors, rounding=rounding).resolution(rest, states))
+    resolution = replace(errors, rounding=rounding).resolution(rest, states)
+    error = jnp.maximum(error, resolution)
     trajectory = Trajectory(
         saves=saves.known(is_known),
         rank=state.rank,
         status=state.status,
         t_failed=state.t_failed,
         error=jnp.where(accepted > 0, error, jnp.nan),
+        resolution=resolution,
         counts=state.counts,
         events=state.events,
         occurrences=rows.log,
@@ -467,7 +467,6 @@ def _events_in_step(
     state, passed, dips, happens = step_dips(
         scheme, event_set, previous, ends, t, h, params, values, slopes
     )
-    plain = params.params if isinstance(params, Switched) else params
 
     def part(base: StepState, h: Array, params: Params) -> tuple[StepState, StepInfo]:
         # A step ends at the first event that changes the motion, so all parts begin where it does.
@@ -478,7 +477,7 @@ def _events_in_step(
 
     happens = (accepted & happens) | state.due
     search, log = through_events(
-        scheme, event_set, StepState(start.q, start.v, t), h, plain, state,
+        scheme, event_set, StepState(start.q, start.v, t), h, params, state,
         jnp.zeros((), jnp.int32), dips, happens, log, run.extents, part,
     )  # fmt: skip
 
@@ -486,7 +485,7 @@ def _events_in_step(
         events, end_t = search.events, t + search.base_u * h
         before = scheme.in_step(start.q, start.v, t, search.base_u * h, params)
         end_state = evaluated_state(scheme, search.event_q, search.event_v, end_t, before)
-        after = event_set.params(plain, events.active)
+        after = event_set.params(params, events.active)
         after = scheme.in_step(search.q, search.v, end_t, h, after)
         next_state = evaluated_state(scheme, search.q, search.v, end_t, after)
         _, _, index, row, outcome = events.replay.at(events.replay.count - 1)

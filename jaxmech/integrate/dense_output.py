@@ -20,8 +20,7 @@ from jaxtyping import Array, Bool, Float
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.log import Events
-from jaxmech.integrate.motion import AbstractDerivative, Run, trajectory_of, with_samples
-from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.motion import Program, Run, with_samples
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.system import Params
 from jaxmech.utils.checks import as_numbers
@@ -46,7 +45,7 @@ def states_at(
 
     Where values are known, other times are errors; elsewhere the states are NaN.
     """
-    ts, *states = saves
+    ts = saves[0]
     t = jnp.asarray(as_numbers("t", t, half=True)).astype(ts.dtype)
     known = actual((ts, t.ravel()), sys.maxsize)
     if known is not None:
@@ -58,10 +57,8 @@ def states_at(
                 f"{high[member, 0]:g} s, but {known[1][member, number]:g} s does not; simulate up "
                 "to that time."
             )
-    new_states, is_lost = _states(
-        run.scheme, run.derivative, run.event_set, run.inserted, ts, *states, t_failed, events,
-        run.params, run.tolerance, run.times, t.ravel(),
-    )  # fmt: skip
+    numbers = run.params, run.tolerance, run.times
+    new_states, is_lost = _states(run.program, numbers, saves, t_failed, events, t.ravel())
     known = actual((is_lost, t.ravel()), sys.maxsize)
     if known is not None and known[0].any():
         raise ValueError(
@@ -72,13 +69,14 @@ def states_at(
     return t, q, v, memory
 
 
-@jit_of("scheme", "derivative", "event_set", "inserted", is_frame=True)
+@jit_of("program", is_frame=True)
 def _states(
-    scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet, inserted: int,
-    ts: Array, q: Array, v: Array, memory: Array, t_failed: Array, events: Events | None,
-    params: Params, tolerance: Tolerance | None, times: Array, t: Array,
+    program: Program, numbers: tuple[Params, Tolerance | None, Array], saves: tuple[Array, ...],
+    t_failed: Array, events: Events | None, t: Array,
 ) -> tuple[tuple[Array, Array, Array], Array]:  # fmt: skip
     """q, v and memory at times t (K,), and whether transitions before them are not known."""
+    (params, tolerance, times), (ts, q, v, memory) = numbers, saves
+    system, event_set = program.scheme.system, program.event_set
     sign, first = jax.lax.stop_gradient(jnp.sign(ts[-1] - ts[0])), ts[0]
     knots = _knots(event_set, events, ts, (q, v, memory), sign)
     last, kept = sign * (ts[-1] - first), [jnp.full_like(first, jnp.inf)]
@@ -88,13 +86,14 @@ def _states(
             is_full = record.count > len(record.t)
             kept.append(jnp.where(is_full, sign * (record.t[-1] - first), jnp.inf))
     known_until = jax.lax.stop_gradient(jnp.stack(kept).min())
-    switched = replace(scheme, system=event_set.system(scheme.system))
+    switched = replace(program.scheme, system=event_set.system(system))
+    between = replace(program, scheme=switched, event_set=NO_EVENTS)
 
     def moved(knot: _Knots, span: Array) -> tuple[Array, Array, Array]:
         """The end of a motion from a knot in which no event changes it."""
         active_params = event_set.params(params, knot.active)
         inputs = RolloutInputs(knot.q, knot.v, span, active_params, tolerance, times, knot.memory)
-        saves = trajectory_of(switched, derivative, NO_EVENTS, inserted, inputs)[0].saves
+        saves = between.trajectory(inputs)[0].saves
         return saves.q[-1], saves.v[-1], saves.memory[-1]
 
     def state_at(t: Array) -> tuple[tuple[Array, Array, Array], Array]:
@@ -115,11 +114,11 @@ def _states(
         return jax.tree.map(lambda x: jnp.where(failed, jnp.nan, x), ends), is_lost
 
     start = jax.tree.map(lambda x: x[len(knots.elapsed) - len(ts)], knots)
-    if scheme.system.sampling is not None and event_set.has_transitions:
+    if system.sampling is not None and event_set.has_transitions:
         knots = _with_memory(knots, len(ts), first, sign, moved)
     (new_q, new_v, memory), is_lost = jax.vmap(state_at)(t)
     rows = new_q, new_v, memory, t
-    memory = with_samples(scheme.system, rows, (ts[0], ts[-1]), params, times, events)
+    memory = with_samples(system, rows, (ts[0], ts[-1]), params, times, events)
     return (new_q, new_v, memory), is_lost
 
 

@@ -6,7 +6,6 @@
 import abc
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -22,26 +21,23 @@ from jaxmech.integrate.derivatives.segment_rule import segment_trajectory
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import Events
 from jaxmech.integrate.rollout import rollout
+from jaxmech.integrate.run_params import after_samples, in_run, with_outputs
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import (
-    ALL_TIME,
     NO_GRID,
     AnyInterval,
     StepGrid,
     interval_at,
-    with_spans,
     within,
 )
 from jaxmech.integrate.step_size import chosen_steps, refined
 from jaxmech.integrate.steps import Adaptive, FixedSteps, Tolerance
-from jaxmech.integrate.switches import after_samples, with_outputs
 from jaxmech.integrate.trajectory import SEGMENT, StepCounts, Trajectory
 from jaxmech.system import Params, System, conserves_energy
 from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.checks import is_known, require_positive_integer
 from jaxmech.utils.jit_cache import jit_of
 
-MOST_NUMBERS = 1000  # of parameters that a solution keeps where `vmap` copies them
 _NEAR = 4.0  # units of round-off of the largest time
 
 
@@ -110,21 +106,52 @@ class ForwardMode(AbstractDerivative):
         return rollout(scheme, x.q0, x.v0, x.ts, x.params, x.memory, times=x.times)[0]
 
 
+@dataclass(frozen=True)
+class Program:
+    """A run without its numbers."""
+
+    scheme: Scheme  # with its number of steps
+    derivative: AbstractDerivative
+    event_set: EventSet
+    inserted: int  # how many of the times at which a step ends, the last ones, are no saves
+
+    def trajectory(
+        self, x: RolloutInputs, grid: StepGrid = NO_GRID
+    ) -> tuple[Trajectory, StepGrid]:  # fmt: skip
+        """The trajectory of a run with these inputs, and the grid of its fixed steps.
+
+        The saves of the trajectory are those of the grid, if it has any.
+        """
+        system, event_set, ts, times = self.scheme.system, self.event_set, x.ts, x.times
+        first: AnyInterval = jax.tree.map(lambda rows: rows[0], grid.intervals)
+        first = first or interval_at(times, ts[0], ts[0], ts[-1])
+        params = with_outputs(system, within(first, x.params), x.memory)
+        params = event_set.params(params, event_set.active())
+        system = event_set.system(in_run(system) if times.size else system)
+        scheme = replace(self.scheme, system=system).at(x.q0, x.v0, ts[0], params)
+        if not isinstance(scheme.steps, FixedSteps):
+            return self.derivative.trajectory(scheme, x, event_set), grid
+        if self.inserted and not grid.rows.size:
+            grid = StepGrid.of(ts, times[times.size - self.inserted :])
+        held = grid.intervals or jax.lax.stop_gradient(times)
+        x = replace(x, ts=grid.ts if grid.rows.size else ts, times=held)
+        trajectory = self.derivative.trajectory(scheme, x, event_set)
+        counts = StepCounts.of_fixed(scheme.method, scheme.per_save, x.ts, trajectory.t_failed)
+        return replace(trajectory, counts=counts), grid
+
+
 class Run(eqx.Module):
     """What the motion of a solution was computed from, besides its states."""
 
     params: Params
     tolerance: Tolerance | None  # of adaptive steps
     times: Float[AnyArray, " K"]  # at which a step ends
-    scheme: Scheme = eqx.field(static=True)  # with its number of steps
-    derivative: AbstractDerivative = eqx.field(static=True)
-    event_set: EventSet = eqx.field(static=True)
-    inserted: int = eqx.field(static=True)  # how many of the times, the last ones, are no saves
+    program: Program = eqx.field(static=True)
 
     @property
-    def is_small(self) -> bool:
-        """Whether a batch can have a copy for each trajectory."""
-        return sum(map(np.size, jax.tree.leaves((self.params, self.times)))) <= MOST_NUMBERS
+    def size(self) -> int:
+        """How many numbers there are, of which a batch would have a copy for each trajectory."""
+        return sum(map(np.size, jax.tree.leaves((self.params, self.times))))
 
 
 def solve_motion(
@@ -149,37 +176,30 @@ def solve_motion(
         tolerance = steps.tolerance(q0.dtype)  # an argument of the program of all of them
         steps = replace(steps, rtol=1.0, atol=1.0, max_step=None)
 
-    def moved(scheme: Scheme) -> dict[str, Any]:
-        return _motion(
-            scheme, derivative, event_set, inserted, q0, v0, ts, params, tolerance, times, grid,
-            memory,
-        )  # fmt: skip
-
-    scheme = replace(scheme, steps=steps)
-    found = moved(scheme)
-    if is_chosen and (more_steps := refined(scheme, event_set, found["integration_error"])):
-        scheme = replace(scheme, steps=more_steps)  # impacts need more than their trial
-        found = moved(scheme)
-    return Run(params, tolerance, times, scheme, derivative, event_set, inserted), found
+    x = RolloutInputs(q0, v0, ts, params, tolerance, times, memory)
+    program = Program(replace(scheme, steps=steps), derivative, event_set, inserted)
+    fields = _motion(program, x, grid)
+    if is_chosen:
+        errors = fields["integration_error"], fields["resolution"]
+        if more_steps := refined(program.scheme, event_set, *errors):
+            # Impacts need more than their trial.
+            program = replace(program, scheme=replace(scheme, steps=more_steps))
+            fields = _motion(program, x, grid)
+    return Run(params, tolerance, times, program), fields
 
 
-@jit_of("scheme", "derivative", "event_set", "inserted", is_frame=True)
-def _motion(
-    scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet, inserted: int,
-    q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance | None,
-    times: Array, grid: StepGrid, memory: Array,
-) -> dict[str, Any]:  # fmt: skip
-    system = scheme.system
-    inputs = RolloutInputs(q0, v0, ts, params, tolerance, times, memory)
-    trajectory, grid = trajectory_of(scheme, derivative, event_set, inserted, inputs, grid)
+@jit_of("program", is_frame=True)
+def _motion(program: Program, x: RolloutInputs, grid: StepGrid) -> dict[str, Any]:
+    system, event_set, ts, params = program.scheme.system, program.event_set, x.ts, x.params
+    trajectory, grid = program.trajectory(x, grid)
     saves = trajectory.saves.selected(grid.rows) if grid.rows.size else trajectory.saves
-    found = None
+    events = None
     if event_set:
         state, log, t_end = trajectory.events, trajectory.occurrences, ts[-1]
         for k, event in enumerate(event_set.events):
             if event.terminal:
                 t_end = jnp.where(state.stopped_by == k, log[event_set.rows[k], 0], t_end)
-        found = Events(
+        events = Events(
             log=log,
             counts=state.counts,
             missed=state.missed,
@@ -194,11 +214,15 @@ def _motion(
             has_copies=bool(event_set.gaps),
         )
     rows = saves.q, saves.v, saves.memory, ts
-    after = with_samples(system, rows, (ts[0], ts[-1]), params, times, found, grid.at_saves)
+    after = with_samples(system, rows, (ts[0], ts[-1]), params, x.times, events, grid.at_saves)
+
+    def energy_of(q: Array, v: Array, memory: Array, t: Array, params: Params) -> Array:
+        return system.dynamics.energy(q, v, t, with_outputs(system, params, memory))
+
     # XLA would compile its operations one by one.
-    energy_at = batched_closure(partial(_energy, system), q0, v0, memory, ts[0], params)
+    energy_at = batched_closure(energy_of, x.q0, x.v0, x.memory, ts[0], params)
     energy = jax.vmap(energy_at, (0, 0, 0, 0, None))(saves.q, saves.v, after, ts, params)
-    start = q0, v0, ts[0], with_outputs(system, params, memory)
+    start = x.q0, x.v0, ts[0], with_outputs(system, params, x.memory)
     energy_drift = jnp.full((), jnp.nan, energy.dtype)
     if conserves_energy(system, *start) and not event_set.has_transitions:
         drift = jnp.abs(energy - energy[0])  # NaN at times that were not reached
@@ -219,48 +243,19 @@ def _motion(
         "rank": trajectory.rank,
         "step": counts.longest,
         "integration_error": trajectory.error,
+        "resolution": trajectory.resolution,
         "accepted": counts.accepted,
         "rejected": counts.rejected,
         "evaluations": counts.evaluations,
         "t_stiff": counts.t_stiff,
-        "events": found,
+        "events": events,
     }
-
-
-def trajectory_of(
-    scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet, inserted: int,
-    x: RolloutInputs, grid: StepGrid = NO_GRID,
-) -> tuple[Trajectory, StepGrid]:  # fmt: skip
-    """The trajectory of a run with these inputs, and the grid of its fixed steps.
-
-    The saves of the trajectory are those of the grid, if it has any.
-    """
-    ts, times = x.ts, x.times
-    first: AnyInterval = jax.tree.map(lambda rows: rows[0], grid.intervals)
-    first = first or interval_at(times, ts[0], ts[0], ts[-1])
-    system = event_set.system(with_spans(scheme.system, times))
-    params = with_outputs(scheme.system, within(first, x.params), x.memory)
-    params = event_set.params(params, event_set.active())
-    scheme = replace(scheme, system=system).at(x.q0, x.v0, ts[0], params)
-    if not isinstance(scheme.steps, FixedSteps):
-        return derivative.trajectory(scheme, x, event_set), grid
-    if inserted and not grid.rows.size:
-        grid = StepGrid.of(ts, times[times.size - inserted :])
-    held = grid.intervals or jax.lax.stop_gradient(times)
-    x = replace(x, ts=grid.ts if grid.rows.size else ts, times=held)
-    trajectory = derivative.trajectory(scheme, x, event_set)
-    counts = StepCounts.of_fixed(scheme.method, scheme.per_save, x.ts, trajectory.t_failed)
-    return replace(trajectory, counts=counts), grid
-
-
-def _energy(system: System, q: Array, v: Array, memory: Array, t: Array, params: Params) -> Array:
-    return system.dynamics.energy(q, v, t, with_outputs(system, params, memory))
 
 
 def with_samples(
     system: System, rows: tuple[Array, Array, Array, Float[Array, " T"]],
     ends: tuple[Array, Array], params: Params, times: Float[AnyArray, " K"],
-    events: Events | None, intervals: AnyInterval = ALL_TIME,
+    events: Events | None, intervals: AnyInterval = None,
 ) -> Float[Array, " T c"]:  # fmt: skip
     """The memory of the rows q, v, memory and t of a run between its `ends`, after controllers.
 

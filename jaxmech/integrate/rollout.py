@@ -24,10 +24,10 @@ from jaxmech.integrate.events.crossing import Contacts
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.turns import Looks, with_events
+from jaxmech.integrate.run_params import plain, with_outputs
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.spans import ALL_TIME, NO_TIMES, AnyInterval, StepSegments, segments, within
+from jaxmech.integrate.spans import NO_TIMES, StepInterval, StepSegments, segments, turning, within
 from jaxmech.integrate.step import StepState, step
-from jaxmech.integrate.switches import plain, with_outputs
 from jaxmech.integrate.trajectory import SavedStates, Trajectory, at_saves
 from jaxmech.state import Projection
 from jaxmech.status import Status
@@ -74,7 +74,7 @@ class KeptSegments(eqx.Module):
 def rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, memory: Array, *,
     segment: int | None = None, event_set: EventSet = NO_EVENTS,
-    times: AnyInterval | AnyArray = NO_TIMES,
+    times: StepInterval | AnyArray = NO_TIMES,
 ) -> tuple[Trajectory, KeptSegments]:  # fmt: skip
     """The trajectory from (q0, v0) saved at ts, and the data of its segments.
 
@@ -88,7 +88,7 @@ def rollout(
     interval = jax.tree.map(lambda x: x[0], all_segments.interval)
     # What sticks at the start depends on what controllers give out from then on.
     _, first_params = scheme.sampled(
-        memory, q0, v0, ts[0], within(interval, params), interval if event_set else ALL_TIME
+        memory, q0, v0, ts[0], within(interval, params), interval if event_set else None
     )
     # The error is estimated at the ends of some segments, from states `apart` steps from each
     # other. Every state is used in one estimate at most, and in a long run not all are: estimates
@@ -190,15 +190,17 @@ def rollout(
     duration = jax.lax.stop_gradient(ts[-1] - ts[0])
     rest = jax.lax.stop_gradient(rest_motion(system, extents))
     error = errors.relative(duration, rest, states)
-    error = jnp.maximum(error, errors.resolution(rest, states))
-    error = jnp.where(seen > 0, error, jnp.nan)
+    resolution = errors.resolution(rest, states)
+    error = jnp.where(seen > 0, jnp.maximum(error, resolution), jnp.nan)
     if scheme.drive != Drive.NONE:
         # Given velocities do not move q by the projection: all of what they miss is an error.
         keeps_q = scheme.drive == Drive.VELOCITIES
         h = jax.lax.stop_gradient(jnp.abs(ts[1:] - ts[:-1]).max()) / per_save
         error += errors.delay(end.corrections, h, duration, states, keeps_q=keeps_q)
     saves = at_saves(saved_of(start), saved, per_save // steps)
-    trajectory = Trajectory(saves, end.rank, end.status, end.t_failed, error, end.events, log)
+    trajectory = Trajectory(
+        saves, end.rank, end.status, end.t_failed, error, resolution, end.events, log
+    )
     is_known = ~jnp.isnan(saves.q[:, 0])
     return trajectory, KeptSegments(ends, segment_events, is_known, end.t_failed, end.events.counts)
 
@@ -207,10 +209,10 @@ def _after_kink(
     scheme: Scheme, event_set: EventSet, state: _RolloutState, segment: StepSegments,
     params: Params, extents: Float[Array, " n"],
 ) -> _RolloutState:  # fmt: skip
-    if not segment.interval:
-        return state
     t, events = segment.t, state.events
-    interval = segment.interval.turning(state.status == Status.OK)
+    interval = turning(segment.interval, state.status == Status.OK)
+    if interval is None:
+        return state
     memory, params = scheme.sampled(state.memory, state.q, state.v, t, params, interval)
     opens, closes = event_set.contact.jumps(
         scheme.system, state.q, t, params, events.active, extents, interval.turns
@@ -227,7 +229,7 @@ def _after_kink(
         events=replace(events, due=events.due | opens.any()),
         status=jnp.where(failed, code, state.status).astype(jnp.int32),
         t_failed=jnp.where(failed, jax.lax.stop_gradient(t), state.t_failed),
-        recent=state.recent.ended(segment.interval.turns),
+        recent=state.recent.ended(interval.turns),
     )
 
 

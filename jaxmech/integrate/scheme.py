@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod, AbstractPair, AbstractRungeKutta
+from jaxmech.integrate.run_params import after_samples, with_outputs
 from jaxmech.integrate.spans import AnyInterval
 from jaxmech.integrate.steps import AbstractSteps, Adaptive, FixedSteps, method_and_steps
-from jaxmech.integrate.switches import after_samples, with_outputs
 from jaxmech.laws import AbstractFormulation, Law, Partition, UdwadiaKalaba, solve_law
 from jaxmech.state import AbstractStabilization, Free, Projection, RowsBefore
 from jaxmech.system import Acceleration, Drive, EquationsOfMotion, Params, System, with_mass_rank

@@ -5,9 +5,9 @@ there evaluates it at t = 1 as well. Within a span it is evaluated at times on o
 time at an end of the span is moved inside, by a few units of round-off.
 """
 
-from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,28 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.system import Params, System
+from jaxmech.integrate.run_params import with_run
+from jaxmech.system import Params
 from jaxmech.utils.arrays import AnyArray, HostArray
-from jaxmech.utils.checks import naming_missing
-from jaxmech.utils.jit_cache import kept_by
 
-KEPT = 32  # systems
 KEPT_GRIDS = 4  # of known times
 COMPARED = 256  # times that are compared one by one; more are searched
 _APART = 8.0  # distance from the ends of a span, in units of round-off of the largest time
 NO_TIMES: Any = np.zeros(0)  # at which a step ends
-
-
-class Timed(eqx.Module):
-    """The parameters of a system within a span of time."""
-
-    params: Params  # those of the functions of the system
-    low: Float[Array, ""]  # earliest time
-    high: Float[Array, ""]  # latest time
-
-    def inside(self, t: Array) -> Array:
-        """A time within the span, with the derivative of the given one."""
-        return t + jax.lax.stop_gradient(jnp.clip(t, self.low, self.high) - t)
 
 
 class StepInterval(eqx.Module):
@@ -47,48 +33,18 @@ class StepInterval(eqx.Module):
     # Whether the step begins where another one had to end, so that the motion may turn.
     turns: Bool[Array, " *S"]
 
-    def turning(self, condition: Array | HostArray) -> "StepInterval":
-        """The same span; the motion may turn only under a condition."""
-        return StepInterval(self.low, self.high, self.turns & condition)
+
+AnyInterval = StepInterval | None  # none where no step has to end at a given time
 
 
-class AllTime(eqx.Module):
-    """The interval of every step where none has to end at a given time."""
-
-    def __bool__(self) -> Literal[False]:
-        return False
-
-    def turning(self, condition: Array | HostArray) -> "AllTime":
-        return self
-
-
-AnyInterval = StepInterval | AllTime
-ALL_TIME = AllTime()
+def turning(interval: AnyInterval, condition: Array | HostArray) -> AnyInterval:
+    """The same span; the motion may turn only under a condition."""
+    return interval and replace(interval, turns=interval.turns & condition)
 
 
 def within(interval: AnyInterval, params: Params) -> Params:
     """The parameters for steps within an interval."""
-    return Timed(params, interval.low, interval.high) if interval else params
-
-
-def with_spans(system: System, times: Float[AnyArray, " K"]) -> System:
-    """The system for steps that end at these times: one with `Timed` parameters, if any."""
-    return within_spans(system) if times.size else system
-
-
-@kept_by(KEPT)
-def within_spans(system: System) -> System:
-    """The system with `Timed` parameters."""
-
-    def timed(fn: Callable[..., Any], role: str) -> Callable[..., Any]:
-        def value(*args: Any) -> Any:
-            *state, t, params = args
-            with naming_missing(role, params.params):
-                return fn(*state, params.inside(t), params.params)
-
-        return value
-
-    return system.with_functions(timed)
+    return with_run(params, low=interval.low, high=interval.high) if interval else params
 
 
 def interval_at(
@@ -102,7 +58,7 @@ def interval_at(
     `sorted_ends`, for calls in a loop.
     """
     if not times.size:
-        return ALL_TIME
+        return None
     times, instants, first, last = jax.lax.stop_gradient((times, instants, first, last))
     sign = jnp.sign(last - first)
     positions, end = sign * instants[..., None], sign * last
@@ -140,12 +96,12 @@ def sorted_ends(times: Float[AnyArray, " K"], first: Array, last: Array) -> Floa
     return jnp.pad(ordered, 1, constant_values=(-jnp.inf, jnp.inf))
 
 
-def intervals_of(ts: Float[Array, " N"], times: "AnyInterval | Array | HostArray") -> AnyInterval:
+def intervals_of(ts: Float[Array, " N"], times: "StepInterval | Array | HostArray") -> AnyInterval:
     """The intervals between save times, among which are the times at which a step ends.
 
     They may be known instead of these times.
     """
-    if isinstance(times, AnyInterval):
+    if isinstance(times, StepInterval):
         return times
     return interval_at(times, (ts[:-1] + ts[1:]) / 2, ts[0], ts[-1], begins=ts[:-1])
 
@@ -159,7 +115,7 @@ class StepGrid(eqx.Module):
 
     ts: Float[AnyArray, " N"]  # T + K of them
     rows: Any  # indices of the saves (T,); none if all times are saves
-    intervals: AnyInterval = ALL_TIME  # between its times, where they are known before the run
+    intervals: AnyInterval = None  # between its times, where they are known before the run
 
     @staticmethod
     def known(ts: Any, times: Any, inserted: int) -> "StepGrid":
@@ -224,7 +180,7 @@ class StepSegments(eqx.Module):
 
 
 def segments(
-    ts: Array, per_save: int, steps: int, times: AnyInterval | Array | HostArray = NO_TIMES
+    ts: Array, per_save: int, steps: int, times: StepInterval | Array | HostArray = NO_TIMES
 ) -> StepSegments:
     """The segments, of `steps` steps each, of a run with `per_save` steps per save interval.
 
@@ -237,5 +193,5 @@ def segments(
         t=jnp.repeat(ts[:-1], count),
         h=jnp.repeat((ts[1:] - ts[:-1]) / per_save, count),
         done=jnp.asarray(step_numbers),
-        interval=interval.turning(step_numbers == 0),
+        interval=turning(interval, step_numbers == 0),
     )

@@ -23,28 +23,26 @@ from jaxtyping import Array
 from jaxmech.compiler import batched_closure, unchecked, unoptimized, why_not
 from jaxmech.integrate.error_estimate import STATES, StepErrors, largest, rest_motion, spread
 from jaxmech.integrate.events.event import Event
-from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet, event_set_of, with_gaps
+from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.turns import step_turns
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
+from jaxmech.integrate.run_params import in_run, plain, with_outputs
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.spans import AnyInterval, interval_at, with_spans, within
+from jaxmech.integrate.spans import interval_at, turning, within
 from jaxmech.integrate.step import StepState, step
 from jaxmech.integrate.step_times import ending_at_jumps, step_ends
 from jaxmech.integrate.steps import AbstractSteps, FixedSteps
-from jaxmech.integrate.switches import Switched, plain, with_outputs
 from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
 from jaxmech.state import AbstractStabilization, Projection
 from jaxmech.system import Drive, Params, Signal, Subject, extents_at, with_params
 from jaxmech.utils.caller import warn_caller
-from jaxmech.utils.checks import as_numbers, is_known, require_finite, require_kind
+from jaxmech.utils.checks import as_times, require_finite, require_kind
 from jaxmech.utils.jax_internals import Tracer
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.probing import actual, outside_traces
 
 MEMBERS = 16  # number of members of a batch in a trial
-_TARGET = 1e-6  # relative error of a whole run; `_ROUGH` for methods below order 4
 _MOST_STEPS = 1_000_000  # that are chosen for a run
-_ROUGH = 1e-4
 _TRIED = 20_000  # steps of a trial
 _FIRST = 16  # steps from the first to the last time in the first trial
 _TRIALS = 10
@@ -103,7 +101,7 @@ def choose_steps(
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = as_times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
-    event_set = with_gaps(event_set_of(system, events, inactive), system, q0, ts, params)
+    event_set = EventSet.of(system, events, inactive).with_gaps(system, q0, ts, params)
     scheme = replace(scheme, steps=replace(scheme.steps, per_save=None))
     try:
         chosen, _, _ = chosen_steps(scheme, q0, v0, ts, params, event_set, ts, throw=True)
@@ -139,10 +137,10 @@ def chosen_steps(
         try:
             if values is None:
                 raise UnknownValuesError
-            q, v, saved, switched, ended = values
+            saved, ended = values[2], values[4]
             per_save = 1
             if len(saved):  # no empty batch
-                count = members_need(of_trials, q, v, saved, switched, ended, event_set)
+                count = members_need(of_trials, values, event_set)
                 longest = _intervals(saved, ended).max(1) / np.abs(saved[:, -1] - saved[:, 0])
                 share = float(longest.max(initial=0.0, where=np.isfinite(longest)))
                 # At a sample of a controller the motion has a kink, and its error is known from
@@ -187,53 +185,49 @@ def resolved(scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params) -> Schem
     return replace(scheme, steps=chosen_steps(scheme, q0, v0, ts, params, NO_EVENTS, ts)[0])
 
 
-def as_times(ts: Any, dtype: Any) -> Array:
-    """Convert to save times, or raise an error unless they are in order."""
-    ts = as_numbers("ts", ts, half=True).astype(dtype)
-    if ts.ndim != 1 or ts.size < 2:
-        raise ValueError(
-            f"Argument `ts` must have shape (T,) with T >= 2 save times, but has shape {ts.shape}."
-        )
-    if is_known(ts) and np.isfinite(ts).all():
-        steps = np.diff(np.asarray(ts))
-        if not (np.all(steps > 0) or np.all(steps < 0)):
-            raise ValueError(
-                "Argument `ts` must be strictly increasing or strictly decreasing, but is not; "
-                "sort it and drop repeated times."
-            )
-    return ts
-
-
-def refined(scheme: Scheme, event_set: EventSet, error: Any) -> FixedSteps | None:
+def refined(
+    scheme: Scheme, event_set: EventSet, error: Any, resolution: Any
+) -> FixedSteps | None:  # fmt: skip
     """More steps, where the error of a run calls for more than a trial without transitions did.
 
     None if there are enough of them, or the error is not known, as under `jax.jit`.
     """
-    steps, errors = scheme.steps, actual(error, sys.maxsize) if event_set else None
-    if errors is None or not isinstance(steps, FixedSteps):
+    steps = scheme.steps
+    values = actual((error, resolution), sys.maxsize) if event_set else None
+    if values is None or not isinstance(steps, FixedSteps):
         return None
-    ratio = np.max(errors, initial=0.0, where=np.isfinite(errors))
-    ratio /= target_error(scheme.method, np.asarray(errors).dtype)
+    errors, hidden = values  # round-off calls for no more steps
+    ratio = np.max(errors, initial=0.0, where=np.isfinite(errors) & (errors > hidden))
+    ratio /= scheme.method.target_error(np.asarray(errors).dtype)
     if ratio <= _COARSE:
         return None
     growth = min(ratio ** (1 / scheme.method.order), _MOST_GROWTH)
     return replace(steps, per_save=rounded_up(steps.count * growth))
 
 
-def members_need(
-    scheme: Scheme, q: Any, v: Any, ts: Any, params: Params, times: Any,
-    event_set: EventSet = NO_EVENTS,
-) -> int:  # fmt: skip
-    """Equal steps from first to last time for the most demanding of up to `MEMBERS` members.
+# q, v, save times, parameters and times at which a step ends, with a leading axis of members.
+Members = tuple[Any, Any, Any, Params, Any]
 
-    All arguments have a leading axis of members.
+
+def members_need(scheme: Scheme, members: Members, event_set: EventSet = NO_EVENTS) -> int:
+    """Equal steps from first to last time for the most demanding of up to `MEMBERS` members.
 
     Raises:
         UnknownValuesError: if the system closes over tracers.
     """
+    q, v, ts, params, times = members
     if scheme.system.sampling is not None and times.shape[1] > _MOST_ENDS:
-        return _controlled_need(scheme, q, v, ts, params, times, event_set)
-    step_count = steps_needed(scheme, *_of_trials(q, v, ts, params, times), event_set)
+        # Of a run with many samples of controllers the first ones tell.
+        ordered = np.sort(np.clip(times, ts[:, :1], ts[:, -1:]), axis=1)
+        apart = np.diff(ordered, axis=1, prepend=ts[:, :1]) > 0
+        # The same number of them for all members, though the first times of some may coincide.
+        last = np.minimum(apart.argmax(1) + _MOST_ENDS, ordered.shape[1] - 1)
+        end = np.take_along_axis(ordered, last[:, None], axis=1)
+        part = np.concatenate([ts[:, :1], end], axis=1)
+        share = (part[:, 1] - part[:, 0]) / (ts[:, -1] - ts[:, 0])
+        count = members_need(scheme, (q, v, part, params, ordered[:, :_MOST_ENDS]), event_set)
+        return math.ceil(count / max(float(share.min()), 1e-12))
+    step_count = steps_needed(scheme, _of_trials(members), event_set)
     if step_count > _MOST_STEPS:
         warn_caller(_TOO_MANY.format(step_count), StepWarning)
     step_count = min(step_count, _MOST_STEPS)
@@ -241,73 +235,45 @@ def members_need(
     free_params = event_set.released(params)
     if free_params is None:
         return step_count
-    free_count = steps_needed(scheme, *_of_trials(q, v, ts, free_params, times), event_set)
+    free_count = steps_needed(scheme, _of_trials((q, v, ts, free_params, times)), event_set)
     # A motion that the constraint keeps from going on may have no end.
     return max(step_count, free_count) if free_count <= _MOST_STEPS else step_count
 
 
-def _controlled_need(
-    scheme: Scheme, q: Any, v: Any, ts: Any, params: Any, times: Any, event_set: EventSet
-) -> int:
-    """The steps of a run with many samples of controllers, by those of its first samples."""
-    ordered = np.sort(np.clip(times, ts[:, :1], ts[:, -1:]), axis=1)
-    apart = np.diff(ordered, axis=1, prepend=ts[:, :1]) > 0
-    # The same number of them for all members, though the first times of some may coincide.
-    last = np.minimum(apart.argmax(1) + _MOST_ENDS, ordered.shape[1] - 1)
-    end = np.take_along_axis(ordered, last[:, None], axis=1)
-    part = np.concatenate([ts[:, :1], end], axis=1)
-    share = (part[:, 1] - part[:, 0]) / (ts[:, -1] - ts[:, 0])
-    count = members_need(scheme, q, v, part, params, ordered[:, :_MOST_ENDS], event_set)
-    return math.ceil(count / max(float(share.min()), 1e-12))
+def members_error(scheme: Scheme, members: Members, steps: int) -> float:
+    """The largest relative error of the members in so many equal steps, by a trial of them."""
+    return float(_tried_steps(scheme, NO_EVENTS, _of_trials(members), steps).error.max())
 
 
-def members_error(
-    scheme: Scheme, q: Any, v: Any, ts: Any, params: Any, times: Any, steps: int
-) -> float:  # fmt: skip
-    """The largest relative error of the members in so many equal steps, by a trial of them.
-
-    The arguments and errors are those of `members_need`.
-    """
-    trials = _of_trials(q, v, ts, params, times)
-    return float(_tried_steps(scheme, NO_EVENTS, *trials, steps).error.max())
-
-
-def _of_trials(
-    q: Any, v: Any, ts: Any, params: Any, times: Any
-) -> tuple[Any, Any, np.ndarray, Any, Any]:
-    """The starts, first and last times, parameters and times of corners that trials have."""
+def _of_trials(members: Members) -> Members:
+    """The members of trials: to first and last times, with the corners that trials have."""
+    q, v, ts, params, times = members
     if times.shape[1] > _MOST_ENDS and Signal.all_in(params):
         # Between its samples an input is a line, which asks for no shorter steps: its size is what
         # counts, and native code of so many ends would take long to compile.
         params = Signal.mapped(lambda signal: signal.thinned(_MOST_SAMPLES, axis=1), params)
         times = times[:, :0]
-    q, v, ts, params, times = jax.tree.map(_filled, (q, v, ts, params, times))
+    # One row or `MEMBERS` rows, so that few shapes are compiled.
+    rows = np.minimum(np.arange(MEMBERS if len(q) > 1 else 1), len(q) - 1)
     ends = np.stack([ts[:, 0], ts[:, -1]], axis=1)
-    return q, v, ends, params, times
+    filled: Members = jax.tree.map(lambda x: x[rows], (q, v, ends, params, times))
+    return filled
 
 
-def _filled(rows: Any) -> Any:
-    # To one row or `MEMBERS` rows, so that few shapes are compiled.
-    return rows if len(rows) == 1 else rows[np.minimum(np.arange(MEMBERS), len(rows) - 1)]
-
-
-def steps_needed(
-    scheme: Scheme, q: Any, v: Any, ts: np.ndarray, params: Any, times: np.ndarray,
-    event_set: EventSet = NO_EVENTS,
-) -> int:  # fmt: skip
+def steps_needed(scheme: Scheme, members: Members, event_set: EventSet = NO_EVENTS) -> int:
     """The number of equal steps from ts[:, 0] to ts[:, 1] with which all errors meet the target.
 
-    All arguments have a leading axis of members. A step ends at each of the `times` (M, K), and the
-    functions of events do not turn more than once in it.
+    The functions of events do not turn more than once in a step.
 
     Raises:
         UnknownValuesError: if the system closes over tracers.
     """
-    order, target = scheme.method.order, target_error(scheme.method, q.dtype)
+    q, order = members[0], scheme.method.order
+    target = scheme.method.target_error(q.dtype)
     steps, before, result, is_settled = _FIRST, None, np.zeros(len(q)), np.zeros(len(q), bool)
     foreseen = np.full(len(q), float(_FIRST))  # the steps needed according to the trial before
     for _ in range(_TRIALS):
-        trial = _tried_steps(scheme, event_set, q, v, ts, params, times, steps)
+        trial = _tried_steps(scheme, event_set, members, steps)
         is_estimated = np.isfinite(trial.error)
         # Events cannot hide in the steps, or there are too many steps already.
         is_fine = (trial.turns < 2) | (steps > _HOPELESS)
@@ -350,12 +316,6 @@ def steps_needed(
     return int(np.ceil(min(result.max(), 1e15)))
 
 
-def target_error(method: AbstractMethod, dtype: Any) -> float:
-    """The relative error of a whole run that chosen steps aim at."""
-    target = _TARGET if method.order >= 4 else _ROUGH
-    return max(target, 1000 * float(jnp.finfo(dtype).eps))
-
-
 class _Trial(NamedTuple):
     """The result of a trial, of each member (M,)."""
 
@@ -367,10 +327,7 @@ class _Trial(NamedTuple):
     turns: np.ndarray  # how often the function of an event turned in a step, at most
 
 
-def _tried_steps(
-    scheme: Scheme, event_set: EventSet, q: Any, v: Any, ts: np.ndarray, params: Any,
-    times: np.ndarray, steps: int,
-) -> _Trial:  # fmt: skip
+def _tried_steps(scheme: Scheme, event_set: EventSet, members: Members, steps: int) -> _Trial:
     """The errors of the first of so many equal steps, by step doubling; as in `steps_needed`."""
     # A trial is the same for all policies of the length of steps.
     scheme = scheme.with_one_step()
@@ -379,9 +336,8 @@ def _tried_steps(
     # only leads to another number of steps: the run itself reports it.
     with jax.disable_jit(False), unoptimized(), unchecked():
         results = outside_traces(
-            _trial, scheme, event_set, q, v, ts, params, times, np.asarray(steps),
-            np.asarray(min(steps, _TRIED)),
-        )  # fmt: skip
+            _trial, scheme, event_set, members, np.asarray(steps), np.asarray(min(steps, _TRIED))
+        )
     if results is None:
         raise UnknownValuesError
     error, hidden, made_steps, good, turns = (np.asarray(x) for x in results)
@@ -404,24 +360,22 @@ class _TrialState(eqx.Module):
 
 @jit_of("scheme", "event_set", is_frame=True)
 def _trial(
-    scheme: Scheme, event_set: EventSet, q: Array, v: Array, ts: Array, params: Any,
-    times: Array, steps: Array, tried: Array,
-) -> tuple[Array, Array, Array, Array, Array]:  # fmt: skip
+    scheme: Scheme, event_set: EventSet, members: Members, steps: Array, tried: Array
+) -> tuple[Array, Array, Array, Array, Array]:
     """The error of the first steps, what round-off hides, their number, and whether all succeeded.
 
     Last, how often a function of an event turned in one of them. Each has a value for every
     member (M,).
     """
-    first_q, first_v, first, first_params, first_times = jax.tree.map(
-        lambda x: x[0], (q, v, ts, params, times)
-    )
-    # A trial has no transitions. With the switches outside of the spans, as in a run.
-    system = event_set.system(with_spans(scheme.system, first_times))
+    first_member = jax.tree.map(lambda x: x[0], members)
+    first_q, first_v, first, first_params, first_times = first_member
+    # A trial has no transitions.
+    system = event_set.system(in_run(scheme.system) if first_times.size else scheme.system)
     system = replace(system, unilateral=()) if system.unilateral else system
     scheme = replace(scheme, system=system)
     at_start = interval_at(first_times, first[0], first[0], first[1])
     memory = scheme.system.memory_at(first, plain(first_params))
-    first_params = with_outputs(scheme.system, _within(at_start, first_params), memory)
+    first_params = with_outputs(scheme.system, within(at_start, first_params), memory)
     scheme = scheme.at(first_q, first_v, first[0], first_params)
     system, dynamics = scheme.system, scheme.system.dynamics
 
@@ -437,11 +391,11 @@ def _trial(
         lengths = jnp.concatenate([inner_times, t_last[None]]) - begins
         counts = jnp.ceil(jnp.abs(lengths / (t_last - t_first)) * steps).astype(int)
         intervals = interval_at(times, begins + lengths / 2, t_first, t_last, begins=begins)
-        intervals = intervals.turning(counts > 0)
+        intervals = turning(intervals, counts > 0)
         sizes, numbers = lengths / jnp.maximum(counts, 1), jnp.cumsum(counts) - counts
         total, more = counts.sum(), 2 * (len(begins) - 1)
         memory = system.memory_at(ts, plain(params))
-        start_params = with_outputs(system, _within(at_start, params), memory)
+        start_params = with_outputs(system, within(at_start, params), memory)
         has_rates: Any = None  # of the functions of events: fixed steps know no accelerations
         if event_set:
             has_rates = event_set.flags(event_set.of_positions(q, v, ts[0], start_params))
@@ -455,9 +409,9 @@ def _trial(
                 return jnp.where(is_part, rows, jnp.zeros_like(rows)).sum().astype(rows.dtype)
 
             number, h = entry(numbers), entry(sizes)
-            interval: AnyInterval = jax.tree.map(entry, intervals).turning(k == number)
+            interval = turning(jax.tree.map(entry, intervals), k == number)
             t = entry(begins) + (k - number) * h
-            step_params = _within(interval, params)
+            step_params = within(interval, params)
             memory, step_params = scheme.sampled(
                 walk.memory, walk.q, walk.v, t, step_params, interval
             )
@@ -501,16 +455,8 @@ def _trial(
         hidden = end.errors.resolution(rest, dynamics.n_states)
         return error, hidden, end.made_steps, end.good, end.turns
 
-    members = q, v, ts, params, times
-    alone = batched_closure(try_member, *jax.tree.map(lambda x: x[0], members), tried)
+    alone = batched_closure(try_member, *first_member, tried)
     return jax.vmap(lambda *member: alone(*member, tried))(*members)
-
-
-def _within(interval: AnyInterval, params: Any) -> Params:
-    """The parameters for steps within an interval, below the switches if there are any."""
-    if isinstance(params, Switched):
-        return replace(params, params=within(interval, params.params))
-    return within(interval, params)
 
 
 def _doubled(

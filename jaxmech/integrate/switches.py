@@ -1,4 +1,4 @@
-"""Systems whose constraints are switched on and off: `Switched` takes the place of the parameters.
+"""Systems whose constraints are switched on and off, by flags in `RunParams`.
 
 An inactive constraint is zero. So are its rows of A and b; every solver drops a row of zeros. The
 gaps of unilateral constraints are usually open, and then computed without their rows.
@@ -8,54 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
 
-from jaxmech.integrate.spans import Timed
-from jaxmech.system import AbstractConstraint, Component, Holonomic, Params, System
-from jaxmech.utils.checks import naming_missing
+from jaxmech.integrate.run_params import KEPT, in_run
+from jaxmech.system import AbstractConstraint, Component, Holonomic, System
 from jaxmech.utils.jit_cache import kept_by
-
-KEPT = 32  # systems
-
-
-class Switched(eqx.Module):
-    """The parameters of a system with switches."""
-
-    params: Params  # those of the functions of the system
-    active: Bool[Array, " C"]  # whether each constraint with a switch is on
-    # The directions of slips in space that are slow in a step, their rates, and when it begins.
-    axes: tuple[Float[Array, "D 2"], Float[Array, "D 2"], Float[Array, ""]] | None = None
-
-
-def plain(params: Params) -> Params:
-    """The parameters that the functions of users expect, without switches and spans of time."""
-    while isinstance(params, Switched | Timed):
-        params = params.params
-    return params
-
-
-def after_samples(
-    system: System, memory: Array, q: Array, v: Array, t: Array, params: Params
-) -> Array:
-    """The memory after the controllers that are due, for parameters with spans or switches."""
-    inner = t = jax.lax.stop_gradient(t)
-    while isinstance(params, Switched | Timed):
-        inner = params.inside(t) if isinstance(params, Timed) else inner
-        params = params.params
-    new_memory: Array = system.sampling(memory, q, v, inner, params, inner - t)
-    return new_memory
-
-
-def with_outputs(system: System, params: Params, memory: Array) -> Params:
-    """The parameters, maybe with spans or switches, with what controllers give out."""
-    if system.sampling is None:
-        return params
-    if isinstance(params, Switched | Timed):
-        return replace(params, params=with_outputs(system, params.params, memory))
-    return system.with_outputs(params, memory)
 
 
 @kept_by(KEPT)
@@ -63,19 +20,11 @@ def with_switches(
     system: System, names: tuple[str, ...], slots: tuple[int, ...] = (),
     removable: tuple[tuple[str, int], ...] = (),
 ) -> System:  # fmt: skip
-    """The system with a switch for each of the named constraints, and `Switched` parameters.
+    """The system `in_run` with a switch for each of the named constraints.
 
     `slots` are the rows of its gaps where any is closed (`with_shared_rows`), and those that are
     `removable` have a second switch of some number.
     """
-
-    def unswitched(fn: Callable[..., Any], role: str) -> Callable[..., Any]:
-        def value(*args: Any) -> Any:
-            params = args[-1].params
-            with naming_missing(role, params):
-                return fn(*args[:-1], params)
-
-        return value
 
     def switched(constraint: AbstractConstraint) -> AbstractConstraint:
         if constraint.name not in names:
@@ -90,7 +39,7 @@ def with_switches(
         if isinstance(c, Holonomic) and isinstance(c.fn, Component)
     ]
     slot_of = dict(zip(gaps, slots or range(len(gaps)), strict=True))
-    system = system.with_functions(unswitched)
+    system = in_run(system)
     return replace(system, constraints=tuple(map(switched, system.constraints)))
 
 

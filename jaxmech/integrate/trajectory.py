@@ -16,7 +16,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import empty_rows, with_row
@@ -44,33 +44,26 @@ class SavedStates(eqx.Module):
 
     @property
     def packed(self) -> Float[Array, " w"]:
-        residuals = jnp.stack(self.residuals)
-        active = self.active.astype(self.q.dtype)
-        return jnp.concatenate([self.q, self.v, self.memory, residuals, active])
+        return ravel_pytree(self)[0]
 
     def unpacked(self, rows: Float[Array, "T w"]) -> "SavedStates":
         """The saves of packed rows, whose sizes are those of this one."""
-        ends = np.cumsum([self.q.size, self.v.size, self.memory.size, 2])
-        q, v, memory, residuals, active = jnp.split(rows, ends.tolist(), axis=1)
-        return SavedStates(q, v, memory, residuals[:, 0], residuals[:, 1], active > 0)
+        saves: SavedStates = jax.vmap(ravel_pytree(self)[1])(rows)
+        return saves
 
     def where(self, flags: Bool[Array, " *T"], other: "SavedStates") -> "SavedStates":
         """The flagged ones, elsewhere the other one."""
 
         def chosen(x: Array, y: Array) -> Array:
-            return jnp.where(_beside(flags, max(x.ndim, y.ndim)), x, y)
+            axes = range(flags.ndim, max(x.ndim, y.ndim))
+            return jnp.where(jnp.expand_dims(flags, tuple(axes)), x, y)
 
         return jax.tree.map(chosen, self, other)
 
     def known(self, flags: Bool[Array, " *T"]) -> "SavedStates":
         """The flagged ones, NaN elsewhere except for the switches."""
-
-        def known(x: Array) -> Array:
-            return jnp.where(_beside(flags, x.ndim), x, jnp.nan)
-
-        position, velocity = map(known, self.residuals)
-        q, v, memory = map(known, (self.q, self.v, self.memory))
-        return SavedStates(q, v, memory, position, velocity, self.active)
+        unknown = jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), self)
+        return self.where(flags, replace(unknown, active=self.active))
 
     def selected(self, rows: Int[Array, " S"]) -> "SavedStates":
         """Some of them, the first one among them, with the largest residuals in between."""
@@ -78,10 +71,6 @@ class SavedStates(eqx.Module):
         position, velocity = (jax.ops.segment_max(x, number, len(rows)) for x in self.residuals)
         q, v, memory, active = (x[rows] for x in (self.q, self.v, self.memory, self.active))
         return SavedStates(q, v, memory, position, velocity, active)
-
-
-def _beside(flags: Array, ndim: int) -> Array:
-    return flags.reshape(flags.shape + (1,) * (ndim - flags.ndim))
 
 
 def at_saves(first: Any, ends: Any, count: int) -> Any:
@@ -99,6 +88,7 @@ class Trajectory(eqx.Module):
     status: Int[Array, ""]  # the outcome, a `Status`
     t_failed: Float[Array, ""]  # time of the last good state before a failure, NaN without one
     error: Float[Array, ""]  # estimated integration error relative to the motion, as in `Solution`
+    resolution: Float[Array, ""]  # that which round-off hides, likewise
     events: EventState
     occurrences: Float[Array, "R w"]  # of the events; rows that are not written are undefined
     counts: Any = ()  # a `StepCounts`; empty for fixed steps, whose number is known

@@ -3,11 +3,10 @@
 from contextlib import nullcontext
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure, unoptimized
-from jaxmech.integrate import Gaps, Switched, with_switches
+from jaxmech.integrate import EventSet, Gaps
 from jaxmech.laws import AbstractFormulation, Observation, UdwadiaKalaba, observed_at
 from jaxmech.run.solution import Solution
 from jaxmech.system import Params, Subject, System, with_params
@@ -72,38 +71,34 @@ def observe(
             f"Argument `solution` must have the coordinates {', '.join(system.coordinates)} of "
             f"`system`, but has {', '.join(solution.coordinates)}."
         )
-    active = solution.events.active if solution.events is not None else {}
-    gaps = Gaps.of(system, solution.q[0], solution.ts[0], params)
-    if gaps:
-        # Keys of dictionaries may have been sorted.
-        own = [name for name in active if name not in gaps.switches]
-        active = {name: active[name] for name in (*own, *gaps.switches)}
-        system = gaps.switched(system, tuple(active))
-    elif active:
-        system = with_switches(system, tuple(active))
-    switches = jnp.stack([*active.values()], axis=1) if active else None
+    events, gaps = solution.events, Gaps.of(system, solution.q[0], solution.ts[0], params)
+    names: tuple[str, ...] = () if events is None else events.switched
+    active = None if events is None else events.switches
+    # With the switches of the run, of which those of gaps are the last.
+    event_set = EventSet(inactive=names[: len(names) - len(gaps.switches)], gaps=gaps)
     is_brief = is_known((solution, params)) and len(solution.ts) < _BRIEF
     with unoptimized() if is_brief else nullcontext():
         observation = _observe(
-            system, formulation, solution.q, solution.v, solution.memory, solution.ts, switches,
-            params,
+            system, event_set, formulation, solution.q, solution.v, solution.memory, solution.ts,
+            active, params,
         )  # fmt: skip
     if not other_params and is_known((solution, params, observation)):
-        _warn_of_other_params(system, formulation, solution, switches, params)
+        _warn_of_other_params(system, event_set, formulation, solution, params)
     return gaps.joined(observation)
 
 
-@jit_of("system", "formulation", is_frame=True)
+@jit_of("system", "event_set", "formulation", is_frame=True)
 def _observe(
-    system: System, formulation: AbstractFormulation, q: Array, v: Array, memory: Array,
-    ts: Array, active: Array | None, params: Params,
+    system: System, event_set: EventSet, formulation: AbstractFormulation, q: Array, v: Array,
+    memory: Array, ts: Array, active: Array | None, params: Params,
 ) -> Observation:  # fmt: skip
+    switched = event_set.system(system)
+
     def observed_state(
         q: Array, v: Array, memory: Array, t: Array, active: Array | None, params: Params
     ) -> Observation:
         params = system.with_outputs(params, memory)
-        state_params = params if active is None else Switched(params, active)
-        return observed_at(system, formulation, q, v, t, state_params)
+        return observed_at(switched, formulation, q, v, t, event_set.params(params, active))
 
     rows = q, v, memory, ts, active
     observed = batched_closure(observed_state, *jax.tree.map(lambda x: x[0], rows), params)
@@ -111,7 +106,7 @@ def _observe(
 
 
 def _warn_of_other_params(
-    system: System, formulation: AbstractFormulation, solution: Solution, active: Array | None,
+    system: System, event_set: EventSet, formulation: AbstractFormulation, solution: Solution,
     params: Params,
 ) -> None:  # fmt: skip
     """Warn if parameters on which the observation depends are not those of the simulation."""
@@ -123,8 +118,9 @@ def _warn_of_other_params(
 
     def observed(params: Params) -> Observation:
         params = system.with_outputs(params, solution.memory[0])
-        params = params if active is None else Switched(params, active[0])
-        return observed_at(system, formulation, q, v, t, params)
+        if solution.events is not None:
+            params = event_set.params(params, solution.events.switches[0])
+        return observed_at(event_set.system(system), formulation, q, v, t, params)
 
     idle = unread(observed, params)  # events and functions of the user may read others
     if names := tuple(name for name in names if name not in idle):

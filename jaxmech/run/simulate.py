@@ -17,18 +17,21 @@ from jaxmech.integrate import (
     EventSet,
     ReverseMode,
     Scheme,
-    as_times,
-    event_set_of,
     solve_motion,
-    with_gaps,
 )
 from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
-from jaxmech.run.solution import Solution, warn_of_coarse_steps, warn_of_missed_events
+from jaxmech.run.solution import MOST_NUMBERS, Solution, warn_of_coarse_steps, warn_of_missed_events
 from jaxmech.state import AbstractStabilization, Projection
 from jaxmech.status import Status, succeeded
 from jaxmech.system import KnownState, Params, Subject, System, with_params
 from jaxmech.utils.caller import USE_FLOAT64
-from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
+from jaxmech.utils.checks import (
+    as_times,
+    is_known,
+    require_finite,
+    require_kind,
+    with_standard_promotion,
+)
 from jaxmech.utils.probing import actual
 from jaxmech.utils.trees import digests_of, warn_of_unread
 
@@ -139,7 +142,7 @@ def simulate(
         raise ValueError("Argument `memory` must be None for a system without controllers.")
     stated, ts = ts, as_times(ts, q0.dtype)
     saves = np.asarray(stated, ts.dtype) if is_known(stated) else ts  # known also under `jit`
-    event_set = with_gaps(event_set_of(system, events, inactive), system, q0, ts, params)
+    event_set = EventSet.of(system, events, inactive).with_gaps(system, q0, ts, params)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
     values = actual(ts, MEMBERS) if event_set.gaps else None
     if values is not None and (np.diff(values, axis=1) < 0).any():
@@ -151,7 +154,7 @@ def simulate(
         read = partial(system.function_values, q0, v0, ts[0])
         warn_of_unread(params, read, system.declared)
     run, fields = solve_motion(scheme, derivative, event_set, q0, v0, ts, params, memory, saves)
-    is_kept = run.is_small or is_known((q0, v0, ts, params))
+    is_kept = run.size <= MOST_NUMBERS or is_known((q0, v0, ts, params))
     solution = Solution(
         ts=ts,
         coordinates=tuple(system.coordinates),

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmech.integrate import MOST_NUMBERS, Events, Run, StepWarning, states_at
+from jaxmech.integrate import Events, Run, StepWarning, states_at
 from jaxmech.status import Status, succeeded
 from jaxmech.utils.caller import USE_FLOAT64, warn_caller
 from jaxmech.utils.checks import is_known
@@ -110,6 +110,7 @@ def _times(sol: Any) -> np.ndarray:
     return rows[0] if len(rows) and (rows == rows[0]).all() else ts
 
 
+MOST_NUMBERS = 1000  # of parameters that a solution keeps where `vmap` copies them
 MOST_NAMES = 8  # that a printed solution lists
 TOO_COARSE = 1e-3  # integration error above which a step is reported as too coarse
 _REMEDY = (
@@ -121,7 +122,7 @@ _MISSED = (
     "event {!r} was missed {}{}: its function crosses zero within steps that are too long for it. "
     "Give a larger `FixedSteps(per_save=...)`, a shorter `max_step`, or the `times` of a pulse."
 )
-_NUMBERS = 17  # fields of a solution that are arrays
+_NUMBERS = 18  # fields of a solution that are arrays
 
 
 class Solution(Columns):
@@ -152,6 +153,8 @@ class Solution(Columns):
             steps before the end or a failure. With `Adaptive` it adds up the errors that control
             the step size, those of the less accurate method of the pair, and is mostly too large.
             If constraints contain the time, it includes the corrections by the projection.
+        resolution: the smallest integration error, likewise, that could be told from round-off of
+            the states; `integration_error` is not below it.
         accepted: number of steps before the end or a failure.
         rejected: number of attempted steps that were repeated with a smaller size.
         evaluations: number of evaluations of the law of motion in all attempts.
@@ -193,6 +196,7 @@ class Solution(Columns):
     rank: Int[Array, ""]
     step: Float[Array, ""]
     integration_error: Float[Array, ""]
+    resolution: Float[Array, ""]
     accepted: Int[Array, ""]
     rejected: Int[Array, ""]
     evaluations: Int[Array, ""]
@@ -342,9 +346,9 @@ def _event_lines(sol: Solution) -> Iterator[str]:
 
 
 def _hints(sol: Solution) -> Iterator[str]:
-    errors = np.atleast_1d(np.asarray(sol.integration_error))
+    errors, resolution = map(np.atleast_1d, (sol.integration_error, sol.resolution))
     if (errors > TOO_COARSE).any():
-        yield f"  the step is too coarse{_share(errors > TOO_COARSE)}: {_REMEDY}"
+        yield f"  {_of_large_errors(errors, resolution, sol.q.dtype)}"
     elif np.isnan(errors[succeeded(np.atleast_1d(np.asarray(sol.status)))]).any():
         yield "  too few steps to estimate the error: give a larger `FixedSteps(per_save=...)`"
 
@@ -355,17 +359,25 @@ def _share(concerned: np.ndarray) -> str:
 
 def warn_of_coarse_steps(sol: Solution) -> None:
     """Warn if the integration error of a trajectory is large; under `jit` it is unknown."""
-    errors = actual(sol.integration_error, sys.maxsize)
-    if errors is None or not (errors > TOO_COARSE).any():
+    values = actual((sol.integration_error, sol.resolution), sys.maxsize)
+    if values is None or not (values[0] > TOO_COARSE).any():
         return
+    errors, resolution = values
     largest = np.max(errors, initial=0.0, where=errors > TOO_COARSE)
-    message = (
-        f"the integration error is about {largest:.0e} of the motion, so the step is too coarse"
-        f"{_share(errors > TOO_COARSE)}; {_REMEDY}"
+    reason = _of_large_errors(errors, resolution, sol.q.dtype)
+    warn_caller(
+        f"the integration error is about {largest:.0e} of the motion: {reason}.", StepWarning
     )
-    if sol.q.dtype == np.float32:
-        message += f", or {USE_FLOAT64}"
-    warn_caller(f"{message}.", StepWarning)
+
+
+def _of_large_errors(errors: np.ndarray, resolution: np.ndarray, dtype: Any) -> str:
+    """What large integration errors come from, and what helps."""
+    is_large = errors > TOO_COARSE
+    is_coarse = is_large & (errors > resolution)
+    if is_coarse.any():
+        return f"the step is too coarse{_share(is_coarse)}; {_REMEDY}"
+    remedy = USE_FLOAT64 if dtype == np.float32 else "measure coordinates from a nearer origin"
+    return f"round-off hides the errors of so small a motion{_share(is_large)}; {remedy}"
 
 
 def warn_of_missed_events(sol: Solution) -> None:

@@ -185,6 +185,23 @@ class MissingParameterError(ValueError):
         self.name, self.read_by, self.similar = name, read_by, similar
 
 
+def as_times(ts: Any, dtype: Any) -> Array:
+    """Convert to save times, or raise an error unless they are in order."""
+    ts = as_numbers("ts", ts, half=True).astype(dtype)
+    if ts.ndim != 1 or ts.size < 2:
+        raise ValueError(
+            f"Argument `ts` must have shape (T,) with T >= 2 save times, but has shape {ts.shape}."
+        )
+    if is_known(ts) and np.isfinite(ts).all():
+        steps = np.diff(np.asarray(ts))
+        if not (np.all(steps > 0) or np.all(steps < 0)):
+            raise ValueError(
+                "Argument `ts` must be strictly increasing or strictly decreasing, but is not; "
+                "sort it and drop repeated times."
+            )
+    return ts
+
+
 @contextmanager
 def naming_missing(reader: str, params: Any) -> Iterator[None]:
     """Name a function in errors on missing parameters, and on what JAX cannot trace."""

@@ -38,7 +38,7 @@ def test_card_without_values() -> None:
 
 def test_it_is_a_pytree() -> None:
     sol = run(PENDULUM.q)
-    assert len(jax.tree.leaves(sol)) == 17 + len(sol.digests) + len(jax.tree.leaves(sol.run))
+    assert len(jax.tree.leaves(sol)) == 18 + len(sol.digests) + len(jax.tree.leaves(sol.run))
     halved = jax.tree.map(lambda leaf: leaf / 2, sol)
     np.testing.assert_array_equal(halved.q, sol.q / 2)
     assert halved.coordinates == sol.coordinates == ("x", "y")

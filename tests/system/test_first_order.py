@@ -165,8 +165,9 @@ def test_the_unit_of_a_state_does_not_matter_to_the_steps() -> None:
     T, q, v, ts = 3e6, np.array([[1.0]]), np.array([[0.0]]), np.array([[0.0, 10.0]])
     hot = {"T": np.array([T])}
     rates = np.array([[0.0, 1.01 * T]])
-    alone = steps_needed(Scheme.of(spring), q, v, ts, {}, np.zeros((1, 0)))
-    both = steps_needed(Scheme.of(warm), np.append(q, [[0.0]], 1), rates, ts, hot, np.zeros((1, 0)))
+    alone = steps_needed(Scheme.of(spring), (q, v, ts, {}, np.zeros((1, 0))))
+    members = np.append(q, [[0.0]], 1), rates, ts, hot, np.zeros((1, 0))
+    both = steps_needed(Scheme.of(warm), members)
     assert both == pytest.approx(alone, rel=1e-6)
     steps = jm.Adaptive(rtol=1e-6, atol=1e-12)
     run = jm.simulate(spring, q[0], v[0], ts[0], {}, steps=steps)

@@ -13,8 +13,8 @@ from jaxmech.integrate.events.contact_events import ContactEvents
 from jaxmech.integrate.events.coulomb import Coulomb, contact, coulomb_forces
 from jaxmech.integrate.events.gaps import Gaps
 from jaxmech.integrate.events.impacts import MotionState
+from jaxmech.integrate.run_params import with_run
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.switches import Switched
 from tests.unilateral.systems import G
 
 RADIUS, INERTIA = 0.03, 0.4 * 0.03**2  # of a solid ball of 1 kg
@@ -228,7 +228,7 @@ def test_random_impacts_obey_newton_and_coulomb() -> None:
     gaps = Gaps.of(body, q, t, p)
     off = jnp.zeros(len(gaps.switches), bool)
     system = gaps.switched(body, gaps.switches)
-    scheme, events = Scheme.of(system).at(q, v, t, Switched(p, off)), ContactEvents(gaps)
+    scheme, events = Scheme.of(system).at(q, v, t, with_run(p, active=off)), ContactEvents(gaps)
 
     @jax.jit
     def hit(v: Any, p: Any) -> Any:

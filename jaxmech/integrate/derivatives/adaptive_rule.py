@@ -38,10 +38,10 @@ from jaxmech.integrate.derivatives.run_rule import (
     with_traced,
 )
 from jaxmech.integrate.events.event_set import EventSet
+from jaxmech.integrate.run_params import with_outputs
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import AnyInterval, interval_at, sorted_ends, within
 from jaxmech.integrate.step import step
-from jaxmech.integrate.switches import with_outputs
 from jaxmech.integrate.trajectory import Move, StepRecord, Trajectory
 from jaxmech.system import Params
 
@@ -336,28 +336,31 @@ def _along_all_moves(
 
 @dataclass(frozen=True)
 class _Replay:
+    """The moves of a run, to be made again."""
+
     run: _MovesRun
-    ts: Array  # save times (T,); derivatives with respect to them are no part of a move
-    times: Array  # at which a step ends (K,)
-    held: Array  # the same in the run that was recorded
-    none: Array  # the row of no event
-    sizes: tuple[int, int, int]  # of q, v and memory
-    ends: Array  # the times that were held, by `sorted_ends`
+    x: RolloutInputs  # derivatives with respect to its save times are no part of a move
+    fixed: Array  # times from the start at which a step ends (K,), as in the run that was recorded
+    ends: Array  # these times by `sorted_ends`
 
     @staticmethod
     def of(run: _MovesRun, x: RolloutInputs) -> "_Replay":
-        event_set = run.event_set
-        empty_row = jnp.zeros(event_set.width(x.q0, x.v0), x.q0.dtype)
-        held = jax.lax.stop_gradient(x.times)
-        sizes = x.q0.size, x.v0.size, x.memory.size
-        # Before the loops, because native code cannot sort; rounded as the beginnings of moves are.
-        ends = sorted_ends(x.ts[0] + (held - x.ts[0]), x.ts[0], x.ts[-1])
-        return _Replay(run, x.ts, x.times, held, empty_row, sizes, ends)
+        # Without derivatives, which the forward run had not; before the loops, because native code
+        # cannot sort; and rounded as the beginnings of moves are.
+        held, first, last = jax.lax.stop_gradient((x.times, x.ts[0], x.ts[-1]))
+        ends = sorted_ends(first + (held - first), first, last)
+        return _Replay(run, x, jnp.sign(last - first) * (held - first), ends)
+
+    @property
+    def none(self) -> Array:
+        """The row of no event."""
+        return jnp.zeros(self.run.event_set.width(self.x.q0, self.x.v0), self.x.q0.dtype)
 
     def start(self, row: Array) -> tuple[PieceState, Array]:
         """A state and its switches, from those before a segment as they are recorded."""
         end = len(row) - len(self.run.event_set.names)
-        state = jnp.split(row, [*np.cumsum(self.sizes).tolist(), end])
+        sizes = self.x.q0.size, self.x.v0.size, self.x.memory.size
+        state = jnp.split(row, [*np.cumsum(sizes).tolist(), end])
         return PieceState(*state[:4]), state[4] > 0.5
 
     def at(
@@ -368,33 +371,29 @@ class _Replay:
         `primal_times` are the first time of the run and the times at which a step ends, None for
         those that are not differentiated.
         """
-        t0, times = eqx.combine(primal_times, (self.ts[0], self.times))
-        sign = jnp.sign(self.ts[-1] - self.ts[0])
-        size, target = sign * move.size, jax.lax.dynamic_index_in_dim(self.ts, move.save, 0, False)
-        recorded_begin = self.ts[0] + sign * move.begin
+        ts, held = self.x.ts, self.x.times
+        t0, times = eqx.combine(primal_times, (ts[0], held))
+        sign = jnp.sign(ts[-1] - ts[0])
+        size, target = sign * move.size, jax.lax.dynamic_index_in_dim(ts, move.save, 0, False)
+        recorded_begin = ts[0] + sign * move.begin
         remaining = target - recorded_begin - state.delay
         h, late = size, state.offset
-        if self.times.size:
+        if held.size:
             is_end, is_time = self._ends(move)
             # Zero, but its derivative is that of the time at which the step ends.
-            moved = (times - t0) - jax.lax.stop_gradient(self.held - self.ts[0])
+            moved = (times - t0) - jax.lax.stop_gradient(held - ts[0])
             late = jnp.where(is_end, jnp.where(is_time, moved, 0.0).sum(), state.offset)
             h = size + (late - state.offset).sum()
-        ends = self.ts[0] + sign * self._fixed()
-        interval = interval_at(ends, recorded_begin, self.ts[0], self.ts[-1], self.ends)
+        ends = ts[0] + sign * self.fixed
+        interval = interval_at(ends, recorded_begin, ts[0], ts[-1], self.ends)
         begin, event = t0 + sign * move.begin, (move.which, move.row)
         piece = EventPiece(begin, size, *event, active, move.outcome, late, interval)
         return piece, jnp.where(move.save > 0, remaining, h)
 
-    def _fixed(self) -> Array:
-        # Of the forward run, which has them without derivatives.
-        recorded, first, last = jax.lax.stop_gradient((self.held, self.ts[0], self.ts[-1]))
-        return jnp.sign(last - first) * (recorded - first)
-
     def _ends(self, move: Move) -> tuple[Array, Array]:
         """Whether a step has to end where a move ends, and the flags (K,) of that time."""
-        first, last = jax.lax.stop_gradient((self.ts[0], self.ts[-1]))
-        apart = jnp.abs(self._fixed() - (move.begin + move.size))
+        first, last = jax.lax.stop_gradient((self.x.ts[0], self.x.ts[-1]))
+        apart = jnp.abs(self.fixed - (move.begin + move.size))
         near = 4 * jnp.finfo(first.dtype).eps * jnp.maximum(jnp.abs(first), jnp.abs(last))
         is_nearest = jnp.arange(apart.size) == jnp.argmin(apart)
         is_before = move.begin + move.size < jnp.abs(last - first) - near
@@ -403,10 +402,10 @@ class _Replay:
 
     def elapsed(self, move: Move) -> Array:
         end = jnp.where(self.goes_on(move), move.begin + move.size, move.begin)
-        if not self.times.size:
+        if not self.fixed.size:
             return end
         is_end, is_time = self._ends(move)
-        exact = jnp.where(is_time, self._fixed(), 0.0).sum()
+        exact = jnp.where(is_time, self.fixed, 0.0).sum()
         return jnp.where(is_end & self.goes_on(move), exact, end)
 
     def advance(
@@ -472,7 +471,7 @@ class _Replay:
     def usual(self) -> Array:
         """A length for moves that were not made."""
         # Any length at which the step can be computed: its result is not used, but must not be NaN.
-        return jnp.abs(self.ts[1] - self.ts[0])
+        return jnp.abs(self.x.ts[1] - self.x.ts[0])
 
 
 def _no_offset(event_set: EventSet, x: RolloutInputs) -> Float[Array, " k"]:

@@ -19,10 +19,9 @@ from jaxmech.compiler import hoisted
 from jaxmech.integrate.checks import checked_states
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.impacts import MotionState
-from jaxmech.integrate.events.log import Occurrences
 from jaxmech.integrate.methods.runge_kutta import RK4, AbstractRungeKutta
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.spans import ALL_TIME, AnyInterval, within
+from jaxmech.integrate.spans import AnyInterval, within
 from jaxmech.integrate.step import StepState, step
 from jaxmech.system import Params
 
@@ -54,7 +53,7 @@ class EventPiece(eqx.Module):
     active: Array  # constraints that are on, (C,)
     outcome: Array  # decisions about gaps at that event, (D,)
     late: Array  # offset after a plain piece
-    interval: AnyInterval = ALL_TIME  # of the piece
+    interval: AnyInterval = None  # of the piece
 
     def start(
         self, scheme: Scheme, event_set: EventSet, state: PieceState, params: Params
@@ -180,14 +179,13 @@ def at_event(
     accuracy = jnp.maximum(1e-6 * jnp.abs(h), 1e4 * eps * jnp.abs(piece.t))
     accuracy = jax.lax.stop_gradient(accuracy)
     size, (q, v, t) = _to_root(moved, valued, recorded_size, accuracy, (of_motion, of_value))
-    next_state = q, v
+    next_state, row = (q, v), [t[None], q, v]
     if event_set.has_transitions:
         state = MotionState(q, v, t, jnp.abs(q), jnp.zeros_like(t), jnp.zeros_like(t))
         after = event_set.after(scheme, piece.which, state, params, piece.active, piece.outcome)
         next_state = after.q, after.v
-    q_after, v_after = next_state if event_set.has_transitions else (None, None)
-    row = Occurrences(t, q, v, q_after, v_after, jnp.zeros(event_set.words, q.dtype))
-    return size, next_state, row.packed()
+        row += next_state
+    return size, next_state, jnp.concatenate([*row, jnp.zeros(event_set.words, q.dtype)])
 
 
 def to_event(

@@ -40,7 +40,7 @@ from jaxmech.integrate.derivatives.run_rule import (
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.rollout import KeptSegments, SegmentEvents, rollout
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.spans import StepSegments, segments, within
+from jaxmech.integrate.spans import StepSegments, segments, turning, within
 from jaxmech.integrate.step import StepState, step
 from jaxmech.integrate.switches import gap_count
 from jaxmech.integrate.trajectory import Trajectory, at_saves
@@ -270,7 +270,7 @@ def _bare_step(
     """
     params = within(segment.interval, params)
     t = segment.t + (segment.done + number) * segment.h
-    interval = segment.interval.turning((number == 0) & ~(t_failed <= t))
+    interval = turning(segment.interval, (number == 0) & ~(t_failed <= t))
     memory, params = scheme.sampled(memory, q, v, t, params, interval)
     q, v, _ = scheme.after_kink(q, v, t, params, interval)
     # Half a step is beyond round-off of t, and dividing by h serves runs backwards in time too.
@@ -466,7 +466,7 @@ def _piece(
     t = t + (data.own.done + number) * h
     # As in `_bare_step`.
     failed = (data.t_failed - t) / h < 0.5  # false for NaN
-    interval = data.own.interval.turning((number == 0) & (along.entry == 0))
+    interval = turning(data.own.interval, (number == 0) & (along.entry == 0))
     late = jnp.zeros_like(t)[None]
     piece = EventPiece(t, size, which, row, along.active, outcome, late, interval)
     return piece, along.is_moving & ~failed

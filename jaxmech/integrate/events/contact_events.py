@@ -30,8 +30,9 @@ from jaxmech.integrate.events.friction import (
 )
 from jaxmech.integrate.events.gaps import NO_GAPS, GapDecisions, Gaps, in_place
 from jaxmech.integrate.events.impacts import Decided, MotionState, decided_at, gap_states, impulses
+from jaxmech.integrate.run_params import RunParams, plain, with_run
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.switches import Switched, plain, with_shared_rows
+from jaxmech.integrate.switches import with_shared_rows
 from jaxmech.status import Status
 from jaxmech.system import Params, System, near
 from jaxmech.utils.jit_cache import kept_by
@@ -81,10 +82,10 @@ class ContactEvents:
         closed, others = active[first : first + count], active[first + count :]
         return jnp.concatenate([active[:first], closed & ~gaps, others])
 
-    def all_on(self, params: Params, active: Bool[Array, " C"]) -> Switched:
+    def all_on(self, params: Params, active: Bool[Array, " C"]) -> RunParams:
         """The parameters with all gaps closed, and all frictions of each kind."""
         mine = np.arange(active.size) >= len(self.names)
-        return Switched(params, active | jnp.asarray(mine))
+        return with_run(params, active=active | jnp.asarray(mine))
 
     def enabled(self, active: Bool[Array, " C"]) -> Bool[Array, " E"]:
         closed, slides = jnp.split(active[len(self.names) :], [self.gaps.count])
@@ -183,7 +184,7 @@ class ContactEvents:
     ) -> Decided:  # fmt: skip
         """What becomes of gaps and frictions at an event, of the number `index` among all."""
         occurs = jnp.arange(len(self.gaps.events)) + self.first == index
-        all_on, before = self.all_on(params, active), Switched(params, active)
+        all_on, before = self.all_on(params, active), with_run(params, active=active)
         return _decision(self.gaps, scheme)(state, all_on, before, index >= self.first, occurs)
 
     def apply(

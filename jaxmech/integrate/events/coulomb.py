@@ -174,7 +174,7 @@ def norm(x: Float[Array, "*D 2"]) -> Float[Array, " *D"]:
     return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
 
 
-def _unit(x: Float[Array, "*D 2"], otherwise: Float[Array, "*D 2"]) -> Float[Array, "*D 2"]:
+def unit(x: Float[Array, "*D 2"], otherwise: Any = 0.0) -> Float[Array, "*D 2"]:
     """The directions of pairs, or other ones of pairs that are zero."""
     size = norm(x)[..., None]
     return jnp.where(size > 0, x / jnp.where(size > 0, size, 1.0), otherwise)
@@ -469,8 +469,7 @@ def contact(
         slips = both(state.box & (jnp.abs(a) > zero)[count:], discs)
         forward = jnp.sign(a[count:])
         if discs:
-            pairs = pairs_of(a[count:], discs)
-            forward = with_pairs(forward, discs, _unit(pairs, jnp.zeros_like(pairs)))
+            forward = with_pairs(forward, discs, unit(pairs_of(a[count:], discs)))
         opens = (a > zero)[:count]
         return _Pass(
             state.members & ~(opens & (less > 0)), state.box & ~slips,

@@ -26,7 +26,7 @@ from jaxmech.integrate.events.contact_events import After
 from jaxmech.integrate.events.event_set import MOST, MOST_OF_GAPS, ROUNDINGS, EventSet
 from jaxmech.integrate.events.extremum_search import ExtremumSearch, rates
 from jaxmech.integrate.events.impacts import MotionState, rounded
-from jaxmech.integrate.events.log import EventState, Occurrences
+from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepInfo, StepState, is_finite, step
 from jaxmech.status import Status
@@ -278,13 +278,13 @@ def _after_trial(step: _Step, carry: tuple[StepSearch, Array]) -> tuple[StepSear
     nothing = search, no_rows, jnp.zeros(event_set.words, step.t.dtype)
     after, rows, outcome = jax.lax.cond(is_located, occurs, lambda: nothing)
     to_t = step.t + search.bracket.high * step.h
-    q_after, v_after = (after.q, after.v) if event_set.has_transitions else (None, None)
-    packed = Occurrences(to_t, search.q, search.v, q_after, v_after, outcome).packed()
+    then = (after.q, after.v) if event_set.has_transitions else ()
+    occurrence = jnp.concatenate([to_t[None], search.q, search.v, *then, outcome])
 
     def written(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         (log, last) = carry
         row = following(last)
-        return with_row(log, row, packed, row >= 0), row
+        return with_row(log, row, occurrence, row >= 0), row
 
     def following(last: Array) -> Array:
         return jnp.max(jnp.where(rows < last, rows, -1))

@@ -20,8 +20,9 @@ from jaxmech.integrate.events.event import Event, names_of
 from jaxmech.integrate.events.gaps import NO_GAPS, Gaps
 from jaxmech.integrate.events.impacts import MotionState
 from jaxmech.integrate.events.log import EventState, Replay
+from jaxmech.integrate.run_params import plain, with_run
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.switches import Switched, plain, with_switches
+from jaxmech.integrate.switches import with_switches
 from jaxmech.laws import observed_at
 from jaxmech.linalg import LDL, metric
 from jaxmech.state import metric_mass
@@ -61,6 +62,50 @@ class EventSet:
 
     def __bool__(self) -> bool:
         return bool(self.events)
+
+    @staticmethod
+    def of(system: System, events: Any, inactive: Any) -> "EventSet":
+        """The checked and named events of a run, without gaps."""
+        if isinstance(events, Event) or not isinstance(events, Iterable):
+            events = (events,)
+        named_events = tuple(_named(event, k) for k, event in enumerate(events, start=1))
+        names_off = names_of("inactive", inactive)
+        if not (named_events or names_off):
+            return NO_EVENTS
+        _require_names(named_events)
+        _require_constraints(system, "Argument `inactive`", names_off)
+        if not (named_events or system.unilateral):
+            # Switches are those of events: one that never occurs.
+            named_events = (Event(lambda q, v, t, params: 1.0, name="never"),)
+        for event in named_events:
+            if event.transition is not None:
+                subject = f"The transition of event {event.name!r}"
+                _require_constraints(system, subject, event.transition.switches)
+        return EventSet(named_events, names_off)
+
+    def with_gaps(self, system: System, q: Array, ts: Array, params: Params) -> "EventSet":
+        """The events of a run with those of the gaps of its system.
+
+        Its functions tell at the initial state how many gaps there are.
+        """
+        if not (self or system.unilateral):
+            return self  # and no program for ts[0]
+        values = actual(ts, 1)
+        if values is not None and values.size:
+            eps = float(np.finfo(values.dtype).eps)
+            largest, duration = np.abs(values).max(), np.ptp(values)
+            rounding = ROUNDINGS * eps * largest
+            if 0 < max(1e-6, 1000 * eps) * duration < rounding:
+                warn_caller(
+                    f"times near {largest:g} s are rounded in {values.dtype}, so events are "
+                    f"located to {rounding:.1g} s only, and their states likewise; subtract the "
+                    f"first time from all times, or {USE_FLOAT64}.",
+                    PrecisionWarning,
+                )
+        gaps = Gaps.of(system, q, ts[0], params)
+        events = (*self.events, *gaps.events)
+        _require_names(events)
+        return replace(self, events=events, gaps=gaps)
 
     @property
     def own_events(self) -> tuple[Event, ...]:
@@ -138,8 +183,8 @@ class EventSet:
             return self.gaps.switched(system, self.names)
         return with_switches(system, self.names) if self.names else system
 
-    def params(self, params: Params, active: Bool[Array, " C"]) -> Params:
-        return Switched(params, active) if self.names else params
+    def params(self, params: Params, active: Bool[Array, " C"] | None) -> Params:
+        return with_run(params, active=active) if self.names else params
 
     def active(self) -> Bool[Array, " C"]:
         """Flags of the constraints that are on at the start, without gaps."""
@@ -156,9 +201,9 @@ class EventSet:
         They are those of the system with switches, with any leading axes.
         """
         off = self._of({n for e in self.events if e.transition for n in e.transition.off})
-        if not isinstance(params, Switched) or not (np.asarray(params.active) & off).any():
+        if not (off.any() and (np.asarray(params.active) & off).any()):
             return None
-        # With leading axes, and in NumPy, the flags do not have the type that `Switched` states.
+        # With leading axes, and in NumPy, the flags do not have the type that `RunParams` states.
         return eqx.tree_at(lambda p: p.active, params, params.active & ~off)
 
     def switched(
@@ -464,52 +509,6 @@ def _new_state(event: Event, result: Any, q: Array, v: Array) -> tuple[Array, Ar
         if x.shape != old.shape:
             raise ValueError(f"{requirement}, but returned shape {x.shape}.")
     return new_q.astype(q.dtype), new_v.astype(q.dtype)
-
-
-def with_gaps(event_set: EventSet, system: System, q: Array, ts: Array, params: Params) -> EventSet:
-    """The events of a run with those of the gaps of its system.
-
-    Its functions tell at the initial state how many gaps there are.
-    """
-    if not (event_set or system.unilateral):
-        return event_set  # and no program for ts[0]
-    values = actual(ts, 1)
-    if values is not None and values.size:
-        eps = float(np.finfo(values.dtype).eps)
-        largest, duration = np.abs(values).max(), np.ptp(values)
-        rounding = ROUNDINGS * eps * largest
-        if 0 < max(1e-6, 1000 * eps) * duration < rounding:
-            warn_caller(
-                f"times near {largest:g} s are rounded in {values.dtype}, so events are located to "
-                f"{rounding:.1g} s only, and their states likewise; subtract the first time from "
-                f"all times, or {USE_FLOAT64}.",
-                PrecisionWarning,
-            )
-    gaps = Gaps.of(system, q, ts[0], params)
-    events = (*event_set.events, *gaps.events)
-    _require_names(events)
-    return replace(event_set, events=events, gaps=gaps)
-
-
-def event_set_of(system: System, events: Any, inactive: Any) -> EventSet:
-    """The checked and named events of a run."""
-    events_given = (
-        (events,) if isinstance(events, Event) or not isinstance(events, Iterable) else events
-    )
-    named_events = tuple(_named(event, k) for k, event in enumerate(events_given, start=1))
-    names_off = names_of("inactive", inactive)
-    if not (named_events or names_off):
-        return NO_EVENTS
-    _require_names(named_events)
-    _require_constraints(system, "Argument `inactive`", names_off)
-    if not (named_events or system.unilateral):
-        # Switches are those of events: one that never occurs.
-        named_events = (Event(lambda q, v, t, params: 1.0, name="never"),)
-    for event in named_events:
-        if event.transition is not None:
-            subject = f"The transition of event {event.name!r}"
-            _require_constraints(system, subject, event.transition.switches)
-    return EventSet(named_events, names_off)
 
 
 def _require_names(events: Sequence[Event]) -> None:

@@ -31,9 +31,10 @@ from jaxmech.integrate.events.coulomb import (
     norm,
     pairs_of,
     slip_forces,
+    unit,
     with_pairs,
 )
-from jaxmech.integrate.switches import Switched, plain
+from jaxmech.integrate.run_params import RunParams, plain
 from jaxmech.laws import Law
 from jaxmech.linalg import LDL, QR, diagonal, matvec
 from jaxmech.state import metric_mass
@@ -177,7 +178,7 @@ def eighths(direction: Float[Array, " F"], discs: tuple[int, ...]) -> Float[Arra
 
 
 def directions_of(
-    frictions: Sequence[Friction], params: Switched, dtype: Any
+    frictions: Sequence[Friction], params: RunParams, dtype: Any
 ) -> Float[Array, " F"]:
     """The directions of those that slide by their switches: 1 or -1, or one of eight in space."""
     _, forward, backward = jnp.split(params.active[-len(KINDS) * len(frictions) :], len(KINDS))
@@ -199,7 +200,7 @@ class Rubbing(NamedTuple):
 
     @staticmethod
     def at(
-        frictions: Sequence[Friction], params: Switched, multipliers: Array, count: int,
+        frictions: Sequence[Friction], params: RunParams, multipliers: Array, count: int,
         t: Array | None = None, slip: Float[Array, " F"] | None = None,
     ) -> "Rubbing":  # fmt: skip
         """The frictions, given all multipliers, the last `count` of them of gaps and frictions.
@@ -220,9 +221,7 @@ class Rubbing(NamedTuple):
         directions, discs = directions_of(frictions, params, last.dtype), discs_of(frictions)
         if discs and slip is not None:
             pairs, w, axes = pairs_of(directions, discs), pairs_of(slip, discs), params.axes
-            size = norm(w)[:, None]
-            slides, size = pairs.any(1)[:, None] & (size > 0), jnp.where(size > 0, size, 1.0)
-            pairs = jnp.where(slides, w / size, pairs)
+            pairs = jnp.where(pairs.any(1)[:, None], unit(w, pairs), pairs)
             if axes is not None and t is not None:
                 axis = axes[0] + (t - axes[2]) * axes[1]
                 axis = axis * (norm(axes[0]) / jnp.maximum(norm(axis), 0.1))[:, None]
@@ -259,7 +258,7 @@ def least_norm(A: Float[Array, "m n"], multipliers: Float[Array, " m"]) -> Float
 
 def load_margin(
     frictions: Sequence[Friction], system: System, eom: EquationsOfMotion,
-    multipliers: Float[Array, " m"], state: tuple[Array, Array, Array, Switched],
+    multipliers: Float[Array, " m"], state: tuple[Array, Array, Array, RunParams],
 ) -> Margin:  # fmt: skip
     """The margin of the load of gaps and frictions, the last constraints of a system.
 
@@ -272,7 +271,7 @@ def load_margin(
     slip = force.slip_at(system.dynamics.speeds(q, v, t, params), q, t, params)
     rubbing = Rubbing.at(frictions, params, multipliers, force.count, t, slip)
     each = jnp.where(rubbing.sticks, rubbing.limits[0], rubbing.directions * rubbing.limits[1])
-    slip_rows = jnp.concatenate([c.jacobian(q, v, t, params.params) for c in force.constraints])
+    slip_rows = jnp.concatenate([c.jacobian(q, v, t, params) for c in force.constraints])
     slope = jnp.concatenate([eom.A[first : first + count], slip_rows])
     W, _ = compliance(metric_mass(system, q, v, t, params), eom.A[:first], slope)
     by_gap = np.array([f.gap is not None for f in frictions])
@@ -307,7 +306,9 @@ class SlidingForce:
         of_gaps = {count - self.count + f.gap for f in self.frictions if f.gap is not None}
         return tuple(sorted(of_gaps.union(*(range(*f.rows) for f in self.frictions if f.rows))))
 
-    def __call__(self, q: Array, v: Array, multipliers: Array, t: Array, params: Switched) -> Array:
+    def __call__(
+        self, q: Array, v: Array, multipliers: Array, t: Array, params: RunParams
+    ) -> Array:
         """The force on the coordinates, (n,)."""
         slip, pull = jax.vjp(lambda v: self.slip_at(v, q, t, params), v)
         rubbing = Rubbing.at(self.frictions, params, multipliers, self.count, t, slip)
@@ -321,13 +322,13 @@ class SlidingForce:
     def discs(self) -> tuple[int, ...]:
         return discs_of(self.frictions)
 
-    def slip_at(self, v: Array, q: Array, t: Array, params: Switched) -> Float[Array, " F"]:
+    def slip_at(self, v: Array, q: Array, t: Array, params: RunParams) -> Float[Array, " F"]:
         """The slip velocities, given the rates of the coordinates."""
-        return jnp.stack([c.fn(q, v, t, params.params) for c in self.constraints])
+        return jnp.stack([c.fn(q, v, t, params) for c in self.constraints])
 
     def in_step(
-        self, scheme: Any, q: Array, v: Array, t: Array, h: Array, params: Switched
-    ) -> Switched:
+        self, scheme: Any, q: Array, v: Array, t: Array, h: Array, params: RunParams
+    ) -> RunParams:
         """The parameters of a step, with the directions of slips in space that are slow in it.
 
         With accelerations W x + r a slip w has that of w / h + W x + r, with the x in its disc that
@@ -339,14 +340,14 @@ class SlidingForce:
             return params
         system, size = scheme.system, jnp.where(h == 0, 1.0, jnp.abs(h))
 
-        def loads(q: Array, v: Array, t: Array, params: Switched) -> tuple[Array, ...]:
+        def loads(q: Array, v: Array, t: Array, params: RunParams) -> tuple[Array, ...]:
             eom, law = scheme.law(q, v, t, params)
             slip = self.slip_at(system.dynamics.speeds(q, v, t, params), q, t, params)
             multipliers = law.multipliers
             if self.count > len(self.frictions):
                 multipliers = least_norm(eom.A, multipliers)
             rubbing = Rubbing.at(self.frictions, params, multipliers, self.count, t, slip)
-            rows = [c.rows(q, v, t, params.params) for c in self.constraints]
+            rows = [c.rows(q, v, t, params) for c in self.constraints]
             A, b = (jnp.concatenate(x) for x in zip(*rows, strict=True))
             W, _ = compliance(metric_mass(system, q, v, t, params), eom.A, A)
             limit = rubbing.limits[1] * rubbing.normal
@@ -375,7 +376,7 @@ class SlidingForce:
 
     def _joint_axes(
         self, loads: Callable[..., tuple[Array, ...]], state: tuple[Array, Array, Array],
-        speeds: Array, h: Array, params: Switched,
+        speeds: Array, h: Array, params: RunParams,
     ) -> tuple[Array, Array, Array]:  # fmt: skip
         """The directions of several slips at both ends of a step, and which of them are slow.
 
@@ -442,18 +443,16 @@ class SlidingForce:
         axes, end, is_slow, stops, *_ = jax.lax.fori_loop(0, _ROUNDS + 1, refined, start)
         return axes, jnp.where(stops, axes, end), is_slow
 
-    def turned(self, system: System, q: Array, v: Array, t: Array, params: Switched) -> Switched:
+    def turned(self, system: System, q: Array, v: Array, t: Array, params: RunParams) -> RunParams:
         """The parameters of a step with the directions of slow slips at its end, or opposite."""
         assert params.axes is not None
         slip = self.slip_at(system.dynamics.speeds(q, v, t, params), q, t, params)
         axes, turns, _ = params.axes
         w = pairs_of(slip, self.discs)
-        size = norm(w)[:, None]
-        along = jnp.where((w * axes).sum(1)[:, None] < 0, -w, w) / jnp.where(size > 0, size, 1.0)
-        is_known = axes.any(1)[:, None] & (size > 0)
-        return replace(params, axes=(jnp.where(is_known, along, axes), 0 * turns, t))
+        along = unit(jnp.where((w * axes).sum(1)[:, None] < 0, -w, w), axes)
+        return replace(params, axes=(jnp.where(axes.any(1)[:, None], along, axes), 0 * turns, t))
 
-    def settled(self, law: Law, eom: EquationsOfMotion, params: Switched) -> Law:
+    def settled(self, law: Law, eom: EquationsOfMotion, params: RunParams) -> Law:
         """The law in which what sticks has no acceleration of the size of round-off.
 
         Otherwise its velocities would change by round-off, and it would creep. The derivative
@@ -491,11 +490,6 @@ def _slow_axis(
     usual: Float[Array, "2"], h: Float[Array, ""],
 ) -> tuple[Float[Array, "2"], Bool[Array, ""], Bool[Array, ""]]:  # fmt: skip
     """The direction in a step of a slip w, whether it is slow, and whether it is about to stop."""
-
-    def along(x: Array) -> Array:
-        size = norm(x)
-        return jnp.where(size > 0, -x / jnp.where(size > 0, size, 1.0), usual)
-
     # |M^-1 (w y + r)| = s with y = 1 / tau
     det = M[0, 0] * M[1, 1] - M[0, 1] * M[1, 0]
     is_regular = det > _REGULAR * jnp.trace(M) ** 2
@@ -505,7 +499,7 @@ def _slow_axis(
     root = half * half - a * c
     may = is_regular & (root > 0) & (a > 0)
     y = (jnp.sqrt(jnp.where(may, root, 1.0)) - half) / jnp.where(may, a, 1.0)
-    stop = along(-jnp.where(may, u * y + z, -usual))
+    stop = unit(jnp.where(may, u * y + z, -usual), usual)
     stops = may & (y * _STOPS * h >= 1) & (stop @ w >= TURNED * norm(w))
     is_slow = norm(w) < _SLOW * h * s * jnp.trace(M) / 2
-    return jnp.where(stops, stop, along(disc_force(M, w / h + r, s))), is_slow | stops, stops
+    return jnp.where(stops, stop, unit(-disc_force(M, w / h + r, s), usual)), is_slow | stops, stops

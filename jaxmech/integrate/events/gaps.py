@@ -21,6 +21,7 @@ from jaxmech.integrate.events.friction import (
     SlidingForce,
     frictions_of,
 )
+from jaxmech.integrate.run_params import in_run
 from jaxmech.integrate.switches import with_switches
 from jaxmech.laws import Observation
 from jaxmech.system import DryFriction, Holonomic, Nonholonomic, Params, System, Unilateral
@@ -171,13 +172,12 @@ class Gaps:
 
     def switched(self, system: System, names: tuple[str, ...]) -> System:
         """The system with switches, the last of which are those of the gaps and frictions."""
-        whole, removable = self.system(system), self.removable(names)
+        whole, removable = self.system(in_run(system)), self.removable(names)
         switched = with_switches(whole, names, self.slots, tuple(removable.items()))
         if not self.frictions:
             return switched
         frictions = self.with_places(names).frictions
-        # With the functions of the system, which has no switches.
-        last = whole.constraints[-len(frictions) :]
+        last = whole.constraints[-len(frictions) :]  # which have no switches
         slips = tuple(c for c in last if isinstance(c, Nonholonomic))
         states = len(switched.states)
         force = SlidingForce(frictions, slips, switched.nonideal, self.equations, states)

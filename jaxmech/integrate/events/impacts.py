@@ -32,6 +32,7 @@ from jaxmech.integrate.events.coulomb import (
     pairs_of,
     small,
     swept_forces,
+    unit,
     with_pairs,
 )
 from jaxmech.integrate.events.friction import (
@@ -41,8 +42,9 @@ from jaxmech.integrate.events.friction import (
     pressing,
 )
 from jaxmech.integrate.events.gaps import GapDecisions, Gaps
+from jaxmech.integrate.run_params import RunParams, plain
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.switches import Switched, plain, without_last
+from jaxmech.integrate.switches import without_last
 from jaxmech.linalg import LDL, QR, diagonal, matvec, metric
 from jaxmech.state import metric_mass
 from jaxmech.status import Status
@@ -194,7 +196,7 @@ class _Slots(NamedTuple):
 
 
 def decided_at(
-    gaps: Gaps, scheme: Scheme, state: MotionState, params: Params, before: Switched,
+    gaps: Gaps, scheme: Scheme, state: MotionState, params: Params, before: RunParams,
     is_still: Bool[Array, ""], occurs: Bool[Array, " E"],
 ) -> Decided:  # fmt: skip
     """Decide what becomes of gaps and frictions at a state.
@@ -315,8 +317,7 @@ def decided_at(
     direction = jnp.where(goes_on, direction, jnp.sign(w))
     if discs:
         moving, pairs = both(moving, discs), pairs_of(w, discs)
-        speed = norm(pairs)[:, None]
-        direction = with_pairs(direction, discs, pairs / jnp.where(speed > 0, speed, 1.0))
+        direction = with_pairs(direction, discs, unit(pairs))
     direction = jnp.where(moving, direction, 0.0)
     leaves = (opens.any() | slips.any()) & ~was_hit
     found = contact(W, r, size, rests, G, limits, offset, on, direction, leaves, discs)
@@ -381,9 +382,7 @@ def _impact(
         slips = both((jnp.abs(after) > zero)[count:], discs)
         way = after[count:]
         if discs:
-            speed = norm(pairs_of(way, discs))[:, None]
-            way = with_pairs(way, discs, pairs_of(way, discs) / jnp.where(speed > 0, speed, 1.0))
-            way = eighths(way, discs)
+            way = eighths(with_pairs(way, discs, unit(pairs_of(way, discs))), discs)
         rubs = matvec(G, found.pushes.astype(dtype)) > 0
         forward, backward = way > 0, way < 0 if discs else ~(way > 0)
         kinds = (~slips, slips & forward, slips & backward)

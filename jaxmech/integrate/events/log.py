@@ -12,39 +12,13 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.utils.text import not_one_of
 
 
-class Occurrences(eqx.Module):
-    """The times and states of occurrences of events, or of one."""
-
-    t: Float[Array, " *R"]
-    q: Float[Array, " *R n"]
-    v: Float[Array, " *R k"]  # before a transition
-    q_after: Float[Array, " *R n"] | None  # after it; None if no event has a transition
-    v_after: Float[Array, " *R k"] | None
-    outcome: Float[Array, " *R D"]  # decisions about gaps
-
-    def packed(self) -> Float[Array, " *R w"]:
-        states = [self.q, self.v, self.q_after, self.v_after]
-        known_states = [x for x in states if x is not None]
-        return jnp.concatenate([self.t[..., None], *known_states, self.outcome], axis=-1)
-
-    @staticmethod
-    def unpacked(rows: Float[Array, " *R w"], n: int, k: int, words: int) -> "Occurrences":
-        """The occurrences in rows for n coordinates, k velocities and `words` decisions."""
-        pairs = (rows.shape[-1] - 1 - words) // (n + k)
-        ends = accumulate([1, *[n, k] * pairs])
-        t, *states, outcome = jnp.split(rows, list(ends), axis=-1)
-        q, v, *after = states
-        q_after, v_after = after or (None, None)
-        return Occurrences(t[..., 0], q, v, q_after, v_after, outcome)
-
-
 class Replay(eqx.Module):
     """The events of a segment of steps, in their order, as a derivative needs them."""
 
     step: Int[Array, " *S K"]  # index of its step in the segment
     size: Float[Array, " *S K"]  # time from the last change of the motion in that step [s]
     which: Int[Array, " *S K"]  # index of the event
-    row: Int[Array, " *S K"]  # row among the `Occurrences`, -1 if it is not kept
+    row: Int[Array, " *S K"]  # row among the occurrences, -1 if it is not kept
     outcome: Float[Array, " *S K D"]  # decisions about gaps
     count: Int[Array, " *S"]  # number of events, more than K if some are missing
 
@@ -156,24 +130,22 @@ class Events(eqx.Module):
         if name not in self.names:
             raise KeyError(f"`{name}` {not_one_of(name, self.names, 'an event')}")
         number = self.names.index(name)
-        x = self.occurrences(number)
-        has_transition = self.has_transition[number]
-        after = (x.q_after, x.v_after) if has_transition else (None, None)
-        counts = self.counts[..., number], self.missed[..., number]
-        return EventRecord(*counts, x.t, x.q, x.v, *after, x.outcome)
-
-    def occurrences(self, number: int) -> Occurrences:
-        """The first K occurrences of the event of this number; NaN where there were fewer."""
         first, end = self.rows[number : number + 2]
+        count, missed = self.counts[..., number], self.missed[..., number]
         mine = np.arange(first, end).reshape(*[1] * np.ndim(self.t_end), -1)
-        is_kept = mine - first < self.counts[..., number, None]
+        is_kept = mine - first < count[..., None]
         rows = self.log[..., first:end, :]
         if self.has_copies:
             # Gaps and frictions that take part in one event have copies of a row.
             source = jnp.where(is_kept, jax.lax.stop_gradient(rows[..., -1]), -1)
             source = jnp.where(source >= 0, source, mine).astype(jnp.int32)
             rows = jnp.take_along_axis(self.log, source[..., None], axis=-2)
-        return Occurrences.unpacked(jnp.where(is_kept[..., None], rows, jnp.nan), *self.sizes)
+        rows = jnp.where(is_kept[..., None], rows, jnp.nan)
+        n, k, words = self.sizes
+        states = [n, k] * ((rows.shape[-1] - 1 - words) // (n + k))  # before, and after
+        t, q, v, *after, outcome = jnp.split(rows, list(accumulate([1, *states])), axis=-1)
+        q_after, v_after = after if self.has_transition[number] else (None, None)
+        return EventRecord(count, missed, t[..., 0], q, v, q_after, v_after, outcome)
 
     @property
     def active(self) -> dict[str, Bool[Array, " *B T"]]:

@@ -24,7 +24,6 @@ from jaxmech.integrate.events.extremum_search import ExtremumSearch, may_dip, ra
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepInfo, StepState
-from jaxmech.integrate.switches import Switched
 from jaxmech.linalg import matvec
 from jaxmech.status import Status
 from jaxmech.system import Params
@@ -221,7 +220,7 @@ def _point(k: Array, count: int | Array, dtype: Any) -> Float[Array, ""]:
 
 def _possible(event_set: EventSet, params: Params, loads: tuple[bool, ...]) -> Bool[Array, " E"]:
     """Flags of the loads whose events can occur; `params` are those with switches."""
-    active = params.active if isinstance(params, Switched) else event_set.active()
+    active = params.active if event_set.names else event_set.active()
     return event_set.enabled(active) & event_set.flags(loads)
 
 

@@ -46,10 +46,7 @@ def evaluate_stage(
 
 
 class EvaluatedState(eqx.Module):
-    """A state on the constraints with its accelerations, which steps with an error estimate need.
-
-    Its time is that of the run (`RunSetting.time`).
-    """
+    """A state on the constraints with its accelerations, for steps with an error estimate."""
 
     q: Float[Array, " n"]
     v: Float[Array, " k"]

@@ -54,6 +54,10 @@ class AbstractMethod(abc.ABC):
     def error_constant(self) -> float:
         """The error of a step, relative to the first missing term of the Taylor series."""
 
+    def target_error(self, dtype: Any) -> float:
+        """The relative error of a whole run that chosen steps aim at."""
+        return max(1e-6 if self.order >= 4 else 1e-4, 1000 * float(np.finfo(dtype).eps))
+
     def require(self, system: System, policies: Policies, *state: Any) -> None:
         """Raise a ValueError unless the method suits the system and the other policies."""
         return  # most methods suit all
