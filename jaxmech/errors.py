@@ -1,12 +1,12 @@
 """Errors and warnings of the package, for `except` clauses and filters of warnings."""
 
 from jaxmech.compiler import NativeCodeWarning as NativeCodeWarning
-from jaxmech.config import ConfigError as ConfigError
-from jaxmech.config import FolderError as FolderError
-from jaxmech.config import RunWarning as RunWarning
-from jaxmech.config import TableError as TableError
+from jaxmech.config.errors import ConfigError as ConfigError
+from jaxmech.config.errors import FolderError as FolderError
 from jaxmech.config.errors import InputError as InputError
+from jaxmech.config.errors import RunWarning as RunWarning
 from jaxmech.config.errors import StudyError as StudyError
+from jaxmech.config.errors import TableError as TableError
 from jaxmech.integrate import StepWarning as StepWarning
 from jaxmech.integrate import TimesWarning as TimesWarning
 from jaxmech.run import SimulationError as SimulationError

@@ -11,9 +11,8 @@ from typing import Any
 import jax
 
 from experiments.measured_pendulum.study import Comparison, laws, run, table
-from jaxmech.config.frames import TableError
-from jaxmech.config.run_folder import FolderError
-from jaxmech.config.toml import ConfigError, located
+from jaxmech.config.errors import InputError
+from jaxmech.config.toml import located
 
 
 def main(config: Path, out: Path | None = None, **options: Any) -> None:
@@ -43,5 +42,5 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     try:
         main(*(Path(argument) for argument in sys.argv[1:]))
-    except (ConfigError, FolderError, TableError) as error:
+    except InputError as error:
         sys.exit(str(error))

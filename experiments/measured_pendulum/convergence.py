@@ -17,8 +17,8 @@ from experiments.measured_pendulum.pendulums import rig
 from experiments.measured_pendulum.study import LAWS, MRAD
 from experiments.measuring import table_head, table_row
 from jaxmech.cli.fit import FitStudy
-from jaxmech.config.frames import TableError
-from jaxmech.config.toml import ConfigError, read
+from jaxmech.config.errors import InputError
+from jaxmech.config.toml import read
 from jaxmech.identify import Fit, Recording, fit, read_table
 
 HEAD = "law", "initial states", "unknowns", "RMS error [mrad]", "evaluations", "converged"
@@ -57,5 +57,5 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     try:
         sys.exit(main(Path(sys.argv[1])))
-    except (ConfigError, TableError) as error:
+    except InputError as error:
         sys.exit(str(error))

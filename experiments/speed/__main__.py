@@ -11,8 +11,7 @@ from experiments.speed import benchmarks, report
 from experiments.speed.benchmarks import Measured, Results
 from experiments.speed.settings import Speed
 from jaxmech.compiler.platforms import NATIVE
-from jaxmech.config.errors import InputError
-from jaxmech.config.run_folder import FolderError
+from jaxmech.config.errors import FolderError, InputError
 from jaxmech.config.toml import read
 
 BAD_INPUT, INTERRUPTED = 2, 130

@@ -1,16 +1,11 @@
 """`jaxmech fit`: a fit from its configuration, a tree of frozen dataclasses, in a run folder.
 
-config.toml        the resolved configuration; paths relative to this folder
-environment.json   versions, device, digests of the model file and of the data
-model.py           copy of the user's model file (model.xml, model.urdf); others of controllers
-fit.npz            the fit, for `jaxmech.identify.Fit.load`
-report.txt         parameters, errors, and what is determined
+Beside what every `RunFolder` has, it holds `fit.npz`, for `jaxmech.identify.Fit.load`, and
+`report.txt`: parameters, errors, and what is determined.
 """
 
 import hashlib
 import os
-import shutil
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -18,27 +13,21 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import numpy as np
-import tomli_w
 
 from jaxmech.config import (
-    FolderError,
     InFile,
+    RunFolder,
     closed_loop,
     copies_of,
     environment,
-    environment_json,
     load,
-    model_name,
     named_copy,
-    opened,
     plain,
     python_files,
     require_no_run_code,
-    require_same_config,
-    require_same_environment,
     write_whole,
 )
-from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all, unknown
+from jaxmech.config.errors import FolderError, Problem, StudyError, refuse, refuse_all, unknown
 from jaxmech.identify import (
     Fit,
     Huber,
@@ -243,16 +232,14 @@ def run_fit(
     resolved = replace(study, data=data, controllers=names)
     if loaded.source:
         resolved = replace(resolved, model=named_copy(loaded.name, loaded.copies, folder))
-    with opened(out, "fit"):
+    run, config = RunFolder(out), plain(resolved)
+    with run.opened("fit"):
         if (out / FIT).is_file():
-            require_same_config(out, plain(resolved), {"data.file"})
-            require_same_environment(out, facts, _SAME)
-            found = _read(out)
+            run.require_same_config(config, {"data.file"})
+            run.require_same_environment(facts, _SAME)
+            found, _ = stored(out)
         else:
-            for source, name in loaded.copies.items():
-                shutil.copyfile(source, out / name)
-            write_whole(out / "environment.json", environment_json(facts))
-            write_whole(out / "config.toml", tomli_w.dumps(plain(resolved)))
+            run.create(config, facts, loaded.copies)
             try:
                 found = fit(
                     loaded.subject, recordings.train, validation=recordings.validation,
@@ -273,14 +260,6 @@ def run_fit(
 def stored(out: Path) -> tuple[Fit, str]:
     """The fit of a run folder, and its title."""
     try:
-        config = tomllib.loads((out / "config.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise FolderError(f"{out} cannot be read: {error}") from error
-    return _read(out), model_name(config, out)
-
-
-def _read(out: Path) -> Fit:
-    try:
-        return Fit.load(out / FIT)
+        return Fit.load(out / FIT), RunFolder(out).model_name
     except (OSError, ValueError) as error:
         raise FolderError(f"{out} cannot be read: {error}; remove it, and fit again") from error

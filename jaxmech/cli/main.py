@@ -335,11 +335,11 @@ def report(run: Run, /, *, config: Origin = None, out: Path | None = None) -> No
     Args:
         out: the page; by default RUN/report.html.
     """
-    from jaxmech.config import command_of
+    from jaxmech.config import RunFolder
 
     _use_float64()
     out = out or run / "report.html"
-    if command_of(run) == "fit":
+    if RunFolder(run).command == "fit":
         from jaxmech.cli.fit import stored
         from jaxmech.cli.report import write_fit_report
 

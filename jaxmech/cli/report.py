@@ -22,8 +22,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from jaxmech.cli.fit import Outcome
-from jaxmech.config import FolderError, python_files, write_whole
-from jaxmech.config.errors import InputError, StudyError
+from jaxmech.config import python_files, write_whole
+from jaxmech.config.errors import FolderError, InputError, StudyError
 from jaxmech.ensemble import (
     Results,
     Study,

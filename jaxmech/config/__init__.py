@@ -6,7 +6,6 @@ controllers of a study), `run_folder`, and `frames` (columns of tables).
 """
 
 from jaxmech.config.frames import Rows as Rows
-from jaxmech.config.frames import TableError as TableError
 from jaxmech.config.load import Subject as Subject
 from jaxmech.config.load import SubjectInputs as SubjectInputs
 from jaxmech.config.load import closed_loop as closed_loop
@@ -15,22 +14,12 @@ from jaxmech.config.load import described as described
 from jaxmech.config.load import find as find
 from jaxmech.config.load import load as load
 from jaxmech.config.load import named_copy as named_copy
-from jaxmech.config.run_folder import FolderError as FolderError
-from jaxmech.config.run_folder import RunWarning as RunWarning
-from jaxmech.config.run_folder import changes as changes
-from jaxmech.config.run_folder import command_of as command_of
+from jaxmech.config.run_folder import RunFolder as RunFolder
 from jaxmech.config.run_folder import environment as environment
-from jaxmech.config.run_folder import environment_json as environment_json
 from jaxmech.config.run_folder import flush as flush
-from jaxmech.config.run_folder import model_name as model_name
 from jaxmech.config.run_folder import npz as npz
-from jaxmech.config.run_folder import opened as opened
 from jaxmech.config.run_folder import require_no_run_code as require_no_run_code
-from jaxmech.config.run_folder import require_same_config as require_same_config
-from jaxmech.config.run_folder import require_same_environment as require_same_environment
-from jaxmech.config.run_folder import stored_environment as stored_environment
 from jaxmech.config.run_folder import write_whole as write_whole
-from jaxmech.config.toml import ConfigError as ConfigError
 from jaxmech.config.toml import InFile as InFile
 from jaxmech.config.toml import OneOf as OneOf
 from jaxmech.config.toml import TextOrTable as TextOrTable

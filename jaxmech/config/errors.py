@@ -13,6 +13,22 @@ class InputError(ValueError):
     """Bad input: the commands print its text without a traceback."""
 
 
+class ConfigError(InputError):
+    """An invalid configuration, with one line for each problem that names file and line."""
+
+
+class FolderError(InputError):
+    """A run folder cannot be used; the text names the remedy."""
+
+
+class TableError(InputError):
+    """An unusable file of measurements; the text names the file, the line, and the problem."""
+
+
+class RunWarning(UserWarning):
+    """A warning about a run, such as repaired damage or changed versions."""
+
+
 class StoppedError(Exception):
     """A run was stopped on request; finished results are kept."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxmech.config.errors import InputError, refuse
+from jaxmech.config.errors import TableError, refuse
 from jaxmech.utils.text import not_one_of
 from jaxmech.utils.units import si_unit, unit_in_name, unit_problem, with_unit
 
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from polars import DataFrame
 
 _MISSING = ("", "nan", "nat", "na", "<na>", "n/a", "null", "none", "-")
-
-
-class TableError(InputError):
-    """An unusable file of measurements; the text names the file, the line, and the problem."""
 
 
 @dataclass(frozen=True, eq=False)

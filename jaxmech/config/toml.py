@@ -24,7 +24,7 @@ import pydantic
 from pydantic_core import core_schema
 
 from jaxmech import integrate
-from jaxmech.config.errors import InputError, Key, Problem, StudyError, limit_problem, refuse
+from jaxmech.config.errors import ConfigError, Key, Problem, StudyError, limit_problem, refuse
 from jaxmech.linalg import LDL, QR, SVD, AbstractSolver
 from jaxmech.state import AbstractStabilization, Baumgarte, Free, Projection
 from jaxmech.utils.text import not_one_of
@@ -315,10 +315,6 @@ def _mismatch(requirement: str, value: Any) -> StudyError:
 _WIDTH = 98  # characters per line of help
 _PART = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
 _DOTTED = rf"\s*{_PART}(?:\s*\.\s*{_PART})*"
-
-
-class ConfigError(InputError):
-    """An invalid configuration, with one line for each problem that names file and line."""
 
 
 def read(path: Path, kind: type[Config]) -> Config:

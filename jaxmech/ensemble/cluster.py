@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import jax
 
-from jaxmech.config import changes, stored_environment
+from jaxmech.config import RunFolder
 from jaxmech.config.errors import InputError, StoppedError
 from jaxmech.ensemble.blocks import BlockProgram, compile_kernel, computed_blocks
 from jaxmech.ensemble.plan import origin, planned
-from jaxmech.ensemble.store import DECISIVE, RunFolder
+from jaxmech.ensemble.store import DECISIVE, StudyFolder
 from jaxmech.ensemble.study import Study
 
 if TYPE_CHECKING:
@@ -83,24 +83,24 @@ def compute_block(order: Order, block: int) -> None:
 
 
 @lru_cache(maxsize=2)
-def _prepared(order: Order) -> tuple[RunFolder, BlockProgram]:
+def _prepared(order: Order) -> tuple[StudyFolder, BlockProgram]:
     """The program of a run, after a check that this process computes the same."""
     x64, content = order
     if jax.config.read("jax_enable_x64") != x64:  # before arrays are unpacked
         jax.config.update("jax_enable_x64", x64)
     study, folder, path = pickle.loads(content)
-    expected = stored_environment(path)
     plan = planned(study, folder)
     kernel = compile_kernel(plan)
     same = [fact for fact in DECISIVE if fact not in MAY_DIFFER]
-    if differ := changes(expected, origin(plan), same):
+    run = StudyFolder(path, kernel.study.size, kernel.block)
+    if differ := run.changes(origin(plan), same):
         message = "install the same versions and files everywhere, and start the workers again"
         raise InputError(f"a worker would compute another study: {'; '.join(differ)}; {message}")
-    return RunFolder(path, kernel.study.size, kernel.block), kernel
+    return run, kernel
 
 
 def compute_away(
-    client: "Client", study: Study, folder: Path, target: RunFolder, missing: list[int],
+    client: "Client", study: Study, folder: Path, target: StudyFolder, missing: list[int],
     stop: Callable[[], bool], finished: Callable[[int], None],
 ) -> None:  # fmt: skip
     """Compute the missing blocks of a run on the workers of a client."""

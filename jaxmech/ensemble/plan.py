@@ -4,7 +4,6 @@
 """
 
 import inspect
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,9 +20,9 @@ from jaxtyping import Array
 from jaxmech.analysis import State, unused_parameters
 from jaxmech.config import (
     Rows,
+    RunFolder,
     Subject,
     SubjectInputs,
-    TableError,
     closed_loop,
     copies_of,
     described,
@@ -35,7 +34,15 @@ from jaxmech.config import (
     python_files,
     require_no_run_code,
 )
-from jaxmech.config.errors import Key, Problem, StudyError, refuse, refuse_all
+from jaxmech.config.errors import (
+    FolderError,
+    Key,
+    Problem,
+    StudyError,
+    TableError,
+    refuse,
+    refuse_all,
+)
 from jaxmech.ensemble.distributions import Normal
 from jaxmech.ensemble.draws import Sampler
 from jaxmech.ensemble.member import (
@@ -158,10 +165,10 @@ def planned(study: Study, folder: Path = Path(), run: Path | None = None) -> Pla
 def with_stored_sizes(study: Study, path: Path) -> Study:
     """The study with the block and steps of an existing run folder, where it names none."""
     try:
-        stored: Any = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
+        stored: Any = RunFolder(path).config
         chosen = stored.get("steps", {})
         sizes, times = (stored.get("block"), chosen.get("per_save")), chosen.get("times", ())
-    except (OSError, ValueError, AttributeError):  # `open_run` reports it
+    except (FolderError, AttributeError):  # `open_run` reports it
         return study
     block, per_save = (x if isinstance(x, int) and x >= 1 else None for x in sizes)
     steps = study.steps

@@ -8,15 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmech.config import (
-    Subject,
-    changes,
-    environment,
-    python_files,
-    require_same_config,
-    stored_environment,
-    structure,
-)
+from jaxmech.config import RunFolder, Subject, environment, python_files, structure
 from jaxmech.config.errors import InputError
 from jaxmech.ensemble.blocks import BlockProgram
 from jaxmech.ensemble.member import first_of
@@ -99,7 +91,7 @@ def replays(
         study, folder = structure(results.config, Study), path
     else:  # with the sizes of the run, which it must be of
         whole = planned(study, folder, path)
-        require_same_config(path, whole.config, MAY_CHANGE)
+        RunFolder(path).require_same_config(whole.config, MAY_CHANGE)
         study = whole.named
     for index in indices:
         if not 0 <= index < study.size:
@@ -110,7 +102,7 @@ def replays(
     alone = replace(study, observe=observe, statistics={}, store="all", save=SERIES, block=LANES)
     plan = planned(alone, folder)
     program = BlockProgram(plan)
-    differing = tuple(changes(stored_environment(path), environment(), _ENVIRONMENT))
+    differing = tuple(RunFolder(path).changes(environment(), _ENVIRONMENT))
     replayed = []
     for index in indices:
         # The same trajectory in every lane: a program for a single one might round differently.

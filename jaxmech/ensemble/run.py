@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from jaxmech.config import RunWarning, npz, write_whole
-from jaxmech.config.errors import StoppedError
+from jaxmech.config import npz, write_whole
+from jaxmech.config.errors import RunWarning, StoppedError
 from jaxmech.ensemble.blocks import BlockProgram, compile_kernel, computed_blocks
 from jaxmech.ensemble.cluster import MAY_DIFFER, compute_away, connected
 from jaxmech.ensemble.plan import origin, planned, require_used
-from jaxmech.ensemble.store import SUMMARY, RunFolder, open_results, open_run
+from jaxmech.ensemble.store import SUMMARY, StudyFolder, open_results, open_run
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.summary import as_table, summarize
 
@@ -121,7 +121,7 @@ class MergedStates:
     """The states of the statistics of the first blocks of a run, merged in their order."""
 
     kernel: BlockProgram
-    run: RunFolder
+    run: StudyFolder
     count: int = 0  # of the blocks
     states: Any = None
 
@@ -134,7 +134,7 @@ class MergedStates:
 
 
 def compute_here(
-    kernel: BlockProgram, target: RunFolder, missing: list[int], stop: Callable[[], bool],
+    kernel: BlockProgram, target: StudyFolder, missing: list[int], stop: Callable[[], bool],
     finished: Callable[[int], None],
 ) -> None:  # fmt: skip
     """Compute the missing blocks of a run."""

@@ -1,24 +1,19 @@
 """The run folder of a study: created once, filled block by block, continued after any interruption.
 
-    config.toml        the resolved configuration
-    environment.json   versions, device, digests of functions and draws, time
-    model.py           copy of the user's model file, if there is one (model.xml, model.urdf)
-    results.zarr/      the arrays, one file per array and block
-    blocks/            a mark for each finished block, with the names of its files
+Beside what every `RunFolder` has, it holds `results.zarr/`, the arrays, one file per array and
+block, and `blocks/`, a mark for each finished block, with the names of its files.
 
 A block counts as finished when its mark in `blocks/` exists, which is put there (by an atomic
 rename) only after the data of the block are on the disk. The mark lists its chunks: a chunk of fill
 values alone has no file, so that without the list a lost one would be read as such. A chunk that
 was altered is found by the checksum (crc32c) with which Zarr stores it. Whatever a killed process
 left behind is computed again, and so is a block of which a file is missing or altered.
-`config.toml` is the last file of the creation, so a folder with it is complete.
 
-`Results` reads the folder, block by block, and `RunFolder` writes it.
+`Results` reads the folder, block by block, and `StudyFolder` writes it.
 """
 
 import json
 import shutil
-import tomllib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -29,24 +24,11 @@ from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy as np
-import tomli_w
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from jaxmech.config import (
-    FolderError,
-    changes,
-    command_of,
-    environment_json,
-    flush,
-    model_name,
-    opened,
-    require_same_config,
-    require_same_environment,
-    stored_environment,
-    write_whole,
-)
-from jaxmech.config.errors import InputError
+from jaxmech.config import RunFolder, flush, write_whole
+from jaxmech.config.errors import FolderError, InputError
 from jaxmech.ensemble.blocks import BlockProgram
 from jaxmech.ensemble.member import Dims
 from jaxmech.ensemble.plan import STATES
@@ -88,10 +70,10 @@ class Results:
     config: dict[str, Any]  # resolved configuration
     blocks: tuple[int, ...]  # indices of the finished blocks
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The name of the model: of a robot that of its file, and of others without the file."""
-        return model_name(self.config, self.path)
+        return RunFolder(self.path).model_name
 
     @property
     def size(self) -> int:
@@ -262,13 +244,13 @@ def open_results(path: Path | str) -> Results:
         raise FolderError(
             f"{path} {problem}; name the folder of a run of `jaxmech ensemble` or `jaxmech fit`"
         )
-    if command_of(path) == "failure":
+    run = RunFolder(path)
+    if run.command == "failure":
         raise FolderError(
-            f"{path} holds a run of `jaxmech failure`, not of `jaxmech ensemble`; `jaxmech report` "
-            "shows it"
+            f"{path} holds a run of `jaxmech failure`, not of `jaxmech ensemble`; its result is in "
+            "failure.txt"
         )
     try:
-        config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
         group = zarr.open_group(path / RESULTS, mode="r", zarr_format=3, use_consolidated=False)
     except (OSError, ValueError) as error:
         raise FolderError(f"{path} cannot be read: {error}") from error
@@ -276,7 +258,7 @@ def open_results(path: Path | str) -> Results:
     lost = [str(block) for block in blocks if not is_whole(path, block)]
     if lost:
         raise _damaged(path, f"files of block {', '.join(lost)} are missing")
-    return Results(path, group, config, blocks)
+    return Results(path, group, run.config, blocks)
 
 
 def _damaged(path: Path, what: str) -> FolderError:
@@ -364,10 +346,9 @@ def array_of(group: zarr.Group, name: str) -> zarr.Array[Any]:
 
 
 @dataclass(frozen=True)
-class RunFolder:
-    """A run folder that is open for writing."""
+class StudyFolder(RunFolder):
+    """The run folder of a study, which is open for writing."""
 
-    path: Path  # the folder
     size: int  # trajectories of the study
     block: int  # trajectories of a block
     _opened: dict[str, zarr.Array[Any]] = field(default_factory=dict, init=False, repr=False)
@@ -446,7 +427,7 @@ class RunFolder:
 def open_run(
     path: Path, kernel: BlockProgram, facts: Mapping[str, Any], may_differ: tuple[str, ...],
     tell: Callable[[str], None],
-) -> Iterator[RunFolder]:  # fmt: skip
+) -> Iterator[StudyFolder]:  # fmt: skip
     """Create a run folder, or continue the one that is there, locked meanwhile.
 
     Args:
@@ -456,20 +437,18 @@ def open_run(
         may_differ: facts in which the processes that compute blocks may differ.
         tell: function called with messages.
     """
-    folder, config = RunFolder(path, kernel.study.size, kernel.block), kernel.plan.config
-    with opened(path, "ensemble"):
-        if (path / "config.toml").is_file() or marked_blocks(path):
-            require_same_config(path, config, MAY_CHANGE)
+    folder, config = StudyFolder(path, kernel.study.size, kernel.block), kernel.plan.config
+    with folder.opened("ensemble"):
+        if folder.is_complete or marked_blocks(path):
+            folder.require_same_config(config, MAY_CHANGE)
             damaged = [block for block in marked_blocks(path) if not folder.is_sound(block)]
             if damaged:
                 numbers = ", ".join(map(str, damaged))
                 tell(f"{path} was damaged; to be computed again: block {numbers}")
             is_finished = not damaged and not folder.missing()
             decisive = _SHOWN if is_finished else [key for key in DECISIVE if key not in may_differ]
-            require_same_environment(path, facts, decisive)
-            differences = changes(
-                stored_environment(path), facts, _VERSIONS if is_finished else may_differ
-            )
+            folder.require_same_environment(facts, decisive)
+            differences = folder.changes(facts, _VERSIONS if is_finished else may_differ)
             if differences and is_finished:
                 tell(f"{path} is shown as stored, although {'; '.join(differences)}")
             elif differences:
@@ -487,13 +466,7 @@ def open_run(
                 shutil.rmtree(path / name, ignore_errors=True)
             (path / BLOCKS).mkdir()
             _create_arrays(kernel, path / RESULTS)
-            for source, name in kernel.plan.copies.items():
-                shutil.copyfile(source, path / name)
-            (path / "environment.json").write_text(environment_json(facts), encoding="utf-8")
-            for file in path.glob("**/*"):
-                flush(file)
-            # The last file: without it, whatever is here is created again.
-            write_whole(path / "config.toml", tomli_w.dumps(config))
+            folder.create(config, facts, kernel.plan.copies)
         yield folder
 
 

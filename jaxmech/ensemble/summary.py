@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.config import stored_environment
+from jaxmech.config import RunFolder
 from jaxmech.ensemble.statistics import QUANTILES
 from jaxmech.ensemble.store import STATISTICS_FILE, Results
 from jaxmech.run import TOO_COARSE
@@ -58,7 +58,7 @@ def summarize(results: Results) -> dict[str, Any]:
             "units": {name: unit for name in names if (unit := results.unit_of(name))},
         }
     if tables := results.config.get("inputs", {}):
-        notes = stored_environment(results.path).get("inputs", {})
+        notes = RunFolder(results.path).environment.get("inputs", {})
         summary["inputs"] = {
             name: {
                 "source": table.get("file", table.get("kind", "").replace("-", " ")),

@@ -6,7 +6,7 @@ are simulated, and `noise` their weights; `optimize` minimizes, `uncertainty` as
 `result` is what is made of it.
 """
 
-from jaxmech.config import TableError as TableError
+from jaxmech.config.errors import TableError as TableError
 from jaxmech.identify.fit import Identifiable as Identifiable
 from jaxmech.identify.fit import Settings as Settings
 from jaxmech.identify.fit import fit as fit

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jaxmech.config import Rows, TableError
-from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
+from jaxmech.config import Rows
+from jaxmech.config.errors import Problem, TableError, out_of_range, refuse, refuse_all
 from jaxmech.system import Interpolation, Signal
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_positive_integer

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxmech.config import Rows, TableError
-from jaxmech.config.errors import Problem, refuse
+from jaxmech.config import Rows
+from jaxmech.config.errors import Problem, TableError, refuse
 from jaxmech.identify.recording import Columns, Recording
 from jaxmech.utils.text import doc, not_one_of, setting
 

@@ -18,8 +18,7 @@ from PIL import Image
 
 from jaxmech.cli.main import main
 from jaxmech.cli.report import write_report
-from jaxmech.config.errors import InputError
-from jaxmech.config.run_folder import FolderError
+from jaxmech.config.errors import FolderError, InputError
 from jaxmech.ensemble import replay
 from jaxmech.ensemble.store import open as open_dataset
 from tests.ensemble.studies import OBSERVED, PENDULUM, STUDY, arrays, computed, killed

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from jaxmech.config.errors import FolderError
 from jaxmech.config.load import load
-from jaxmech.config.run_folder import FolderError, model_name, require_no_run_code
+from jaxmech.config.run_folder import RunFolder, require_no_run_code
 from jaxmech.config.toml import python_files
 from tests.ensemble.studies import write_study
 
@@ -73,5 +74,8 @@ def test_python_files_of_a_run_folder_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_is_named_by_its_model_or_its_folder(tmp_path: Path) -> None:
-    assert model_name({"model": "model.py:swing"}, tmp_path / "first") == "swing"
-    assert model_name({"model": "model.py:system"}, tmp_path / "first") == "first"
+    run = RunFolder(tmp_path / "first")
+    run.path.mkdir()
+    for name, shown in (("swing", "swing"), ("system", "first")):
+        (run.path / "config.toml").write_text(f'model = "model.py:{name}"')
+        assert run.model_name == shown

@@ -9,8 +9,9 @@ import pytest
 from jaxmech import FixedSteps
 from jaxmech.cli.fit import FitStudy, model
 from jaxmech.config import plain
+from jaxmech.config.errors import ConfigError
 from jaxmech.config.load import load
-from jaxmech.config.toml import POLICIES, ConfigError, key_descriptions, key_lines, read, structure
+from jaxmech.config.toml import POLICIES, key_descriptions, key_lines, read, structure
 from jaxmech.ensemble import (
     Fixed,
     Normal,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmech.config.run_folder import FolderError, RunWarning
+from jaxmech.config.errors import FolderError, RunWarning
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, open_results, run_study
 from jaxmech.ensemble.blocks import compile_kernel

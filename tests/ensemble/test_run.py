@@ -10,13 +10,12 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmech.config.errors import StudyError
-from jaxmech.config.run_folder import FolderError, RunWarning
+from jaxmech.config.errors import FolderError, RunWarning, StudyError
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, open_results, run_study
 from jaxmech.ensemble.blocks import compile_kernel
 from jaxmech.ensemble.plan import planned
-from jaxmech.ensemble.store import RunFolder
+from jaxmech.ensemble.store import StudyFolder
 from jaxmech.ensemble.store import marked_blocks as finished_blocks
 from jaxmech.status import Status
 from tests.ensemble.studies import PENDULUM, STUDY, arrays, killed, same_bits, write_study
@@ -293,12 +292,12 @@ def test_an_unfinished_run_can_be_read(begun, whole) -> None:
 def test_the_status_of_a_block_is_written_last(monkeypatch, tmp_path) -> None:
     written: list[str] = []
 
-    def array(self: RunFolder, name: str) -> np.ndarray:
+    def array(self: StudyFolder, name: str) -> np.ndarray:
         written.append(name)
         return np.zeros(4)
 
-    monkeypatch.setattr(RunFolder, "_array", array)
+    monkeypatch.setattr(StudyFolder, "_array", array)
     (tmp_path / "results.zarr").mkdir()
     values = np.ones(4)
-    RunFolder(tmp_path, 4, 4).write(0, {"status": values, "q": values, "t_failed": values})
+    StudyFolder(tmp_path, 4, 4).write(0, {"status": values, "q": values, "t_failed": values})
     assert written == ["q", "t_failed", "status"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jaxmech import FixedSteps
-from jaxmech.config.run_folder import FolderError
+from jaxmech.config.errors import FolderError
 from jaxmech.config.toml import read
 from jaxmech.ensemble import (
     Observed,

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tomli_w
 
-from jaxmech.config import environment_json, opened, plain, require_same_config, write_whole
+from jaxmech.config import RunFolder, plain, write_whole
 from jaxmech.config.errors import InputError, refuse
 from jaxmech.ensemble.failure.limit_state import ExhaustedError, LimitState, limit_state_of
 from jaxmech.ensemble.failure.methods import (
@@ -233,12 +232,11 @@ def failure_probability(
     if out is None:
         return probability_of(limit, study.seed)
     out, config = Path(out), plain(study)
-    with opened(out, "failure"):
-        if (out / "config.toml").is_file():
-            require_same_config(out, config, _MAY_CHANGE)
-        facts = environment_json(origin(limit.plan))
-        write_whole(out / "environment.json", facts)
-        write_whole(out / "config.toml", tomli_w.dumps(config))
+    run = RunFolder(out)
+    with run.opened("failure"):
+        if run.is_complete:
+            run.require_same_config(config, _MAY_CHANGE)
+        run.create(config, origin(limit.plan))
         result = probability_of(limit, study.seed)
         text = json.dumps(result.as_dict(), indent=2, allow_nan=False)
         write_whole(out / "failure.json", f"{text}\n")

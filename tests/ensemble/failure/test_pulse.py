@@ -9,8 +9,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech.config import load
-from jaxmech.config.errors import StoppedError
-from jaxmech.config.run_folder import FolderError
+from jaxmech.config.errors import FolderError, StoppedError
 from jaxmech.ensemble import (
     Failure,
     FailureProbability,
