@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib.metadata import version
+from importlib.metadata import requires, version
 from importlib.resources import files
 from pathlib import Path
 from types import FrameType
@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.validators import Number
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version
+from packaging.requirements import Requirement
 
 from jaxmech.config.errors import InputError, StoppedError
 
@@ -32,16 +31,6 @@ if TYPE_CHECKING:
 DONE, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 2, 130, 143
 UNSATISFACTORY = 1  # too many failures, not converged, or serious findings
 _RESUMED = ("ensemble", "failure")  # commands that continue where they were interrupted
-
-# Releases of jax that must not be used, with the end of the sentence "jax x.y.z ...". The same list
-# is in `pyproject.toml`, for the installer; this one is for environments that were changed later.
-KNOWN_BAD = {
-    "<0.9.2": "is older than the oldest release that jaxmech is tested with",
-    "==0.10.*": "gives wrong numbers on the CPU for batches of more than 16384 matrix-vector "
-    "products, and can hang when one program holds two batched LAPACK calls",
-    "==0.11.0": "can hang on the CPU when one program holds two batched LAPACK calls",
-}
-ALLOWED_JAX = "jax>=0.9.2,!=0.10.*,!=0.11.0"
 
 app = App(
     "jaxmech",
@@ -505,7 +494,11 @@ def _use_float64() -> None:
 
 
 def check_jax(release: str) -> None:
-    """Refuse to compute with a release of jax that is known to give wrong numbers."""
-    for versions, reason in KNOWN_BAD.items():
-        if SpecifierSet(versions).contains(Version(release), prereleases=True):
-            raise InputError(f"jax {release} {reason}; install a release in {ALLOWED_JAX}.")
+    """Refuse to compute with a release of jax that the requirements of this package exclude."""
+    required = map(Requirement, requires("jaxmech") or ())
+    allowed = next(x for x in required if x.name == "jax" and x.marker is None)
+    if not allowed.specifier.contains(release, prereleases=True):
+        raise InputError(
+            f"jax {release} is none of {allowed}; others give wrong numbers on the CPU, can hang, "
+            "or are not tested (docs/limits.md): install one of these"
+        )

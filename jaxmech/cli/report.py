@@ -50,6 +50,7 @@ from jaxmech.plot import (
     statistic_drawings,
     styled,
     trajectory_figures,
+    trust_drawings,
 )
 from jaxmech.status import Status, succeeded
 from jaxmech.utils.text import counted
@@ -242,7 +243,6 @@ _CAPTIONS = {
     "energy": "The energy over time, whose change measures the error of the integration where no "
     "force does work.",
 }
-_OF_TRUST = ("drift", "energy")
 _COLUMN = 7.0  # inches of a picture that fits into half the page
 
 
@@ -348,19 +348,20 @@ def _parts(
         yield PagePart(label, sentences=sentences, pictures=pictures)
     if moving:
         yield PagePart("Members", clips=moving)
-    pictures_of: dict[str, Picture] = {}  # of stored trajectories, and of statistics
-    for name, figure in trajectory_figures(results) if results.is_good.any() else ():
-        is_wide = float(figure.get_size_inches()[0]) > _COLUMN  # a grid of panels
-        pictures_of[name] = of_figure(figure, _CAPTIONS[name], is_wide=is_wide)
+    motions, trusted = list[Picture](), list[Picture]()
+    if results.is_good.any():
+        for name, figure in trajectory_figures(results):
+            is_wide = float(figure.get_size_inches()[0]) > _COLUMN  # a grid of panels
+            motions.append(of_figure(figure, _CAPTIONS[name], is_wide=is_wide))
+        trusted += [drawn(x, _CAPTIONS[name], below=True) for name, x in trust_drawings(results)]
     for name, draw in statistic_drawings(results):
         settings = results.config["statistics"][name]
         of, kind = settings["of"], settings["statistic"].replace("-", " ").capitalize()
         shown = of if isinstance(of, str) else of[0]
-        pictures_of[f"statistic {name}"] = drawn(draw, f"{kind} of {shown}.")
-    if motions := [picture for name, picture in pictures_of.items() if name not in _OF_TRUST]:
+        motions.append(drawn(draw, f"{kind} of {shown}."))
+    if motions:
         yield PagePart("Motions", pictures=motions)
     yield PagePart("Numbers", text=as_table(summary), is_closed=True)
-    trusted = [pictures_of[x] for x in _OF_TRUST if x in pictures_of]
     parts = []
     if count := failed(summary):  # what was drawn for them, and the commands that replay them
         names = [x for x in results.group if x.startswith(_DRAWN)]

@@ -27,6 +27,7 @@ from jaxmech.plot.studies import is_series as is_series
 from jaxmech.plot.studies import plot_results as plot_results
 from jaxmech.plot.studies import statistic_drawings as statistic_drawings
 from jaxmech.plot.studies import trajectory_figures as trajectory_figures
+from jaxmech.plot.studies import trust_drawings as trust_drawings
 from jaxmech.plot.trajectories import drift as drift
 from jaxmech.plot.trajectories import energy_drift as energy_drift
 from jaxmech.plot.trajectories import plot_motion as plot_motion

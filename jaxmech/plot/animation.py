@@ -6,7 +6,7 @@ Files are a GIF or a video.
 import base64
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -35,37 +35,12 @@ from jaxmech.run import Solution
 VIDEO = (".mp4", ".mov", ".webm", ".mkv", ".avi")
 _COLORS = 255  # of a GIF
 _SAMPLES = 6  # frames from which its colours are chosen
+_QUICKEST = 50.0  # frames per second of a GIF
 
 Frames = Iterable[np.ndarray]
 
 
-def writer_of(suffix: str, fps: float) -> Callable[[Path, Frames], None]:
-    """What writes frames (height, width, 4) to a file with this suffix; `save` has its errors."""
-    if suffix == ".gif":
-        hundredths = max(round(100 / fps), 2)  # of a second that a frame lasts, an integer
-        if abs(100 / fps - hundredths) > 1e-3:
-            near = " or ".join(
-                f"{100 / k:.4g}" for k in (hundredths + 1, hundredths, hundredths - 1) if k > 1
-            )
-            raise ValueError(
-                "Argument `fps` of a GIF must be 100 divided by an integer, at most 50, but is "
-                f"{fps:g}; choose {near}."
-            )
-        return lambda path, frames: _write_gif(path, frames, 10 * hundredths)
-    if suffix in VIDEO:
-        if not FFMpegWriter.isAvailable():
-            raise ValueError(
-                f"Argument `path` must end in .gif here, since {suffix} needs the program ffmpeg, "
-                "which is not installed; install it, or save a GIF."
-            )
-        return lambda path, frames: _write_video(path, frames, fps)
-    raise ValueError(
-        f"Argument `path` must end in .gif or one of {', '.join(VIDEO)}, but ends in {suffix!r}. "
-        "For a picture use `draw(t)` and `figure.savefig`, for a page `view`."
-    )
-
-
-def _write_gif(path: Path, frames: Frames, duration: int) -> None:
+def _write_gif(path: Path, frames: Frames, fps: float) -> None:
     pictures = [Image.fromarray(frame[..., :3]) for frame in frames]
     # One set of colours for all frames: quicker than one for each, and without flicker.
     some = pictures[:: -(-len(pictures) // _SAMPLES)]
@@ -84,8 +59,11 @@ def _write_gif(path: Path, frames: Frames, duration: int) -> None:
     palette[3 * color_index : 3 * color_index + 3] = [int(x) for x in color]
     for picture in reduced:
         picture.putpalette(palette)
+    # A frame lasts some hundredths of a second, whose sum keeps to the rate.
+    ends = (100 / fps * np.arange(len(reduced) + 1)).round()
+    lasting = (10 * np.diff(ends)).astype(int).tolist()
     reduced[0].save(
-        path, save_all=True, append_images=reduced[1:], duration=duration, loop=0, optimize=False
+        path, save_all=True, append_images=reduced[1:], duration=lasting, loop=0, optimize=False
     )
 
 
@@ -150,12 +128,26 @@ class Animation:
             progress: whether to show a progress bar, in a terminal.
 
         Raises:
-            ValueError: if the suffix is unknown, ffmpeg is needed and not installed, or a GIF
-                cannot have this frame rate.
+            ValueError: if the suffix is unknown, ffmpeg is needed and not installed, or a GIF has
+                more than 50 frames per second.
             FileNotFoundError: if the folder does not exist.
         """
         path = Path(path)
-        write = writer_of(path.suffix.lower(), self.fps)
+        suffix = path.suffix.lower()
+        if suffix not in (".gif", *VIDEO):
+            raise ValueError(
+                f"Argument `path` must end in .gif or one of {', '.join(VIDEO)}, but ends in "
+                f"{suffix!r}. For a picture use `draw(t)` and `figure.savefig`, for a page `view`."
+            )
+        if suffix == ".gif" and self.fps > _QUICKEST:
+            raise ValueError(
+                f"Argument `fps` of a GIF must be at most {_QUICKEST:g}, but is {self.fps:g}."
+            )
+        if suffix != ".gif" and not FFMpegWriter.isAvailable():
+            raise ValueError(
+                f"Argument `path` must end in .gif here, since {suffix} needs the program ffmpeg, "
+                "which is not installed; install it, or save a GIF."
+            )
         if not path.parent.is_dir():
             raise FileNotFoundError(
                 f"Argument `path` must be in a folder that exists, but {path.parent} does not."
@@ -165,7 +157,8 @@ class Animation:
             range(len(self.ts)), path.name, unit="frame", disable=None if progress else True
         )
         try:
-            write(part, self._frames(moments, dpi))
+            write = _write_gif if suffix == ".gif" else _write_video
+            write(part, self._frames(moments, dpi), self.fps)
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
@@ -201,9 +194,9 @@ class Animation:
             figure.set_dpi(before)
 
     def _repr_html_(self) -> str:
-        fps = 100 / max(round(100 / self.fps), 2)  # that a GIF can have
+        slow = replace(self, fps=min(self.fps, _QUICKEST))
         with tempfile.TemporaryDirectory() as folder:
-            picture = replace(self, fps=fps).save(Path(folder) / "motion.gif", progress=False)
+            picture = slow.save(Path(folder) / "motion.gif", progress=False)
             data = base64.b64encode(picture.read_bytes()).decode()
         return f'<img src="data:image/gif;base64,{data}" alt="{self!r}">'
 

@@ -22,9 +22,8 @@ from jaxmech.models import Model
 from jaxmech.parts import Mechanism
 from jaxmech.run import Solution
 from jaxmech.system import System
-from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import require_positive, require_sequence
-from jaxmech.utils.trees import ParameterWarning, as_dtype, differing, digests_of, unread
+from jaxmech.utils.trees import as_dtype, digests_of, warn_of_others
 
 # A dot (N, K, d) or line (N, K, points, d) over trajectories and times, or a solid: its frame over
 # both, its vertices over trajectories.
@@ -592,20 +591,11 @@ def _warn_of_other_params(
     if axes is not None:
         members = _each(params, axes, count)
         first, digests = jax.tree.map(lambda x: x[0], members), jax.vmap(digests_of)(members)
-    names = differing(motion.digests or {}, digests)
-    if not names:
-        return
     q, t = (jnp.ravel(x)[: np.shape(x)[-1]] for x in (motion.q, motion.ts))
-    idle = unread(lambda p: geometry(q, t[0], p), first)
-    names = tuple(name for name in names if name not in idle)
-    if names:
-        warn_caller(
-            "Argument `params`, by default that of the model or mechanism, must be that of the "
-            f"simulation, but differs in {', '.join(names)}: the shapes are not those that moved. "
-            "Pass the parameters of the simulation, or `other_params=True` if that is what you "
-            "want.",
-            ParameterWarning,
-        )
+    warn_of_others(
+        motion.digests or {}, digests, lambda p: geometry(q, t[0], p), first,
+        "The shapes are not those that moved",
+    )  # fmt: skip
 
 
 def _each(params: Any, axes: Any, count: int) -> Any:

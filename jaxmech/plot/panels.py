@@ -114,12 +114,6 @@ def labelled(ax: Axes, x: str, y: str, *, legend: bool = False) -> Axes:
     return ax
 
 
-def single() -> tuple[Figure, Axes]:
-    """Make a figure with a single panel."""
-    figure = new_figure(*STYLE["figure.figsize"])
-    return figure, add_axes(figure)
-
-
 def laid_out(
     drawings: Mapping[str, Drawing], title: str = "", figure: Figure | None = None, *,
     is_shown: bool = False,
@@ -138,10 +132,12 @@ def laid_out(
 
 
 def legend_below(figure: Figure, axes: Iterable[Axes], columns: int) -> None:
-    """Add the legend of some panels below all of them, each label once."""
+    """Move the legends of some panels below all of them, each label once."""
     handles: dict[str, Any] = {}
     for ax in axes:
         handles |= {label: x for x, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+        if (legend := ax.get_legend()) is not None:
+            legend.remove()
     if handles:
         with styled():
             settings: Any = {"loc": "outside lower center", "ncols": columns, "frameon": False}

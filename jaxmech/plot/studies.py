@@ -21,9 +21,6 @@ from jaxmech.plot.panels import (
     axes_or_new,
     labelled,
     laid_out,
-    legend_below,
-    legend_of,
-    single,
 )
 from jaxmech.plot.trajectories import drift, energy_drift, quantile_bands
 from jaxmech.status import succeeded
@@ -60,28 +57,25 @@ def plot_results(results: Results, names: Sequence[str], figure: Figure | None) 
 
 
 def trajectory_figures(results: Results) -> Iterator[tuple[str, Figure]]:
-    """The pictures of stored trajectories, each with its name."""
+    """The grids of stored trajectories, each with its name."""
     for name, drawings in (
         ("quantile_bands", dict(_coordinates(results))),
         ("observed_bands", dict(_observed(results))),
     ):
         if drawings:
             yield name, laid_out(drawings).figure
+
+
+def trust_drawings(results: Results) -> Iterator[tuple[str, Callable[..., Axes]]]:
+    """How residuals and energies are drawn over time, where they are stored."""
     if (stored := _stored(results, "position_residual")) is not None:
-        figure, ax = single()
         velocity = _stored(results, "velocity_residual")
-        drift(*stored, None if velocity is None else velocity[1], ax=ax)
-        ax.legend().remove()  # six lines would cover the bands
-        legend_below(figure, [ax], columns=2)
-        yield "drift", figure
+        yield "drift", partial(drift, *stored, None if velocity is None else velocity[1])
     if (stored := _stored(results, "energy")) is not None:
-        figure, ax = single()
         if np.isfinite(results.good("energy_drift")).any():
-            energy_drift(*stored, ax=ax)
+            yield "energy", partial(energy_drift, *stored)
         else:
-            quantile_bands(*stored, name="energy, not conserved [J]", ax=ax)
-            legend_of(ax)
-        yield "energy", figure
+            yield "energy", partial(quantile_bands, *stored, name="energy, not conserved [J]")
 
 
 def _stored(results: Results, name: str) -> tuple[np.ndarray, np.ndarray] | None:

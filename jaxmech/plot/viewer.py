@@ -344,21 +344,19 @@ def view(
     Args:
         subject: as for `animate`. Only a mechanism or a robot has forces.
         motion: as for `animate`.
-        params: parameters; by default those of the model or mechanism.
+        params: as for `animate`.
         file: an .html file to write.
         show: whether to open the page in the browser; by default without a `file`, except in a
             notebook, which shows the returned object.
         forces: whether to show the forces of joints.
         force_scale: length of an arrow per force [m/N]; by default such that the longest are a
             third of the size of the mechanism.
-        speed: seconds of the motion per second; by default as in `animate`.
+        speed: as for `animate`.
         fps: frames per second.
-        trails: names of the shapes that leave a trail; by default as for `animate`.
-        members: indices of the trajectories of a batch, the first of them in full; by default the
-            first 16.
-        params_axes: axes of `params` with one entry for each trajectory, as `in_axes` of
-            `jax.vmap`; by default none.
-        other_params: whether `params` are meant to differ from those of the simulation.
+        trails: as for `animate`.
+        members: as for `animate`; the first of them is shown in full.
+        params_axes: as for `animate`.
+        other_params: as for `animate`.
 
     Returns:
         A `View`: `save("arm.html")` writes the page, `open()` opens it.

@@ -10,10 +10,9 @@ from jaxmech.integrate import EventSet, Gaps
 from jaxmech.laws import AbstractFormulation, Observation, UdwadiaKalaba, observed_at
 from jaxmech.run.solution import Solution
 from jaxmech.system import Params, Subject, System, with_params
-from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known, require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.utils.trees import ParameterWarning, differing, digests_of, unread
+from jaxmech.utils.trees import digests_of, warn_of_others
 
 _BRIEF = 100_000  # times at which optimizing the code takes longer than it saves
 
@@ -112,9 +111,6 @@ def _warn_of_other_params(
     """Warn if parameters on which the observation depends are not those of the simulation."""
     start = solution.q[0], solution.v[0], solution.ts[0]
     q, v, t, params = system.arguments(*start, params)
-    names = differing(solution.digests or {}, digests_of(params))
-    if not names:
-        return
 
     def observed(params: Params) -> Observation:
         params = system.with_outputs(params, solution.memory[0])
@@ -122,11 +118,6 @@ def _warn_of_other_params(
             params = event_set.params(params, solution.events.switches[0])
         return observed_at(event_set.system(system), formulation, q, v, t, params)
 
-    idle = unread(observed, params)  # events and functions of the user may read others
-    if names := tuple(name for name in names if name not in idle):
-        warn_caller(
-            f"Argument `params` must be those of the simulation, but differ in {', '.join(names)}. "
-            "Reactions and energies are not those of the simulated motion; pass "
-            "`other_params=True` if that is what you want.",
-            ParameterWarning,
-        )
+    # Events and functions of the user may read others.
+    consequence = "Reactions and energies are not those of the simulated motion"
+    warn_of_others(solution.digests or {}, digests_of(params), observed, params, consequence)
