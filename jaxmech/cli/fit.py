@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import jax
 import numpy as np
@@ -17,11 +17,9 @@ import numpy as np
 from jaxmech.config import (
     InFile,
     RunFolder,
-    closed_loop,
-    copies_of,
+    Subject,
     environment,
     load,
-    named_copy,
     plain,
     python_files,
     require_no_run_code,
@@ -107,37 +105,24 @@ class FitStudy(Settings):
         return Settings(**policies)
 
 
-class FitModel(NamedTuple):
-    """The model of a fit, and where it comes from."""
-
-    subject: Identifiable
-    name: str
-    source: Path | None  # the file of the user, None for a model of the catalogue
-    sha256: str | None  # digest of that file
-    copies: Mapping[Path, str]  # their names in a run folder, by the files
-
-
-def model(study: FitStudy, folder: Path = Path()) -> FitModel:
-    """Load the model of a study, with the study's parameters and controllers."""
+def model(study: FitStudy, folder: Path = Path()) -> Subject:
+    """The model of a study, an `Identifiable`, with the study's parameters and controllers."""
     require_no_run_code(python_files(plain(study), folder), folder)
     given = study.parameters
     names = {name for key in _NAMED for name in getattr(given, key)} | {*(given.free or ())}
-    loaded = load(study.model, study.model_options, folder, names, (Identifiable,))
-    subject = loaded.other
-    if subject is None:
-        params = loaded.model.params if loaded.model else loaded.beside.get("params")
-        if params is None:
-            message = (
-                f"must have parameters, but {loaded.name} is a bare System: write `params` beside "
-                "it in its file, or Identifiable(system, params), to say what they are"
-            )
-            raise refuse("model", message)
-        subject = Identifiable(loaded.system, params)
-    loop = closed_loop(subject.system, subject.params, study.controllers, folder)
-    subject, files = replace(subject, system=loop[0], params=loop[1]), loop[2]
+    subject = load(study.model, study.model_options, folder, names, (Identifiable,))
+    if subject.params is None:
+        message = (
+            f"must have parameters, but {subject.name} is a bare System: write `params` beside it "
+            "in its file, or Identifiable(system, params), to say what they are"
+        )
+        raise refuse("model", message)
+    subject = replace(subject, other=subject.other or Identifiable(subject.system, subject.params))
+    subject = subject.controlled(study.controllers, folder)
+    identifiable: Identifiable = subject.other
 
     # The starts, bounds, priors and free parameters of the study in place of the model's.
-    leaves, bodies = leaf_names(subject.params), bodies_of(subject.system)
+    leaves, bodies = leaf_names(identifiable.params), bodies_of(identifiable.system)
     problems, known = list[Problem](), "a parameter of the model"
     for key in _NAMED:
         problems += unknown(("parameters", key), getattr(given, key), leaves, known)
@@ -149,7 +134,7 @@ def model(study: FitStudy, folder: Path = Path()) -> FitModel:
         if not any(is_within(leaf, [x]) for leaf in (*leaves, *bodies))
     ]
     refuse_all(problems)
-    starts = jax.tree.leaves(subject.params)
+    starts = jax.tree.leaves(identifiable.params)
     for k, name in enumerate(leaves):
         if name not in given.start:
             continue
@@ -162,15 +147,14 @@ def model(study: FitStudy, folder: Path = Path()) -> FitModel:
             what = f"numbers of shape {shape}" if shape else "a number"
             message = f"must be {what}, but is {value}"
             raise refuse(("parameters", "start", name), message) from error
-    subject = replace(
-        subject,
-        params=jax.tree.unflatten(jax.tree.structure(subject.params), starts),
-        free=subject.free if given.free is None else given.free,
-        bounds={**subject.bounds, **given.bounds},
-        prior={**subject.prior, **given.prior},
+    identifiable = replace(
+        identifiable,
+        params=jax.tree.unflatten(jax.tree.structure(identifiable.params), starts),
+        free=identifiable.free if given.free is None else given.free,
+        bounds={**identifiable.bounds, **given.bounds},
+        prior={**identifiable.prior, **given.prior},
     )
-    copies = copies_of(loaded.source, files)
-    return FitModel(subject, loaded.name, loaded.source, loaded.sha256, copies)
+    return replace(subject, other=identifiable)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,22 +200,22 @@ def run_fit(
     study: FitStudy, out: Path, *, folder: Path = Path(), progress: bool = False
 ) -> Outcome:
     """Run a fit, or show the one that its folder holds."""
-    loaded = model(study, folder)
+    subject = model(study, folder)
     try:
         recordings = read_table(study.data, folder)
     except StudyError as error:
         raise error.within("data") from None
-    facts = environment(loaded.name, loaded.sha256)
+    facts = environment(subject.name, subject.sha256)
     path, code = (folder / study.data.file).resolve(), hashlib.sha256()
     for file in sorted(path.parent.glob(path.name)) or [path]:
         code.update(file.read_bytes())
     facts["data_sha256"] = code.hexdigest()
     # with the folder's own copy of the model, and the path from there to the data
     data = replace(study.data, file=Path(os.path.relpath(path, out.resolve())).as_posix())
-    names = tuple(named_copy(name, loaded.copies, folder) for name in study.controllers)
+    names = tuple(subject.copy_of(name, folder) for name in study.controllers)
     resolved = replace(study, data=data, controllers=names)
-    if loaded.source:
-        resolved = replace(resolved, model=named_copy(loaded.name, loaded.copies, folder))
+    if subject.source:
+        resolved = replace(resolved, model=subject.copy_of(subject.name, folder))
     run, config = RunFolder(out), plain(resolved)
     with run.opened("fit"):
         if (out / FIT).is_file():
@@ -239,10 +223,10 @@ def run_fit(
             run.require_same_environment(facts, _SAME)
             found, _ = stored(out)
         else:
-            run.create(config, facts, loaded.copies)
+            run.create(config, facts, subject.copies)
             try:
                 found = fit(
-                    loaded.subject, recordings.train, validation=recordings.validation,
+                    subject.other, recordings.train, validation=recordings.validation,
                     progress=progress, **vars(study.settings()),
                 )  # fmt: skip
                 found.save(out / FIT)
@@ -252,7 +236,7 @@ def run_fit(
                 first = str(error).strip().partition("\n")[0]
                 text = f"the model cannot be fitted: {type(error).__name__}: {first}"
                 raise refuse((), text) from error
-        outcome = Outcome(loaded.name, found)
+        outcome = Outcome(subject.name, found)
         write_whole(out / "report.txt", str(outcome))
     return outcome
 

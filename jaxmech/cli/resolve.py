@@ -27,7 +27,6 @@ def load_state(name: str, folder: Path = Path()) -> tuple[System, State]:
     except StudyError as error:
         raise InputError("; ".join(f"{name} {x.message}" for x in error.problems)) from error
     system, model, beside = subject.system, subject.model, subject.beside
-    params = beside.get("params") if model is None else model.params
     if model is None and "q0" not in beside:
         raise InputError(
             f"{name} is a System without a state; write q0 = [...] beside it in its file, and v0, "
@@ -40,7 +39,7 @@ def load_state(name: str, folder: Path = Path()) -> tuple[System, State]:
             v0 = beside.get("v0")
             v = jnp.zeros(system.n_velocities) if v0 is None else jnp.asarray(v0, float)
             q, t = jnp.asarray(beside["q0"], float), beside.get("t0", 0.0)
-        state = State(*system.arguments(q, v, t, params))
+        state = State(*system.arguments(q, v, t, subject.params))
         require_finite(q0=state.q, v0=state.v, t0=state.t, params=state.params)
         jax.eval_shape(system.equations, *state)
         require_entries(system, *state)

@@ -8,12 +8,9 @@ controllers of a study), `run_folder`, and `frames` (columns of tables).
 from jaxmech.config.frames import Rows as Rows
 from jaxmech.config.load import Subject as Subject
 from jaxmech.config.load import SubjectInputs as SubjectInputs
-from jaxmech.config.load import closed_loop as closed_loop
-from jaxmech.config.load import copies_of as copies_of
 from jaxmech.config.load import described as described
 from jaxmech.config.load import find as find
 from jaxmech.config.load import load as load
-from jaxmech.config.load import named_copy as named_copy
 from jaxmech.config.run_folder import RunFolder as RunFolder
 from jaxmech.config.run_folder import environment as environment
 from jaxmech.config.run_folder import flush as flush

@@ -77,26 +77,55 @@ class Subject:
     state_beside: bool = False  # whether the state of the model is the q0 of the file
     # recorded ones, in the places of parameters
     inputs: SubjectInputs = field(default_factory=SubjectInputs)
+    files: tuple[Path, ...] = ()  # other files, of controllers, functions and inputs
 
+    @property
+    def params(self) -> Params:
+        """The parameters; of a bare system those beside it, None without any."""
+        owner = self.model if self.other is None else self.other
+        return self.beside.get("params") if owner is None else owner.params
 
-def copies_of(source: Path | None, files: Iterable[Path]) -> dict[Path, str]:
-    """A model's file and other Python files, with the names of their copies in a run folder."""
-    names = {source: f"model{source.suffix.lower()}"} if source else {}
-    for path in files:
-        if path not in names:
-            copy, count = path.name, 1
-            while copy in {"model.py", *names.values()}:
-                copy, count = f"{path.stem}_{count}{path.suffix}", count + 1
-            names[path] = copy
-    return names
+    @property
+    def copies(self) -> dict[Path, str]:
+        """The names of the copies of all files in a run folder."""
+        names = {self.source: f"model{self.source.suffix.lower()}"} if self.source else {}
+        for path in self.files:
+            if path not in names:
+                copy, count = path.name, 1
+                while copy in {"model.py", *names.values()}:
+                    copy, count = f"{path.stem}_{count}{path.suffix}", count + 1
+                names[path] = copy
+        return names
 
+    def copy_of(self, name: str, folder: Path) -> str:
+        """The name of a robot or of "path/file.py:attribute", seen from a folder, in the copies."""
+        if is_robot(name):
+            return self.copies[(folder / name).resolve()]
+        file, _, attribute = name.rpartition(":")
+        return f"{self.copies[(folder / file).resolve()]}:{attribute}"
 
-def named_copy(name: str, copies: Mapping[Path, str], folder: Path) -> str:
-    """The name of a robot or of "path/file.py:attribute", seen from a folder, in the copies."""
-    if is_robot(name):
-        return copies[(folder / name).resolve()]
-    file, _, attribute = name.rpartition(":")
-    return f"{copies[(folder / file).resolve()]}:{attribute}"
+    def controlled(self, names: Iterable[str], folder: Path) -> "Subject":
+        """The same with controllers that are named "file.py:name".
+
+        Parameters whose places outputs take are left out.
+        """
+        files = [find(name, {}, folder, (Controller,), "controllers") for name in names]
+        controllers: list[Any] = [file.value for file in files]
+        if not files:
+            return self
+        try:
+            system = controlled(self.system, controllers)
+        except (TypeError, ValueError) as error:
+            raise refuse("controllers", f"cannot be used: {error}") from error
+        outputs, params = {getattr(x, "name", None) for x in controllers}, self.params
+        if isinstance(params, dict):
+            params = {name: x for name, x in params.items() if name not in outputs}
+        model, other = (
+            x if x is None else replace(x, system=system, params=params)
+            for x in (self.model, self.other)
+        )
+        paths = tuple(file.path for file in files)
+        return replace(self, system=system, model=model, other=other, files=paths)
 
 
 def load(
@@ -260,27 +289,3 @@ def described(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return "it ends the process, by sys.exit() or exit(); remove that call"
     return f"{type(error).__name__}: {error}"
-
-
-def closed_loop(
-    system: System, params: Params, names: Iterable[str], folder: Path
-) -> tuple[System, Params, list[Path]]:
-    """The system with controllers that are named "file.py:name", its parameters, and the files.
-
-    Parameters whose places outputs take are left out.
-    """
-    controllers, files = list[Any](), list[Path]()
-    for name in names:
-        file = find(name, {}, folder, (Controller,), "controllers")
-        controllers.append(file.value)
-        files.append(file.path)
-    if not controllers:
-        return system, params, files
-    try:
-        loop = controlled(system, controllers)
-    except (TypeError, ValueError) as error:
-        raise refuse("controllers", f"cannot be used: {error}") from error
-    outputs = {x.name for x in controllers if isinstance(x, Controller)}
-    if isinstance(params, dict):
-        params = {name: x for name, x in params.items() if name not in outputs}
-    return loop, params, files

@@ -23,13 +23,10 @@ from jaxmech.config import (
     RunFolder,
     Subject,
     SubjectInputs,
-    closed_loop,
-    copies_of,
     described,
     environment,
     find,
     load,
-    named_copy,
     plain,
     python_files,
     require_no_run_code,
@@ -76,7 +73,6 @@ class Plan:
     named: Study  # as it is written
     member: StudyTrajectory  # of the study with functions in place of their names
     sampler: Sampler  # its draws
-    files: list[Path]  # Python files that hold those functions, and those of inputs
     folder: Path  # to which the names of files are relative
 
     @property
@@ -98,24 +94,19 @@ class Plan:
         return replace(self, named=named, member=replace(self.member, study=study))
 
     @property
-    def copies(self) -> dict[Path, str]:
-        """The files of the study, with the names of their copies in a run folder."""
-        return copies_of(self.subject.source, self.files)
-
-    @property
     def config(self) -> dict[str, Any]:
         """The configuration that is stored, in which files are named by their copies."""
-        study, subject, copies = self.named, self.subject, self.copies
+        study, subject = self.named, self.subject
 
         def renamed(reference: Any, key: Key) -> Any:
             if not isinstance(reference, str) or reference.startswith("python:"):
                 return reference
-            return named_copy(reference, copies, self.folder)
+            return subject.copy_of(reference, self.folder)
 
         sections = _with_functions(study, renamed)
         sections["controllers"] = tuple(renamed(name, ()) for name in study.controllers)
         sections["inputs"] = {
-            name: replace(item, file=copies[(self.folder / item.file).resolve()])
+            name: replace(item, file=subject.copies[(self.folder / item.file).resolve()])
             if isinstance(item, RecordedInput)
             else item
             for name, item in study.inputs.items()
@@ -136,13 +127,10 @@ def planned(study: Study, folder: Path = Path(), run: Path | None = None) -> Pla
         advice = 'call jax.config.update("jax_enable_x64", True) first, or set it to float32'
         raise refuse("precision", f"must be float32, the precision of this process; {advice}")
     subject = load(study.model, study.model_options, folder, study.parameters)
-    model = subject.model
-    params = model.params if model else None
-    system, params, controllers = closed_loop(subject.system, params, study.controllers, folder)
-    model = replace(model, system=system, params=params) if model else None
-    subject = replace(subject, system=system, model=model)
-    quantities_of(study, system)  # which have names of their own
+    subject = subject.controlled(study.controllers, folder)
+    quantities_of(study, subject.system)  # which have names of their own
     with_functions, files = _with_read_functions(study, folder)
+    files += subject.files
     if study.inputs:
         inputs = _read_inputs(study, folder)
         rules = {x: study.parameters.get(x, Normal(mean=0.0, sd=1.0)) for x in inputs.deviations}
@@ -151,15 +139,15 @@ def planned(study: Study, folder: Path = Path(), run: Path | None = None) -> Pla
         )
         subject = replace(subject, inputs=inputs)
         recorded = (x for x in study.inputs.values() if isinstance(x, RecordedInput))
-        controllers += [(folder / item.file).resolve() for item in recorded]
+        files += [(folder / item.file).resolve() for item in recorded]
+    subject = replace(subject, files=tuple(files))
     sampler = Sampler(study, subject)
     reserved = {"t", "coordinate", STATES, *(x.stored_name for x in sampler.rows(0, 1))}
-    reserved |= {VELOCITY} if system.velocities else set()
+    reserved |= {VELOCITY} if subject.system.velocities else set()
     for name in reserved & study.observe.keys() if study.store != "statistics" else ():
         message = f"must have another name: a run folder has an array `{name}` already"
         raise refuse(("observe", name), message)
-    files = list(dict.fromkeys([*files, *controllers]))
-    return Plan(study, StudyTrajectory(with_functions, subject), sampler, files, folder)
+    return Plan(study, StudyTrajectory(with_functions, subject), sampler, folder)
 
 
 def with_stored_sizes(study: Study, path: Path) -> Study:

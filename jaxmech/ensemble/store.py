@@ -466,7 +466,7 @@ def open_run(
                 shutil.rmtree(path / name, ignore_errors=True)
             (path / BLOCKS).mkdir()
             _create_arrays(kernel, path / RESULTS)
-            folder.create(config, facts, kernel.plan.copies)
+            folder.create(config, facts, kernel.plan.subject.copies)
         yield folder
 
 

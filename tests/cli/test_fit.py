@@ -251,7 +251,7 @@ def test_lines_of_tables_in_a_list() -> None:
 def test_a_model_of_the_catalogue_needs_no_file(tmp_path) -> None:
     text = 'model = "pendulum"\n[data]\nfile = "d.npz"\nobserved = [0, 1]\n[parameters]\nfree = '
     study = structure(tomllib.loads(f'{text}["g"]\nstart = {{ g = 9.0 }}'), FitStudy)
-    subject = model(study, tmp_path).subject
+    subject = model(study, tmp_path).other
     assert subject.free == ("g",)
     assert float(subject.params["g"]) == 9.0
     with pytest.raises(StudyError) as caught:

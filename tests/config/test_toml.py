@@ -185,4 +185,4 @@ def test_the_studies_of_the_project_are_valid(path: Path) -> None:
 @pytest.mark.parametrize("path", FITS, ids=lambda path: path.stem)
 def test_the_fits_of_the_project_are_valid(path: Path) -> None:
     study = read(path, FitStudy)
-    assert model(study, path.parent).subject.params
+    assert model(study, path.parent).params
