@@ -112,7 +112,7 @@ def test_the_configurations_are_in_order(name: str) -> None:
     file = CONFIGS / f"measured_pendulum_{name}.toml"
     study = read(file, FitStudy)
     assert study.model_options["law"] in LAWS[name]
-    subject = model(study, CONFIGS).subject
+    subject = model(study, CONFIGS).other
     expected = rig(name, study.model_options["law"]).subject
     assert tuple(subject.free) == tuple(expected.free)
     assert subject.bounds == expected.bounds

@@ -2,8 +2,8 @@
 
 The keys, their types, defaults and descriptions are those of the dataclasses, and are listed
 nowhere else. The policies of `simulate` are their own schema; `POLICIES` maps them to their names
-in files. Reading, by pydantic, is strict: an integer is accepted as a number, but nothing else is
-converted, unknown keys are rejected, and all problems are reported at once.
+in files. Reading is strict: an integer is accepted as a number, but nothing else is converted,
+unknown keys are rejected, and all problems are reported at once.
 """
 
 import json
@@ -13,18 +13,25 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import cache, reduce
+from functools import reduce
+from math import isfinite
 from operator import or_
 from pathlib import Path
 from textwrap import fill
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-import pydantic
-from pydantic_core import core_schema
-
 from jaxmech import integrate
-from jaxmech.config.errors import ConfigError, Key, Problem, StudyError, limit_problem, refuse
+from jaxmech.config.errors import (
+    ConfigError,
+    Key,
+    Problem,
+    StudyError,
+    limit_problem,
+    refuse,
+    refuse_all,
+    unknown,
+)
 from jaxmech.linalg import LDL, QR, SVD, AbstractSolver
 from jaxmech.state import AbstractStabilization, Baumgarte, Free, Projection
 from jaxmech.utils.text import not_one_of
@@ -33,33 +40,11 @@ NAME = str | int  # of a column
 NUMBER_OR_NAME = float | str  # of a parameter
 
 
-TEXT, TABLE = "<text>", "<table>"  # the alternatives of `TextOrTable`, as pydantic names them
-
-
-class TextOrTable:
-    """A dataclass whose field with `short` may stand in a file in place of its whole table."""
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        short = short_field(source)
-        assert short
-        text = core_schema.no_info_after_validator_function(
-            lambda text: source(**{short: text}), core_schema.str_schema()
-        )
-        return core_schema.tagged_union_schema(
-            {TEXT: text, TABLE: handler(source)},
-            lambda value: TEXT if isinstance(value, str) else TABLE,
-        )
-
-
 class InFile:
     """The type of a key whose values are others in Python: `Annotated[str | X, InFile(str)]`."""
 
     def __init__(self, kind: Any) -> None:
         self.kind = kind
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        return handler.generate_schema(self.kind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,9 +58,6 @@ class OneOf:
     # the class of all other names, which checks the name; its fields are `name` and `parameters`,
     # a mapping of all other keys
     other: type[Any] | None = None
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        return core_schema.no_info_plain_validator_function(self.read)
 
     def read(self, value: Any) -> Any:
         """The instance that a value describes: by its name, or by a number or a list of them."""
@@ -218,9 +200,6 @@ def python_name(value: Any) -> str:
 
 Config = TypeVar("Config")
 _LONGEST = 60  # characters of a value in a message
-_STRICT = pydantic.ConfigDict(
-    extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True
-)
 
 
 def structure(data: Any, kind: type[Config]) -> Config:
@@ -231,71 +210,58 @@ def structure(data: Any, kind: type[Config]) -> Config:
         >>> structure({"name": "baumgarte", "alpha": 5, "beta": 5}, AbstractStabilization)
         Baumgarte(alpha=5.0, beta=5.0)
     """
-    hint: Any = kind
-    value: Config
-    try:
-        # As JSON, of which pydantic accepts lists as tuples, and tables as dataclasses, strictly.
-        # Dates, which JSON has not and no key accepts, are texts there.
-        (value,) = _adapter(hint).validate_json(json.dumps([data], default=str))
-    except pydantic.ValidationError as error:
-        raise StudyError(dict.fromkeys(_problems(error, kind))) from None
+    problems: list[Problem] = []
+    value: Config = _value(data, kind, (), problems)
+    refuse_all(dict.fromkeys(problems))
     return value
 
 
-@cache
-def _adapter(kind: Any) -> Any:
-    # Of a tuple: pydantic takes the settings of a dataclass alone from the dataclass.
-    return pydantic.TypeAdapter(tuple[kind], config=_STRICT)
+def _value(data: Any, hint: Any, key: Key, problems: list[Problem]) -> Any:
+    """The value of a key, or None with new problems."""
+    kind = required(hint)
+    origin, parts = get_origin(kind), get_args(kind)
+    table: Any = kind if is_dataclass(kind) else None
+    try:
+        if choice := choice_of(kind):
+            return choice.read(data)
+        if table and isinstance(data, dict):
+            return _instance(data, table, key, problems)
+        if table and isinstance(data, str) and (short := short_field(table)):
+            return table(**{short: data})
+        if origin is tuple and isinstance(data, list):
+            places = [(*key[:-1], f"{key[-1]}[{k}]") for k in range(len(data))]
+            pairs = zip(data, places, strict=True)
+            return tuple(_value(x, parts[0], place, problems) for x, place in pairs)
+        if origin is Mapping and isinstance(data, dict):
+            return {name: _value(x, parts[1], (*key, name), problems) for name, x in data.items()}
+        kinds = {get_origin(x) or x for x in (parts if origin in (UnionType, Union) else [kind])}
+        is_name = origin is Literal and type(data) is str and data in parts
+        if is_name or Any in kinds or type(data) in kinds - {float}:
+            return data
+        if float in kinds and type(data) in (int, float) and isfinite(data):
+            return float(data)  # an integer is accepted as a number, and nothing else converted
+        raise _mismatch(f"must be {description(hint)[0]}", data)
+    except ValueError as error:  # of a class, by the keys that it names
+        if not isinstance(error, StudyError):
+            named = re.fullmatch(r"Argument `(\w+)` (.*?)\.?", str(error), re.DOTALL)
+            error = refuse(*named.groups() if named else ((), str(error)))
+        problems += error.within(*key).problems
 
 
-def _policy(kind: type, source: Any, handler: Any) -> core_schema.CoreSchema:
-    choice: Any = POLICIES.get(source)
-    return choice.__get_pydantic_core_schema__(source, handler) if choice else handler(source)
-
-
-for _kind in POLICIES:  # pydantic asks a class how it is read
-    _kind.__get_pydantic_core_schema__ = classmethod(_policy)
-
-
-def _problems(error: pydantic.ValidationError, kind: type) -> Iterator[Problem]:
-    """The problems that pydantic has found."""
-    for details in error.errors(include_url=False):
-        # The key of the location that pydantic states, the type there, and the table around it.
-        names = list[str]()
-        hint: Any = kind
-        table: Any = kind
-        for part in details["loc"][1:]:  # the first is that in the tuple
-            inner = required(hint)
-            kinds = (inner, *get_args(inner))
-            found = next((x for x in kinds if isinstance(x, type) and is_dataclass(x)), None)
-            if isinstance(part, int):
-                names[-1] += f"[{part}]"
-                hint = next(get_args(x)[0] for x in kinds if get_origin(x) is tuple)
-            elif get_origin(inner) is Mapping:
-                names.append(part)
-                hint = get_args(inner)[1]
-            elif found and part not in (TEXT, TABLE):  # nor the name of an alternative
-                names.append(part)
-                table, hint = found, hints_of(found).get(part, Any)
-        key, value = tuple(names), details["input"]
-        match details["type"]:
-            case "value_error":
-                fault = details["ctx"]["error"]  # of a class, by the keys that it names
-                if not isinstance(fault, StudyError):
-                    named = re.fullmatch(r"Argument `(\w+)` (.*?)\.?", str(fault), re.DOTALL)
-                    fault = refuse(*named.groups() if named else ((), str(fault)))
-                yield from fault.within(*key).problems
-            case "missing":
-                yield Problem(key, "must be given, but is missing")
-            case "unexpected_keyword_argument":
-                yield Problem(key, not_one_of(key[-1], hints_of(table), "a known key"))
-            case "json_invalid":
-                raise RecursionError
-            case "less_than_equal" | "greater_than" | "greater_than_equal" | "less_than":
-                (field,) = (x for x in fields(table) if x.name == names[-1])
-                yield Problem(key, limit_problem(field.metadata, value))
-            case _:
-                yield from _mismatch(f"must be {description(hint)[0]}", value).within(*key).problems
+def _instance(data: Mapping[str, Any], kind: type, key: Key, problems: list[Problem]) -> Any:
+    """The dataclass that a table describes, or None with new problems."""
+    hints, count, values = hints_of(kind), len(problems), dict[str, Any]()
+    problems += unknown(key, data, hints, "a known key")
+    for field in fields(kind):
+        place = (*key, field.name)
+        if field.name in data:
+            value = _value(data[field.name], hints[field.name], place, problems)
+            if type(value) in (int, float) and (text := limit_problem(field.metadata, value)):
+                problems.append(Problem(place, text))
+            values[field.name] = value
+        elif field.default is MISSING and field.default_factory is MISSING:
+            problems.append(Problem(place, "must be given, but is missing"))
+    return kind(**values) if len(problems) == count else None
 
 
 def _mismatch(requirement: str, value: Any) -> StudyError:

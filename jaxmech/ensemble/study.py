@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.config import InFile, OneOf, TextOrTable, plain
+from jaxmech.config import InFile, OneOf, plain
 from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
 from jaxmech.control import MEMORY
 from jaxmech.ensemble.distributions import Distribution
@@ -160,7 +160,7 @@ _KEPT: dict[str, Callable[[Array], Array]] = {
 
 
 @dataclass(frozen=True)
-class Observed(TextOrTable):
+class Observed:
     """A quantity of the motion: a function of q, v, t and params, at every saved time.
 
     The function is `fn(q, v, t, params)` with q and v of shape (n,), or `fn(q, v, t, params,
@@ -205,7 +205,7 @@ class Observed(TextOrTable):
 
 
 @dataclass(frozen=True)
-class StudyEvent(TextOrTable):
+class StudyEvent:
     """An event of a study: something goes through zero, or through a level.
 
     Functions are `fn(q, v, t, params)`, and the one that goes through zero may have a fifth

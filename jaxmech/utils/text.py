@@ -26,9 +26,8 @@ def doc(
     `most` is a limit for values in a file alone. A text in place of a table sets its `short` field.
     """
     above, below = between or (0 if positive else None, None)
-    limits = {"ge": least, "le": most, "gt": above, "lt": below}  # as pydantic calls them
-    given = {name: limit for name, limit in limits.items() if limit is not None}
-    return {"description": description, "short": short, **given}
+    limits = {"ge": least, "le": most, "gt": above, "lt": below}
+    return {"description": description, "short": short, **limits}
 
 
 def setting(default: Default, description: str, *, kw_only: bool = False, **limits: Any) -> Default:

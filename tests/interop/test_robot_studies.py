@@ -115,7 +115,7 @@ noise_sd = 0.01
 def test_a_configuration_of_a_fit_names_a_body(folder: Path) -> None:
     """Its mass, centre and inertia are then fitted together."""
     (folder / "fit.toml").write_text(FIT)
-    subject = model(read(folder / "fit.toml", FitStudy), folder).subject
+    subject = model(read(folder / "fit.toml", FitStudy), folder).other
     assert subject.free == ("fore", "damping.elbow")
     assert list(subject.prior) == ["mass.fore"]
     (folder / "fit.toml").write_text(FIT.replace('"fore",', '"fork",'))

@@ -152,7 +152,7 @@ def test_every_kind_of_model_is_the_model_of_a_fit(kind: str, folder: Path) -> N
         with pytest.raises(StudyError, match=r"python:System is a bare System: .*Identifiable"):
             model(study, folder)
         return
-    found = model(study, folder).subject
+    found = model(study, folder).other
     if "m" in found.params:
         assert found.params == {"m": 1.0}
         assert found.system.coordinates == ("hinge.angle",)
