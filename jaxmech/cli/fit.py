@@ -9,13 +9,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import jax
 import numpy as np
 
 from jaxmech.config import (
-    InFile,
     RunFolder,
     Subject,
     environment,
@@ -75,7 +74,7 @@ def _flat(entries: Mapping[str, Any]) -> dict[str, Any]:
 class FitStudy(Settings):
     """A fit: a model, its unknown parameters, recordings, and the settings of `fit`."""
 
-    model: Annotated[str | Any, InFile(str)] = field(
+    model: str | Any = field(
         metadata=doc(
             'next to this file "path/file.py:attribute", an Identifiable, Model or Mechanism, or '
             "the path of an MJCF or URDF file"

@@ -40,13 +40,6 @@ NAME = str | int  # of a column
 NUMBER_OR_NAME = float | str  # of a parameter
 
 
-class InFile:
-    """The type of a key whose values are others in Python: `Annotated[str | X, InFile(str)]`."""
-
-    def __init__(self, kind: Any) -> None:
-        self.kind = kind
-
-
 @dataclass(frozen=True, eq=False)
 class OneOf:
     """The classes whose instances a key accepts; its type is `Annotated[A | B, OneOf(...)]`."""
@@ -147,9 +140,6 @@ def choice_of(kind: Any) -> OneOf | None:
 
 def required(kind: Any) -> Any:
     """The type in files: `int` for `int | None`, and for `int | Any`, which is for Python alone."""
-    for annotation in getattr(kind, "__metadata__", ()):
-        if isinstance(annotation, InFile):
-            return annotation.kind
     if get_origin(kind) not in (UnionType, Union):
         return kind
     return reduce(or_, (part for part in get_args(kind) if part not in (NoneType, Any)))

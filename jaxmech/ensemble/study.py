@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.config import InFile, OneOf, plain
+from jaxmech.config import OneOf, plain
 from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
 from jaxmech.control import MEMORY
 from jaxmech.ensemble.distributions import Distribution
@@ -346,7 +346,7 @@ class Study:
         'float64'
     """
 
-    model: Annotated[str | Any, InFile(str)] = field(
+    model: str | Any = field(
         metadata=doc(
             'a name of `jaxmech models`, or next to this file "path/file.py:attribute" or the path '
             "of an MJCF or URDF file"
