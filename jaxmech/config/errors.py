@@ -79,25 +79,21 @@ def unknown(key: Key, names: Iterable[str], valid: Collection[str], category: st
 def out_of_range(settings: Any) -> Iterator[Problem]:
     """The fields of a dataclass that are given and beyond the limits in their metadata."""
     for field in fields(settings):
-        value = getattr(settings, field.name)
-        if value is None:
-            continue
-        limits = {name: x for name, x in field.metadata.items() if name != "le"}
-        if message := limit_problem(limits, value):
+        value, limits = getattr(settings, field.name), {**field.metadata, "most": None}
+        if value is not None and (message := limit_problem(limits, value)):
             yield Problem((field.name,), message)
 
 
 def limit_problem(limits: Mapping[str, Any], value: Any) -> str:
-    """What is wrong with a value beyond the limits, empty if it is within them."""
-    least, low, high = (limits.get(name) for name in ("ge", "gt", "lt"))
+    """What is wrong with a value beyond the limits of `doc`, empty if it is within them."""
+    least, most, between = (limits.get(name) for name in ("least", "most", "between"))
     if least is not None and not value >= least:
         return f"must be at least {least}, but is {value}"
-    if high is not None and not (low < value < high):
-        return f"must be between {low} and {high}, but is {value}"
-    most = limits.get("le")  # of values in a file alone
-    if most is not None and value > most:
+    if between and not between[0] < value < between[1]:
+        return "must be between {} and {}, but is {}".format(*between, value)
+    if most is not None and value > most:  # of values in a file alone
         return f"must be at most {most}, but is {value}"
-    if low is not None and not value > low:
+    if limits.get("positive") and not value > 0:
         return f"must be positive, but is {value}"
     return ""
 

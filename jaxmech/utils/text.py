@@ -25,8 +25,7 @@ def doc(
 
     `most` is a limit for values in a file alone. A text in place of a table sets its `short` field.
     """
-    above, below = between or (0 if positive else None, None)
-    limits = {"ge": least, "le": most, "gt": above, "lt": below}
+    limits = {"least": least, "most": most, "between": between, "positive": positive}
     return {"description": description, "short": short, **limits}
 
 
