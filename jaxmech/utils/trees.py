@@ -148,14 +148,19 @@ def _digest(x: Any) -> Any:
     return (words * weights).sum(dtype=np.uint32)
 
 
+def differing(run: Digests, reference: Digests) -> tuple[str, ...]:
+    """The parameters whose values differ from those of a run, or of one member of a batch."""
+    common = [name for name in run if name in reference]
+    return tuple(n for n in common if (np.ravel(run[n]) != np.ravel(reference[n])).any())
+
+
 def warn_of_others(
     run: Digests, digests: Digests, read: Callable[[Any], Any], params: Any, consequence: str
 ) -> None:
     """Warn of parameters that read(params) reads and whose digests are not those of a run."""
-    common = [name for name in run if name in digests]
-    names = [n for n in common if (np.ravel(run[n]) != np.ravel(digests[n])).any()]
+    names = differing(run, digests)
     idle = unread(read, params) if names else ()
-    if names := [name for name in names if name not in idle]:
+    if names := tuple(name for name in names if name not in idle):
         warn_caller(
             f"Argument `params` must be those of the simulation, but differ in {', '.join(names)}. "
             f"{consequence}; pass those, or `other_params=True` if that is what you want.",

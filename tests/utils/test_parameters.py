@@ -93,7 +93,7 @@ def test_a_picture_with_other_lengths_warns() -> None:
     bar = jp.Mechanism([body], [hinge], [jp.gravity("g")], {"m": 1.0, "l": 1.0, "g": 9.81})
     params = {**bar.params, "l": 2.0}
     sol = jm.simulate(bar.system, [0.1], [0.0], TS, params, steps=jm.FixedSteps(1))
-    with pytest.warns(jm.errors.ParameterWarning, match="differs in l: the shapes"):
+    with pytest.warns(jm.errors.ParameterWarning, match="differ in l. The shapes"):
         jm.animate(bar, sol)
     jm.animate(bar, sol, params)
     jm.animate(bar, sol, {**params, "g": 1.6})  # which shapes do not show
