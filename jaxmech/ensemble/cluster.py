@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import jax
 
-from jaxmech.config import RunFolder
 from jaxmech.config.errors import InputError, StoppedError
 from jaxmech.ensemble.blocks import BlockProgram, compile_kernel, computed_blocks
 from jaxmech.ensemble.plan import origin, planned

@@ -21,7 +21,7 @@ from jaxmech.ensemble import (
     open_results,
     run_study,
 )
-from jaxmech.ensemble.store import RunFolder
+from jaxmech.ensemble.store import StudyFolder
 from tests.ensemble.studies import STUDY, arrays, computed, killed, same_bits
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -121,8 +121,8 @@ def test_an_interrupted_study_continues_to_the_same_bits(only, tmp_path, monkeyp
     def noting(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         return lambda run, block, *args: noted.append((name, block)) or method(run, block, *args)
 
-    monkeypatch.setattr(RunFolder, "write", noting("write", RunFolder.write))
-    monkeypatch.setattr(RunFolder, "states", noting("states", RunFolder.states))
+    monkeypatch.setattr(StudyFolder, "write", noting("write", StudyFolder.write))
+    monkeypatch.setattr(StudyFolder, "states", noting("states", StudyFolder.states))
     out = tmp_path / "run"
     shutil.copytree(only, out)
     killed(out, 1, 3, 4)
