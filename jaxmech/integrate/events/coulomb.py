@@ -466,7 +466,9 @@ def contact(
         )
         a = pulled + matvec(W, found.forces)
         zero = small(r, discs) * (size + matvec(jnp.abs(W), found.terms))
-        slips = both(state.box & (jnp.abs(a) > zero)[count:], discs)
+        # Friction opposes what it lets slip: the other way, what is left is round-off of pivots.
+        opposed = (a * found.forces <= 0)[count:]
+        slips = both(state.box & (jnp.abs(a) > zero)[count:] & opposed, discs)
         forward = jnp.sign(a[count:])
         if discs:
             forward = with_pairs(forward, discs, unit(pairs_of(a[count:], discs)))

@@ -31,6 +31,7 @@ from jaxmech.integrate.events.coulomb import (
     norm,
     pairs_of,
     slip_forces,
+    small,
     unit,
     with_pairs,
 )
@@ -239,7 +240,15 @@ class Rubbing(NamedTuple):
         sizes = jnp.abs(self.multipliers)
         if discs:
             sizes = with_pairs(sizes, discs, norm(pairs_of(self.multipliers, discs))[:, None])
-        return self.limits[0] * self.normal - sizes
+        return self.held * self.normal - sizes
+
+    @property
+    def held(self) -> Float[Array, " F"]:
+        """The static limits, and a little more: a load that is at its limit to round-off is held.
+
+        It would otherwise slip without an acceleration, stop, and slip again.
+        """
+        return self.limits[0] * (1 + 10 * small(self.limits))
 
 
 def pressing(frictions: Sequence[Friction], count: int, dtype: Any) -> Float[Array, "F C"]:
@@ -270,7 +279,7 @@ def load_margin(
     count, first = force.count - own, len(multipliers) - force.count
     slip = force.slip_at(system.dynamics.speeds(q, v, t, params), q, t, params)
     rubbing = Rubbing.at(frictions, params, multipliers, force.count, t, slip)
-    each = jnp.where(rubbing.sticks, rubbing.limits[0], rubbing.directions * rubbing.limits[1])
+    each = jnp.where(rubbing.sticks, rubbing.held, rubbing.directions * rubbing.limits[1])
     slip_rows = jnp.concatenate([c.jacobian(q, v, t, params) for c in force.constraints])
     slope = jnp.concatenate([eom.A[first : first + count], slip_rows])
     W, _ = compliance(metric_mass(system, q, v, t, params), eom.A[:first], slope)
@@ -463,8 +472,8 @@ class SlidingForce:
         own = diagonal(eom.M)
         terms = jnp.abs(eom.Q) + matvec(jnp.abs(eom.A.T), jnp.abs(law.multipliers))
         terms = terms / jnp.where(own > 0, own, 1.0) + jnp.abs(law.free)
-        small = jnp.abs(law.qdd) <= _ROUNDING * float(jnp.finfo(terms.dtype).eps) * terms
-        noise = jnp.where(small & sticks, law.qdd, 0.0)
+        is_noise = jnp.abs(law.qdd) <= _ROUNDING * float(jnp.finfo(terms.dtype).eps) * terms
+        noise = jnp.where(is_noise & sticks, law.qdd, 0.0)
         return replace(law, qdd=law.qdd - jax.lax.stop_gradient(noise))
 
     def forces(
