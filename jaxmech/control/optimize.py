@@ -191,6 +191,12 @@ def optimize(
     """
     system, params = with_params(system, params)
     params = dict(params or {})
+    for name, pair in (bounds or {}).items():
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise ValueError(
+                f"Argument `bounds` must hold (low, high) for {name!r}, None for no bound, but "
+                f"holds {pair!r}."
+            )
     bounds = {
         name: (-np.inf if low is None else low, np.inf if high is None else high)
         for name, (low, high) in (bounds or {}).items()

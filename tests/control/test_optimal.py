@@ -334,6 +334,8 @@ def test_bad_arguments_are_named() -> None:
         run(controls=["u"], guess=(np.zeros((3, 1)), np.zeros((3, 1))))
     with pytest.raises(ValueError, match="'u' first, but is from 1 to 0"):
         run(controls=["u"], bounds={"u": (1, 0)})
+    with pytest.raises(ValueError, match=r"\(low, high\) for 'u', .* but holds 5.0"):
+        run(controls=["u"], bounds={"u": 5.0})
     with pytest.raises(ValueError, match="`cost` must return a number"):
         run(controls=["u"], cost=lambda q, v, t, p: q)
     with pytest.raises(ValueError, match=r"`q0\[0\]` must be finite"):
