@@ -478,7 +478,7 @@ def display_of(
         _warn_of_other_params(geometry, motion, params, params_axes, len(arrays[1]))
     track, params, chosen = _members(arrays, params, members, params_axes)
     is_kept = isinstance(motion, Solution) and motion.run is not None
-    if is_kept and motion.run.event_set.has_transitions:
+    if is_kept and motion.run.program.event_set.has_transitions:
         count, axes = motion.status.size, motion.status.ndim
         flat = jax.tree.map(lambda x: jnp.reshape(x, (count, *x.shape[axes:])), motion)
         track = replace(track, dense=jax.tree.map(lambda x: x[np.array(chosen)], flat))
