@@ -31,7 +31,6 @@ from jaxmech.integrate.events.coulomb import (
     norm,
     pairs_of,
     slip_forces,
-    small,
     unit,
     with_pairs,
 )
@@ -46,6 +45,7 @@ from jaxmech.utils.text import not_one_of
 
 KINDS = ("", " forward", " backward")  # endings of the names of its switches
 _ROUNDING = 64.0  # units of round-off of an acceleration that counts as zero
+_HELD = 500.0  # units of round-off by which a load may be beyond a limit
 _MEMBERS = 1000  # of a batch whose limits are checked
 _OCTANT = 0.3827  # sine of half the angle between neighbours of the eight directions
 TURNED = 0.5  # cosine of the angle by which a slip has turned from its direction
@@ -248,7 +248,7 @@ class Rubbing(NamedTuple):
 
         It would otherwise slip without an acceleration, stop, and slip again.
         """
-        return self.limits[0] * (1 + 10 * small(self.limits))
+        return self.limits[0] * (1 + _HELD * float(jnp.finfo(self.limits.dtype).eps))
 
 
 def pressing(frictions: Sequence[Friction], count: int, dtype: Any) -> Float[Array, "F C"]:
@@ -472,8 +472,8 @@ class SlidingForce:
         own = diagonal(eom.M)
         terms = jnp.abs(eom.Q) + matvec(jnp.abs(eom.A.T), jnp.abs(law.multipliers))
         terms = terms / jnp.where(own > 0, own, 1.0) + jnp.abs(law.free)
-        is_noise = jnp.abs(law.qdd) <= _ROUNDING * float(jnp.finfo(terms.dtype).eps) * terms
-        noise = jnp.where(is_noise & sticks, law.qdd, 0.0)
+        small = jnp.abs(law.qdd) <= _ROUNDING * float(jnp.finfo(terms.dtype).eps) * terms
+        noise = jnp.where(small & sticks, law.qdd, 0.0)
         return replace(law, qdd=law.qdd - jax.lax.stop_gradient(noise))
 
     def forces(
