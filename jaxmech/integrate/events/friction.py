@@ -240,14 +240,16 @@ class Rubbing(NamedTuple):
         sizes = jnp.abs(self.multipliers)
         if discs:
             sizes = with_pairs(sizes, discs, norm(pairs_of(self.multipliers, discs))[:, None])
-        return self.held * self.normal - sizes
+        return self.held(discs) * self.normal - sizes
 
-    @property
-    def held(self) -> Float[Array, " F"]:
+    def held(self, discs: tuple[int, ...]) -> Float[Array, " F"]:
         """The static limits, and a little more: a load that is at its limit to round-off is held.
 
-        It would otherwise slip without an acceleration, stop, and slip again.
+        It would otherwise slip without an acceleration, stop, and slip again. Slips in space are
+        decided by an interior-point method, whose errors are larger, and have none of it.
         """
+        if discs:
+            return self.limits[0]
         return self.limits[0] * (1 + _HELD * float(jnp.finfo(self.limits.dtype).eps))
 
 
@@ -279,7 +281,8 @@ def load_margin(
     count, first = force.count - own, len(multipliers) - force.count
     slip = force.slip_at(system.dynamics.speeds(q, v, t, params), q, t, params)
     rubbing = Rubbing.at(frictions, params, multipliers, force.count, t, slip)
-    each = jnp.where(rubbing.sticks, rubbing.held, rubbing.directions * rubbing.limits[1])
+    held, kinetic = rubbing.held(force.discs), rubbing.directions * rubbing.limits[1]
+    each = jnp.where(rubbing.sticks, held, kinetic)
     slip_rows = jnp.concatenate([c.jacobian(q, v, t, params) for c in force.constraints])
     slope = jnp.concatenate([eom.A[first : first + count], slip_rows])
     W, _ = compliance(metric_mass(system, q, v, t, params), eom.A[:first], slope)
