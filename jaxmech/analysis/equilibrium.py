@@ -274,8 +274,8 @@ def equilibrium(
         why, remedy = status.message, "give a closer guess, or check that there is one"
         if status is EquilibriumStatus.UNMET:
             known = KnownState(full_system, balanced.q, balanced.v, t, held_params)
-            for one in known.violations()[:1]:
-                why += f" ({one.name!r} is missed by {one.size:.2g})"
+            for violation in known.violations()[:1]:
+                why += f" ({violation.name!r} is missed by {violation.size:.2g})"
             if fixed:
                 remedy = f"release {' or '.join(fixed)}, or {remedy}"
         elif status is EquilibriumStatus.UNBALANCED:

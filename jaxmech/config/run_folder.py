@@ -144,9 +144,9 @@ class RunFolder:
     def require_same_config(self, config: Mapping[str, Any], may_change: Container[str]) -> None:
         """Raise a FolderError if its configuration differs in a key that is not in `may_change`."""
 
-        def differences(one: Any, two: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-            for key in [*one, *(key for key in two if key not in one)]:
-                name, x, y = f"{prefix}{key}", one.get(key), two.get(key)
+        def differences(new: Any, old: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+            for key in [*new, *(key for key in old if key not in new)]:
+                name, x, y = f"{prefix}{key}", new.get(key), old.get(key)
                 if x == y or name in may_change:
                     continue
                 if isinstance(x, dict) and isinstance(y, dict):

@@ -279,9 +279,9 @@ def system_digest(system: System, params: Params, dtype: Any = float) -> str:
     names: list[Any] = [system.coordinates, system.velocities, system.sampling]
     names += [(type(c).__name__, c.name) for c in system.constraints]
     others = list[Any]()  # functions of parameters alone
-    for one in system.unilateral:
-        rule = one.normal if isinstance(one, DryFriction) else one.rest_speed
-        names.append((type(one).__name__, one.name, None if callable(rule) else rule))
+    for contact in system.unilateral:
+        rule = contact.normal if isinstance(contact, DryFriction) else contact.rest_speed
+        names.append((type(contact).__name__, contact.name, None if callable(rule) else rule))
         others += [rule] if callable(rule) else []
 
     def functions(q: Any, v: Any, t: Any, params: Any) -> Any:
