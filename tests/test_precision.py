@@ -1,6 +1,5 @@
 """JAX's default precision, float32: steps, estimates and tolerances that it can resolve."""
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 import jaxmech as jm
 
+ABOUT_STEPS = "error:the integration error is about"  # which other tests ignore
 CHOSEN = jm.FixedSteps()
 MODEL = jm.models.pendulum()
 END = (-0.18151, -0.98339)  # after 100 s, by steps of 4 ms in float64
@@ -29,10 +29,9 @@ def swing(steps: Any = CHOSEN, seconds: float = 100.0) -> jm.Solution:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings(ABOUT_STEPS)
 def test_the_default_step_does_what_it_does_in_float64(float32: None) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        sol = swing()
+    sol = swing()
     assert sol.q.dtype == jnp.float32
     np.testing.assert_allclose(sol.q[-1], END, atol=2e-3)
     # A target of 1.2e-4 in place of 1e-6 takes a third of the steps.
@@ -40,12 +39,11 @@ def test_the_default_step_does_what_it_does_in_float64(float32: None) -> None:
     assert 1e-5 < sol.integration_error < 1e-3
 
 
+@pytest.mark.filterwarnings(ABOUT_STEPS)
 def test_few_saves_of_a_slow_motion_have_short_enough_steps(float32: None) -> None:
     """Round-off hides the error of the first trial, from which one step a save seemed enough."""
     ts = jnp.linspace(0.0, 0.3, 4)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        chosen = jm.simulate(MODEL.system, *MODEL.initial(), ts, MODEL.params)
+    chosen = jm.simulate(MODEL.system, *MODEL.initial(), ts, MODEL.params)
     assert int(chosen.accepted) >= 12
     assert chosen.integration_error < 1e-3
 

@@ -141,7 +141,7 @@ def free(q: Any, v: Any, t: Any, p: Any) -> Any:
     return v @ v / 2
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error:the integration error is about")
 def test_without_double_precision() -> None:
     """With the defaults of JAX all results are float32, without warnings."""
     model, ts = pendulum(), np.linspace(0.0, 1.0, 101)
