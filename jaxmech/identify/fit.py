@@ -222,11 +222,11 @@ def _require_enough(task: Task, settings: Settings, subject: Identifiable) -> No
         "`weights` = 1 / (standard deviation of the noise): otherwise its weight relative to the "
         "samples is unknown."
     )
-    for one in task.origin.recordings if settings.free_starts else ():
-        if one.start_sd is not None:
+    for recording in task.origin.recordings if settings.free_starts else ():
+        if recording.start_sd is not None:
             raise ValueError(
-                f"Argument `start_sd` of {one.name} needs {weights} Leave it out, or hold exact "
-                'starts by `initial_states="fixed"`.'
+                f"Argument `start_sd` of {recording.name} needs {weights} Leave it out, or hold "
+                'exact starts by `initial_states="fixed"`.'
             )
     if subject.prior:
         raise ValueError(f"Argument `prior` needs recordings with {weights}")
@@ -280,7 +280,7 @@ def _conditions(
     if settings.horizon is not None:
         # Jumps must vanish; the unit in which they are weighed on the way: a jump of the size of
         # the motion counts as much as all measurements of a segment.
-        scale = state_sizes(np.stack([np.concatenate([one.q, one.v]) for one in states]))
+        scale = state_sizes(np.stack([np.concatenate([state.q, state.v]) for state in states]))
         observed = np.asarray(s.observed, float)
         centred = observed - observed.mean(axis=1, keepdims=True)
         weights = sensor_weight * np.asarray(s.weights, float)
@@ -372,8 +372,8 @@ def fit(
         >>> ts = jnp.linspace(0.0, 1.0, 101)
         >>> sol = jm.simulate(model.system, q0, v0, ts, model.params)
         >>> recording, guess = jm.Recording(ts, sol.q, q0, v0), {**model.params, "g": 9.0}
-        >>> found = fit(model.system, recording, guess, free=["g"])
-        >>> print(found.params["g"].round(6))
+        >>> result = fit(model.system, recording, guess, free=["g"])
+        >>> print(result.params["g"].round(6))
         9.81
     """
     if isinstance(system, Identifiable):

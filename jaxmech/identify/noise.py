@@ -40,11 +40,11 @@ def estimated(task: Task, at: Point, conditions: Conditions) -> tuple[Conditions
     scaled = jacobian / sizes
     inverse = np.linalg.pinv(scaled.T @ scaled, rcond=1e-12, hermitian=True)
     degrees = seen.sum((0, 1)).astype(float)
-    for k, one in enumerate(samples(at, conditions)[1]):
+    for k, rows in enumerate(samples(at, conditions)[1]):
         # Slopes by parameters that run away are too small to be squared.
-        largest = np.abs(one).max((1, 2))[:, None]
+        largest = np.abs(rows).max((1, 2))[:, None]
         largest = np.where(largest > 0, largest, 1.0)
-        by_y, unit = largest * at.map_of(k, task.data) / sizes, one / largest[:, None]
+        by_y, unit = largest * at.map_of(k, task.data) / sizes, rows / largest[:, None]
         block = by_y @ inverse @ by_y.T
         degrees -= np.einsum("atj,ab,btj->j", unit, block, unit, optimize=True)
     values, _ = samples(at, replace(unrobust(conditions), sensor_weight=np.ones(degrees.size)))
@@ -135,7 +135,7 @@ def outliers(
         size = NORMAL * float(np.median(np.abs(values))) if len(values) >= _ENOUGH else 0.0
         if not size > 0:
             continue
-        observed = np.concatenate([one.observed[:, sensor] for one in recordings])
+        observed = np.concatenate([recording.observed[:, sensor] for recording in recordings])
         left = np.nanstd(np.concatenate([x[:, sensor] for x in errors]))
         if left <= EXACT * np.nanstd(observed):
             continue
@@ -265,7 +265,7 @@ def misfit(
         if data.along.size:
             held = (np.asarray(conditions.start_weight) > 0)[:, :, None] * np.asarray(data.along)
             degrees += int(np.linalg.matrix_rank(held).sum())
-        r = np.concatenate([one[np.isfinite(one)] for one in residuals])
+        r = np.concatenate([rows[np.isfinite(rows)] for rows in residuals])
         squares = float((r**2).sum() + sum((x**2).sum() for x in outer(task, at, conditions)))
         if task.loss is not None:
             # Those that normal noise of the same median would have, of which a median knows as

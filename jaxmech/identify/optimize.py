@@ -253,10 +253,10 @@ def gain_within(rows: ResidualRows, low: np.ndarray, high: np.ndarray) -> tuple[
 
     moving = sizes > 0
     limits = low[moving] * sizes[moving], high[moving] * sizes[moving]
-    found = lsq_linear(scaled[:, moving], -rows.values, limits, method="bvls")
+    solution = lsq_linear(scaled[:, moving], -rows.values, limits, method="bvls")
     step = np.zeros_like(low)
-    step[moving] = found.x / sizes[moving]
-    return 0.5 * float(rows.values @ rows.values) - float(found.cost), np.clip(step, low, high)
+    step[moving] = solution.x / sizes[moving]
+    return 0.5 * float(rows.values @ rows.values) - float(solution.cost), np.clip(step, low, high)
 
 
 _CONTINUOUS = 1e-9  # size of a jump, relative to the states, that counts as none
@@ -350,7 +350,7 @@ def minimize_continuous(
             elif radius < _LEAST * np.linalg.norm(here.rows.values):
                 apart = f"no step closes the jumps between segments, {here.largest:.1g} of the"
                 reason = "no step lowers the loss" if joined else f"{apart} states"
-        best = min(best, here, key=lambda one: one.misfit)
+        best = min(best, here, key=lambda iterate: iterate.misfit)
     if here.largest > continuous:  # closing the jumps may have led anywhere
         here = best
     settled, at_bound = _settled(unknowns, here.rows, here.x, first)
@@ -539,7 +539,7 @@ def across_kinks(solved: Solved, policy: TrustRegion) -> Solved:
         points = starting_points(task, middle, around)[0 if at_start else 1 :]
         ends = [solve(task, evaluated(task, y), policy) for y in points]
         starts, evaluations = starts + len(ends), evaluations + sum(x.evaluations for x in ends)
-        best = min(ends, key=lambda one: one.history[-1], default=solved)
+        best = min(ends, key=lambda end: end.history[-1], default=solved)
         vain = 0 if best.history[-1] < (1 - _LESS) * solved.history[-1] else vain + 1
         solved, turn = (best if not vain else solved), turn + 1
     if not starts:

@@ -275,9 +275,9 @@ def contact_bounds(system: System, params: Params) -> dict[str, Bounds]:
         start = np.asarray(leaves[k])
         if not np.issubdtype(start.dtype, np.number):
             continue
-        low, one = is_bound(k, 0.0, -1.0), is_bound(k, 1.0, 1.01, rebounds)
-        bound = Bounds(0.0 if low else -np.inf, 1.0 if one else np.inf)
-        if (low or one) and not bound.excludes(start):
+        low, high = is_bound(k, 0.0, -1.0), is_bound(k, 1.0, 1.01, rebounds)
+        bound = Bounds(0.0 if low else -np.inf, 1.0 if high else np.inf)
+        if (low or high) and not bound.excludes(start):
             bounds[name] = bound
     return bounds
 

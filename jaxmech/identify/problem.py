@@ -209,13 +209,13 @@ class Slopes(NamedTuple):
 
 
 def run_segment(
-    problem: FitProblem, z: Array, u: Array, one: Data, derivative: AbstractDerivative
+    problem: FitProblem, z: Array, u: Array, data: Data, derivative: AbstractDerivative
 ) -> SegmentRun:
     """Simulate one segment, whose data have no axis S."""
-    s = one.segments
-    params = with_inputs(problem.layout.params(z, one.leaves), s.inputs)
+    s = data.segments
+    params = with_inputs(problem.layout.params(z, data.leaves), s.inputs)
     params = problem.system.with_outputs(params)
-    q0, v0 = jnp.split(jnp.concatenate([s.q0, s.v0]) + one.along @ u, [s.q0.size])
+    q0, v0 = jnp.split(jnp.concatenate([s.q0, s.v0]) + data.along @ u, [s.q0.size])
     q, v = begin(problem.system, problem.start, q0, v0, s.ts[0], params)
     ways = problem.scheme.policies | {"derivative": derivative, "throw": False}
     sol = simulate(problem.system, q, v, s.ts, params, **ways)
@@ -232,17 +232,17 @@ def run_segment(
 
 
 def _over_segments(fn: Callable[[Array, Data], Any], data: Data, u: Array) -> Any:
-    def one(u: Array, segment: Segments, along: Array) -> Any:
+    def of_segment(u: Array, segment: Segments, along: Array) -> Any:
         return fn(u, Data(segment, data.leaves, along))
 
-    return jax.vmap(one)(u, data.segments, data.along)
+    return jax.vmap(of_segment)(u, data.segments, data.along)
 
 
 @jit_of("problem")
 def runs(problem: FitProblem, y: Known, data: Data) -> SegmentRun:
     """Simulate all segments; differentiable in reverse mode."""
     z, u = data.parts(y, problem.layout.size)
-    return _over_segments(lambda u, one: run_segment(problem, z, u, one, ReverseMode()), data, u)
+    return _over_segments(lambda u, part: run_segment(problem, z, u, part, ReverseMode()), data, u)
 
 
 @jit_of("problem", is_frame=True, is_finite=True, is_brief=True)
@@ -255,9 +255,9 @@ def linearized(
     """
     z, u = data.parts(y, problem.layout.size)
 
-    def slopes(u: Array, one: Data) -> tuple[Slopes, SegmentRun]:
+    def slopes(u: Array, segment: Data) -> tuple[Slopes, SegmentRun]:
         def whole(x: Array) -> tuple[Slopes, SegmentRun]:
-            made = run_segment(problem, x[: z.size], x[z.size :], one, ForwardMode())
+            made = run_segment(problem, x[: z.size], x[z.size :], segment, ForwardMode())
             return Slopes(made.residual, made.begin, made.end), made
 
         x = jnp.concatenate([z, u])
@@ -273,10 +273,10 @@ def half_squares(problem: FitProblem, ys: Known, data: Data, conditions: Conditi
     """Half the sum of all squared residuals at many points (K, size of y), as one batch."""
 
     def half_square(y: Known) -> Array:
-        found = runs(problem, y, data)
-        jumped = conditions.jump_weight[None] * jumps(found.end, found.begin, data)
+        run = runs(problem, y, data)
+        jumped = conditions.jump_weight[None] * jumps(run.end, run.begin, data)
         other = outer_rows(problem, data, conditions, y)
-        residual = conditions.sensor_weight[None, None] * found.residual
+        residual = conditions.sensor_weight[None, None] * run.residual
         return 0.5 * ((residual**2).sum() + (jumped**2).sum() + (other**2).sum())
 
     return jax.vmap(half_square)(ys)
@@ -416,7 +416,7 @@ class Task:
 
     @property
     def count(self) -> int:
-        return sum(one.count for one in self.origin.recordings)
+        return sum(recording.count for recording in self.origin.recordings)
 
     @property
     def unknowns(self) -> int:
@@ -504,7 +504,7 @@ def residual_rows(task: Task, at: Point, conditions: Conditions) -> ResidualRows
     def by_unknowns(by_segment: np.ndarray) -> np.ndarray:
         """Derivatives (S, K, p + i) by the unknowns instead, and along the closing step."""
         with np.errstate(invalid="ignore", over="ignore"):
-            return np.stack([one @ by_y for one, by_y in zip(by_segment, maps, strict=True)])
+            return np.stack([rows @ by_y for rows, by_y in zip(by_segment, maps, strict=True)])
 
     starts, prior = outer(task, at, conditions)
     R = triangles(*samples(at, conditions))

@@ -447,19 +447,19 @@ def require_same_sensors(recordings: tuple[Recording, ...]) -> tuple[Recording, 
     if len({recording.weights is None for recording in recordings}) > 1:
         raise ValueError("Argument `recordings` must have `weights` in all of them or in none.")
     first = recordings[0]
-    for one in recordings[1:]:
-        for name in {*first.inputs, *one.inputs}:
-            if name not in one.inputs or name not in first.inputs:
-                lacking = first if name in one.inputs else one
+    for other in recordings[1:]:
+        for name in {*first.inputs, *other.inputs}:
+            if name not in other.inputs or name not in first.inputs:
+                lacking = first if name in other.inputs else other
                 raise ValueError(
                     "Argument `inputs` must have the same names in all recordings, but "
                     f"{lacking.name} has no {name!r}; write zeros for an input that was off."
                 )
-            a, b = first.inputs[name], one.inputs[name]
+            a, b = first.inputs[name], other.inputs[name]
             if (a.interpolation, a.values.shape[1:]) != (b.interpolation, b.values.shape[1:]):
                 raise ValueError(
                     f"Argument `inputs` must have {name!r} with the same interpolation and shape "
-                    f"in all recordings, but {first.name} and {one.name} differ."
+                    f"in all recordings, but {first.name} and {other.name} differ."
                 )
     for column in range(sensors.pop()):
         samples = np.concatenate(

@@ -282,9 +282,9 @@ class Fit:
     def data_notes(self) -> tuple[str, ...]:
         """What was done to the recordings as they were read, and how much of them is missing."""
         recordings = (*self.train.recordings, *self.validation.recordings)
-        notes = tuple(dict.fromkeys(note for one in recordings for note in one.notes))
-        missing = sum(int(np.isnan(one.observed).sum()) for one in recordings)
-        count = sum(one.observed.size for one in recordings)
+        notes = tuple(dict.fromkeys(note for recording in recordings for note in recording.notes))
+        missing = sum(int(np.isnan(recording.observed).sum()) for recording in recordings)
+        count = sum(recording.observed.size for recording in recordings)
         return (*notes, f"{missing:,} of {count:,} measurements are missing") if missing else notes
 
     def function(self, fn: Callable[[Params], Any], kind: str = WHITE) -> Estimate:
@@ -534,7 +534,7 @@ def result_of(solved: Solved, others: Sequence[Recording]) -> Fit:
     noise = Noise(size, sensors, task.weighted, alike is not None, standard)
 
     # What the rows of the last step say about the numbers, and what was known before.
-    found, information = assessed(
+    uncertainty, information = assessed(
         task, at, conditions, noise=noise.unit, correlated=noise.correlated
     )
     with np.errstate(divide="ignore"):
@@ -567,7 +567,7 @@ def result_of(solved: Solved, others: Sequence[Recording]) -> Fit:
             end.converged, end.reason, solved.history, solved.evaluations,
             at_bound={layout.names[k]: slope for k, slope in end.at_bound},
         ),
-        uncertainty=found,
+        uncertainty=uncertainty,
         information=information,
         noise=noise,
         count=task.count,

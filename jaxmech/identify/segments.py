@@ -219,19 +219,19 @@ class DefaultSensors:
         return self.system.values(q, v)
 
 
-def _require_units(problem: FitProblem, one: Recording) -> None:
+def _require_units(problem: FitProblem, recording: Recording) -> None:
     """Raise if a column has another unit than what it stands for: its dimension, or its size."""
     system, pairs = problem.system, list[tuple[str, str]]()
     names = (*shown_coordinates(system.coordinates), *system.states)
     if isinstance(problem.observe, DefaultSensors):
-        pairs += zip(one.sensors, names, strict=False)
+        pairs += zip(recording.sensors, names, strict=False)
     if problem.start is None:
-        pairs += zip(one.starts[0], system.coordinates, strict=False)
+        pairs += zip(recording.starts[0], system.coordinates, strict=False)
         rates = [
             x if x in (*system.states, *system.velocities) else f"{x}{RATE}"
             for x in system.velocity_names
         ]
-        pairs += zip(one.starts[1], rates, strict=False)
+        pairs += zip(recording.starts[1], rates, strict=False)
     for label, name in pairs:
         column, unit = unit_in_name(label)
         stated = system.unit(name)
@@ -240,8 +240,8 @@ def _require_units(problem: FitProblem, one: Recording) -> None:
         if unit and stated and not (same and dimension(unit) == dimension(stated)):
             raise ValueError(
                 f"Argument `recordings` must have the units of the coordinates, but {column!r} of "
-                f"{one.name} is in {unit}, and {name!r} in {stated}; correct one of them, or give "
-                "`observe`."
+                f"{recording.name} is in {unit}, and {name!r} in {stated}; correct one of them, or "
+                "give `observe`."
             )
 
 
@@ -403,26 +403,26 @@ def require_inputs_are_read(
 
 
 def with_guesses(
-    problem: FitProblem, params: Params, one: Recording, state: InitialState
+    problem: FitProblem, params: Params, recording: Recording, state: InitialState
 ) -> Recording:
     """Complete a recording with start variables at every sample: the samples, or a simulation."""
-    if one.q0.ndim == 2:
-        return one
+    if recording.q0.ndim == 2:
+        return recording
     if problem.start is not None:
         raise ValueError(
-            f"Argument `q0` of {one.name} must have shape (T, {one.q0.size}), and `v0` too: "
-            "multiple shooting with `start` needs a guess of both at every sample."
+            f"Argument `q0` of {recording.name} must have shape (T, {recording.q0.size}), and `v0` "
+            "too: multiple shooting with `start` needs a guess of both at every sample."
         )
     plain = not problem.system.velocities and not problem.system.states
     if isinstance(problem.observe, DefaultSensors) and plain:
-        samples = np.where(one.measured, one.observed, np.nan)
+        samples = np.where(recording.measured, recording.observed, np.nan)
         if (np.isfinite(samples).sum(axis=0) >= _FEWEST).all():
-            v = rates(samples, one.ts)
-            samples[0], v[0] = one.q0, one.v0
-            return replace(one, q0=samples, v0=v)
-    params = with_inputs(params, one.inputs)
-    sol = simulate(problem.system, state.q, state.v, one.ts, params, **problem.scheme.policies)
-    return replace(one, q0=np.asarray(sol.q), v0=np.asarray(sol.v))
+            v = rates(samples, recording.ts)
+            samples[0], v[0] = recording.q0, recording.v0
+            return replace(recording, q0=samples, v0=v)
+    params, ts = with_inputs(params, recording.inputs), recording.ts
+    sol = simulate(problem.system, state.q, state.v, ts, params, **problem.scheme.policies)
+    return replace(recording, q0=np.asarray(sol.q), v0=np.asarray(sol.v))
 
 
 _NEAR = 8.0  # distance of corners from the ends of a segment, in units of round-off
@@ -462,7 +462,7 @@ def with_chosen_steps(
     per_save, longest = policy.per_save, np.inf
     if per_save is None:
         longest = _LONGER * _usual(s)
-        starts = np.stack([np.concatenate([one.q, one.v]) for one in states])
+        starts = np.stack([np.concatenate([state.q, state.v]) for state in states])
         per_save = _needed(problem, params, s, starts)
     if policy.max_step is not None:
         longest = min(longest, float(policy.max_step) * per_save)

@@ -122,10 +122,10 @@ class Uncertainty:
     recordings: int
 
     def __getitem__(self, kind: str) -> Covariance:
-        for one in self.covariances:
-            if one.kind == kind:
-                return one
-        kinds = tuple(one.kind for one in self.covariances)
+        for covariance in self.covariances:
+            if covariance.kind == kind:
+                return covariance
+        kinds = tuple(covariance.kind for covariance in self.covariances)
         raise KeyError(f"The kind of a covariance must be one of {kinds}, but is {kind!r}.")
 
     @property
@@ -164,10 +164,10 @@ class Uncertainty:
     def __repr__(self) -> str:
         width = max([14, *(len(name) + 2 for name in self.names)])
         # white noise and one other, the one to rely on first
-        robust = next((one for one in self.covariances if one.kind != WHITE), None)
-        shown = [one for one in self.covariances if one.kind == WHITE or one is robust]
-        notes = [f"  {one.kind}: {one.assumption}" for one in shown]
-        titles = [one.kind for one in shown]
+        robust = next((x for x in self.covariances if x.kind != WHITE), None)
+        shown = [x for x in self.covariances if x.kind == WHITE or x is robust]
+        notes = [f"  {x.kind}: {x.assumption}" for x in shown]
+        titles = [x.kind for x in shown]
         if robust is None:
             verb = "is" if self.recordings == 1 else "are"
             numbers = counted(len(self.names) - self.null_space.shape[1], "determined number")
@@ -181,7 +181,7 @@ class Uncertainty:
             f"Uncertainty: {head}; {counted(self.recordings, 'recording')}; 95 % intervals",
             f"  {'':<{width}}{'value':>12}" + "".join(f"{title:>22}" for title in titles),
         ]
-        halves = [np.ptp(one.interval(), axis=1) / 2 for one in shown]
+        halves = [np.ptp(x.interval(), axis=1) / 2 for x in shown]
         for k, name in enumerate(self.names):
             value = self.values[k]
             cells = f"{'not determined':>22}"
@@ -247,11 +247,11 @@ def uncertainty(
         root = axes[:, kept] / np.sqrt(squares[kept]) / sizes[:, None]
         moves, _ = _moves(root, blocks, -0.5)
         group(BY_BLOCK, moves, 1.0, f"{len(blocks)} blocks of consecutive samples were")
-    found = [
+    covariances = [
         Covariance(kind, matrix + added, freedom, text, values, spanned.determined)
         for kind, matrix, freedom, text in kinds
     ]
-    order = (*found[1:], found[0]) if correlated else tuple(found)
+    order = (*covariances[1:], covariances[0]) if correlated else tuple(covariances)
     return Uncertainty(tuple(names), order, spanned.null_space, spanned.units, len(numbers))
 
 
@@ -389,12 +389,12 @@ def assessed(
             parts.append((by_unknowns, values[k, times].ravel()))
         parts = parts if len(parts) >= _FEWEST else []
     degrees = np.inf if task.weighted else float(task.count - task.unknowns)
-    found = uncertainty(
+    result = uncertainty(
         names, at.numbers, J, rows.values, rows.recording, parts, noise=noise, degrees=degrees,
         factor=factor, correlated=correlated,
     )  # fmt: skip
     W = eliminated(J, p)
-    return found, W.T @ W
+    return result, W.T @ W
 
 
 _MOST, _FEWEST = 20, 4  # blocks
@@ -480,9 +480,9 @@ class Identifiability:
         rest = [x for x in self.exact if len(alone) < 2 or x not in alone]
         lines += [("no effect", str(x)) for x in rest]
         if len(self.to_fix) == 1:
-            one = "one of " if self.undetermined[1:] else ""
+            which = "one of " if self.undetermined[1:] else ""
             prior = f"prior={{{self.to_fix[0]!r}: (mean, sd)}}"
-            fix = f"fix {one}{', '.join(self.undetermined)}, or give it a prior: {prior}"
+            fix = f"fix {which}{', '.join(self.undetermined)}, or give it a prior: {prior}"
             lines.append(("remedy", fix))
         elif self.to_fix:
             fix = f"{len(self.to_fix)} numbers must come from elsewhere: fix for instance "
