@@ -28,7 +28,7 @@ import numpy as np
 
 import jaxmech as jm
 from experiments.derivatives import AXES, arm, stewart
-from experiments.measuring import rollout, shortest, table_head, table_row, words, write
+from experiments.measuring import rollout, table_head, table_row, timed, words, write
 from experiments.mechanisms import Chain
 
 STEP, STEPS, BATCH, THREADS = 1e-3, 500, 1024, 2
@@ -56,9 +56,9 @@ def arm_rows() -> list[Row]:
         return jm.simulate(mechanism.system, q, v, ts, params, steps=steps).q[-1].sum()
 
     batch = [jnp.tile(x, (BATCH, 1)) for x in (q, v)]
-    motion = _timed(end, *batch)
+    motion = _seconds(end, *batch)
     grad = jax.grad(end, (0, 1))
-    gradient = _timed(grad, *batch)
+    gradient = _seconds(grad, *batch)
     exact = np.concatenate(grad(q, v))
     rows = [_row("arm", "jaxmech", motion, gradient, exact, exact)]
 
@@ -100,10 +100,8 @@ def _by_matrices(model: mujoco.MjModel, q: np.ndarray, v: np.ndarray) -> tuple[n
 
     workers = [mujoco.MjData(model) for _ in range(THREADS)]
     with ThreadPoolExecutor(THREADS) as pool:
-        began = time.perf_counter()
-        results = list(pool.map(slopes, workers))
-        seconds = (time.perf_counter() - began) / THREADS
-    return results[0], seconds
+        times = timed(lambda: [*pool.map(slopes, workers)], 0, time.perf_counter)
+    return times.result[0], times.first / THREADS
 
 
 def stewart_rows() -> list[Row]:
@@ -118,8 +116,8 @@ def stewart_rows() -> list[Row]:
 
     params = {name: jnp.asarray(float(x)) for name, x in mechanism.params.items()}
     batch = {name: jnp.full(BATCH, x) for name, x in params.items()}
-    motion = _timed(end, batch)
-    gradient = _timed(jax.grad(end), batch)
+    motion = _seconds(end, batch)
+    gradient = _seconds(jax.grad(end), batch)
     slopes = jax.grad(end)(params)
     names = ("m", "c")
     exact = np.array([slopes[name] for name in names])
@@ -181,9 +179,9 @@ def _rollout(model: mujoco.MjModel, start: np.ndarray) -> tuple[float, np.ndarra
     return rollout(model, start, STEPS, rounds, THREADS, time.perf_counter)
 
 
-def _timed(fn: Callable[..., Any], *args: Any) -> float:
+def _seconds(fn: Callable[..., Any], *args: Any) -> float:
     batched = jax.jit(jax.vmap(fn))
-    return shortest(lambda: batched(*args), clock=time.perf_counter)
+    return timed(lambda: batched(*args), clock=time.perf_counter).best
 
 
 def _row(

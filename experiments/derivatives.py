@@ -15,8 +15,8 @@ there are operations alone, also those of a row of the Hessian, the tangent of t
 
 import argparse
 import itertools
-import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -25,7 +25,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 import jaxmech as jm
-from experiments.measuring import quaternion_of, shortest, table_head, table_row
+from experiments.measuring import quaternion_of, table_head, table_row, timed
 from jaxmech import parts as jp
 
 BATCH, MS = 1024, 1e-3
@@ -177,21 +177,6 @@ def end_of(case: Case, kind: str, span: float, options: Options) -> Callable[[Pa
     return end
 
 
-def counted(name: str, kind: str, span: float, options: Options) -> tuple[Any, ...]:
-    """A row of the table of operations."""
-    case = CASES[name]()
-    end = end_of(case, kind, span, options)
-    p = batch_of(case)
-    directions = dict(zip(case.varied, (jnp.ones(()), jnp.zeros(())), strict=True))
-
-    def tangent_of(fn: Callable[[Params], Any]) -> Callable[[Params], Any]:
-        return lambda p: jax.jvp(fn, (p,), (directions,))[1]
-
-    functions = tangent_of(end), jax.grad(end), tangent_of(jax.grad(end))
-    motion = _operations(end, p)
-    return name, kind, span, motion, *(_operations(fn, p) / motion for fn in functions)
-
-
 def batch_of(case: Case) -> Params:
     """Parameters of a batch."""
     first, second = case.varied
@@ -201,35 +186,27 @@ def batch_of(case: Case) -> Params:
     }
 
 
-def measured(name: str, kind: str, span: float, options: Options) -> tuple[Any, ...]:
-    """A row of the table."""
+def row(name: str, kind: str, span: float, options: Options, counts: bool) -> tuple[Any, ...]:
+    """A row of the table, or with `counts` of that of operations alone."""
     case = CASES[name]()
-    end, (first, second) = end_of(case, kind, span, options), case.varied
-    p = batch_of(case)
-    directions = {first: jnp.ones(()), second: jnp.zeros(())}
+    end, p = end_of(case, kind, span, options), batch_of(case)
+    directions = dict(zip(case.varied, (jnp.ones(()), jnp.zeros(())), strict=True))
 
-    def tangent(p: Params) -> Any:
-        return jax.jvp(end, (p,), (directions,))[1]
+    def tangent_of(fn: Callable[[Params], Any]) -> Callable[[Params], Any]:
+        return lambda p: jax.jvp(fn, (p,), (directions,))[1]
 
-    functions = end, tangent, jax.grad(end)
-    counts = [_operations(fn, p) for fn in functions]
-    (motion, *runs), firsts = zip(*(_timed(fn, p) for fn in functions), strict=True)
-    per_ms = motion / BATCH / (span / MS) * 1e6
-    ratios = [count / counts[0] for count in counts[1:]], [seconds / motion for seconds in runs]
-    return name, kind, span, counts[0], *ratios[0], per_ms, *ratios[1], firsts[0], firsts[2]
-
-
-def _operations(fn: Callable[[Params], Any], p: Params) -> int:
-    return jm.compiler.explain(fn, p).parts[-1].operations
-
-
-def _timed(fn: Callable[[Params], Any], p: Params) -> tuple[float, float]:
-    """The shortest time of a batch, and that of its first call, both on all processors."""
-    batch = jax.jit(jax.vmap(fn))
-    began = time.process_time()
-    jax.block_until_ready(batch(p))
-    first = time.process_time() - began
-    return shortest(lambda: batch(p)), first
+    functions = [end, tangent_of(end), jax.grad(end)]
+    if counts:
+        functions.append(tangent_of(jax.grad(end)))
+    step, *others = (jm.compiler.explain(fn, p).parts[-1].operations for fn in functions)
+    operations = name, kind, span, step, *(count / step for count in others)
+    if counts:
+        return operations
+    batches = [jax.jit(jax.vmap(fn)) for fn in functions]
+    motion, tangent, gradient = (timed(partial(batch, p)) for batch in batches)
+    ratios = tangent.best / motion.best, gradient.best / motion.best
+    per_ms = motion.best / BATCH / (span / MS) * 1e6
+    return *operations, per_ms, *ratios, motion.first, gradient.first
 
 
 def main() -> None:
@@ -245,12 +222,11 @@ def main() -> None:
     arguments = parser.parse_args()
     jax.config.update("jax_enable_x64", not arguments.single)
     names = (*HEAD[:6], "row of the Hessian") if arguments.counts else HEAD
-    row_of = counted if arguments.counts else measured
     print(table_head(names))
     runs = itertools.product(arguments.steps, arguments.cases, arguments.spans)
     for kind, name, span in runs:
         options = Options(arguments.rate, arguments.event)
-        print(table_row(row_of(name, kind, span, options)), flush=True)
+        print(table_row(row(name, kind, span, options, arguments.counts)), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ with an empty kernel cache.
 
 import argparse
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ import jax.numpy as jnp
 
 import jaxmech as jm
 from experiments import mechanisms
-from experiments.measuring import in_a_process, table_head, table_row, write
+from experiments.measuring import in_a_process, table_head, table_row, timed, write
 from jaxmech import parts as jp
 
 MODELS = ("double_pendulum", "four_bars", "chain", "andrews")  # `chain` has ten links
@@ -55,14 +54,7 @@ def prepared(name: str, call: str) -> Callable[[], Any]:
 
 def measured(name: str, call: str) -> float:
     """Measure the CPU seconds of a call in this process."""
-    return seconds(prepared(name, call))[0]
-
-
-def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
-    """The CPU seconds of a call, and its result."""
-    began = time.process_time()
-    result = jax.block_until_ready(call())
-    return time.process_time() - began, result
+    return timed(prepared(name, call), 0).first
 
 
 def chain_row(name: str) -> dict[str, float]:
@@ -77,10 +69,10 @@ def chain_row(name: str) -> dict[str, float]:
     system, ts = mechanism.system, jnp.linspace(0.0, 0.1, 11)
 
     def shown(call: str, run: Callable[[], Any]) -> Any:
-        spent, result = seconds(run)
-        row[call] = round(spent, 2)
-        print(f"{name:16s} {call:22s} {spent:7.2f}", flush=True)
-        return result
+        spent = timed(run, 0)
+        row[call] = round(spent.first, 2)
+        print(f"{name:16s} {call:22s} {spent.first:7.2f}", flush=True)
+        return spent.result
 
     guess = mechanism.guess(starts)
     q, v = shown("assemble", lambda: jm.assemble(system, *guess, 0.0, params))

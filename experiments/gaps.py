@@ -13,7 +13,6 @@ Times are CPU seconds of this process, the least of some calls, in which both pr
 
 import argparse
 import json
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version
@@ -26,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-from experiments.measuring import write
+from experiments.measuring import in_turns, write
 from jaxmech.interop.mujoco import from_mjcf
 
 STOP, DURATION = 0.3, 1.0  # angle of the stops [rad], length of a run [s]
@@ -70,21 +69,6 @@ def arm(limits: bool) -> Any:
     return from_mjcf(xml, limits=limits).system
 
 
-def seconds(calls: dict[Any, Callable[[], Any]]) -> dict[Any, tuple[float, float, Any]]:
-    """CPU seconds of the first call and of the fastest of some others, and the result, of each.
-
-    They alternate, so that what else the machine computes slows all of them.
-    """
-    times: dict[Any, list[float]] = {key: [] for key in calls}
-    results = {}
-    for _ in range(1 + CALLS):
-        for key, call in calls.items():
-            began = time.process_time()
-            results[key] = jax.block_until_ready(call())
-            times[key].append(time.process_time() - began)
-    return {key: (x[0], min(x[1:]), results[key]) for key, x in times.items()}
-
-
 def rollouts(order: list[int], v0: np.ndarray) -> dict[Any, Callable[[], Any]]:
     """The runs of MuJoCo by their settings, whose coordinates have an order of their own."""
     import mujoco
@@ -121,7 +105,8 @@ def bouncing(batch: int) -> dict[str, Any]:
 
     ours: dict[Any, Callable[[], Any]] = {steps: run(system, steps) for steps in STEPS}
     order = [bare.coordinates.index(f"{joint}.angle") for joint in "abc"]
-    measured = seconds({**ours, "bare": run(bare, STEPS[2]), **rollouts(order, v0[some])})
+    runs = {**ours, "bare": run(bare, STEPS[2]), **rollouts(order, v0[some])}
+    measured = in_turns(runs, CALLS)
     fine = run(system, 8 * STEPS[-1])()
     assert (np.asarray(fine.status) == 0).all(), "a run failed"
     end = np.asarray(fine.q[:, -1, 0])
@@ -145,22 +130,6 @@ def bouncing(batch: int) -> dict[str, Any]:
         "impacts a trajectory": float(sum(fine.events[k].count.mean() for k in fine.events)),
         "runs": rows,
         f"jaxmech, {STEPS[2]} steps, without the stop": without,
-        "beside jaxmech": _beside(rows),
-    }
-
-
-def _beside(rows: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
-    """The most accurate run of MuJoCo, and the fastest one, beside the fastest one here."""
-    ours = [row for name, row in rows.items() if name.startswith("jaxmech")]
-    base = min(ours, key=lambda row: row["us a trajectory"])
-    soft = {name: row for name, row in rows.items() if name.startswith("MuJoCo")}
-    chosen = [min(soft, key=lambda name: soft[name][key]) for key in ("error", "us a trajectory")]
-    return {
-        name: {
-            "time": soft[name]["us a trajectory"] / base["us a trajectory"],
-            "error": soft[name]["error"] / base["error"],
-        }
-        for name in chosen
     }
 
 
@@ -180,8 +149,8 @@ def arms(batch: int, steps: int = 100) -> dict[str, Any]:
         compiled = jax.jit(jax.vmap(lambda q, v: jm.simulate(system, q, v, ts, steps=policy)))
         return lambda: compiled(q0, v0)
 
-    measured = seconds({name: run(system) for name, system in systems.items()})
-    without, with_stops = (np.asarray(measured[name][2].q[:, -1]) for name in ("without", "with"))
+    measured = in_turns({name: run(system) for name, system in systems.items()}, CALLS)
+    without, with_stops = (np.asarray(measured[k].result.q[:, -1]) for k in ("without", "with"))
     np.testing.assert_allclose(with_stops, without, atol=1e-9)
     return {
         name: {"first call [s]": first, "us a step": best / batch / steps * 1e6}

@@ -3,11 +3,11 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import jax
@@ -20,31 +20,72 @@ def in_a_process(fn: Callable[..., Any], *args: Any, **variables: str) -> Any:
     """The result of a function in a fresh process, in float64, with environment variables."""
     with (
         patch.dict(os.environ, variables),
-        ProcessPoolExecutor(1, get_context("spawn"), _in_float64) as pool,
+        ProcessPoolExecutor(1, get_context("spawn"), in_float64) as pool,
     ):
         return pool.submit(fn, *args).result()
 
 
-def _in_float64() -> None:
+def in_float64() -> None:
     jax.config.update("jax_enable_x64", True)
 
 
-def shortest(
-    run: Callable[[], Any], rounds: int = 5, clock: Callable[[], float] = time.process_time
+Clock = Callable[[], float]
+
+
+class Times(NamedTuple):
+    """Seconds of a first call and of the shortest of some others, and the result."""
+
+    first: float
+    best: float
+    result: Any
+
+
+def timed(
+    run: Callable[[], Any], rounds: int = 5, clock: Clock = time.process_time,
+    enough: float = np.inf,
+) -> Times:  # fmt: skip
+    """Time a first call, and the shortest of some others: none after `enough` seconds of them."""
+    return in_turns({"": run}, rounds, clock, enough)[""]
+
+
+def in_turns(
+    runs: Mapping[Hashable, Callable[[], Any]], rounds: int = 5, clock: Clock = time.process_time,
+    enough: float = np.inf,
+) -> dict[Any, Times]:  # fmt: skip
+    """`timed` for several functions, which alternate: other load of the machine slows all alike."""
+    times: dict[Hashable, list[float]] = {name: [] for name in runs}
+    results = {}
+    for _ in range(1 + rounds):
+        for name, run in runs.items():
+            if sum(times[name][1:]) <= enough:
+                begun = clock()
+                results[name] = jax.block_until_ready(run())
+                times[name].append(clock() - begun)
+    return {
+        name: Times(first, min(others, default=first), results[name])
+        for name, (first, *others) in times.items()
+    }
+
+
+def mean_seconds(
+    run: Callable[[], Any], at_least: float, clock: Clock = time.process_time
 ) -> float:
-    """Seconds of the shortest of some calls, after one for warming up."""
-    jax.block_until_ready(run())
-    times = []
-    for _ in range(rounds):
-        begun = clock()
-        jax.block_until_ready(run())
-        times.append(clock() - begun)
-    return min(times)
+    """Mean over as many runs as fill a given time; a run shorter than that first warms up."""
+    begun = clock()
+    run()
+    alone = clock() - begun
+    if alone >= at_least:
+        return alone
+    begun, runs = clock(), 0
+    while runs == 0 or clock() - begun < at_least:
+        run()
+        runs += 1
+    return (clock() - begun) / runs
 
 
 def rollout(
     model: Any, start: np.ndarray, steps: int, rounds: int = 5, threads: int = 2,
-    clock: Callable[[], float] = time.process_time,
+    clock: Clock = time.process_time,
 ) -> tuple[float, np.ndarray]:  # fmt: skip
     """Seconds of the shortest of some rollouts of MuJoCo, and the last states without their times.
 
@@ -57,10 +98,10 @@ def rollout(
     start = np.concatenate([np.zeros((len(start), 1)), start], axis=1)
     states = np.empty((len(start), steps, start.shape[1]))
     with Rollout(nthread=threads) as pool:
-        seconds = shortest(
+        seconds = timed(
             lambda: pool.rollout(model, workers, start, nstep=steps, state=states), rounds, clock
         )
-    return seconds, states[:, -1, 1:]
+    return seconds.best, states[:, -1, 1:]
 
 
 def words(numbers: Any) -> str:

@@ -10,7 +10,6 @@ angles.
 """
 
 import argparse
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -25,9 +24,9 @@ import jaxmech as jm
 from experiments.measuring import (
     in_a_process,
     rollout,
-    shortest,
     table_head,
     table_row,
+    timed,
     words,
     write,
 )
@@ -108,34 +107,31 @@ def measured(n: int, coordinates: str) -> dict[str, Any]:
     if coordinates == "bodies":
         starts = poses(chain(n, "joints"), starts)
     guess = mechanism.guess(starts)
-    begun = time.process_time()
-    q, v = jax.block_until_ready(jm.assemble(system, *guess, 0.0, params))
-    assembled = time.process_time()
+    assembled = timed(lambda: jm.assemble(system, *guess, 0.0, params), 0)
+    q, v = assembled.result
 
     def run(q: Any, v: Any) -> Any:
         ts = jnp.asarray([0.0, STEP * STEPS])
         sol = jm.simulate(system, q, v, ts, params, steps=jm.FixedSteps(STEPS))
         return sol.q[-1], sol.v[-1]
 
-    single = jax.jit(run)
-    end = jax.block_until_ready(single(q, v))
-    simulated = time.process_time()
-    batch = jax.jit(jax.vmap(run))
+    single, batch = jax.jit(run), jax.jit(jax.vmap(run))
     many = (jnp.tile(q, (BATCH, 1)), jnp.tile(v, (BATCH, 1)))
+    alone = timed(lambda: single(q, v))
     figures = {
         "bodies": n,
         "coordinates": coordinates,
         "n": system.n,
         "operations": operations_of(jm.compiler.explain(run, *many)),
-        "assemble [CPU s]": round(assembled - begun, 2),
-        "simulate [CPU s]": round(simulated - assembled, 2),
-        "single [us/step]": shortest(lambda: single(q, v)) / STEPS * 1e6,
-        "batch [us/step]": shortest(lambda: batch(*many)) / STEPS / BATCH * 1e6,
+        "assemble [CPU s]": round(assembled.first, 2),
+        "simulate [CPU s]": round(alone.first, 2),
+        "single [us/step]": alone.best / STEPS * 1e6,
+        "batch [us/step]": timed(lambda: batch(*many)).best / STEPS / BATCH * 1e6,
     }
-    final = end[0]
+    final, _ = alone.result
     if coordinates == "bodies":
         joints = chain(n, "joints")
-        moving = mechanism.kinematics.moving(mechanism.bodies, *end, jnp.zeros(()), params)
+        moving = mechanism.kinematics.moving(mechanism.bodies, *alone.result, jnp.zeros(()), params)
         final = joints.guess(starts_of(mechanism, moving))[0]
     try:
         return figures | mujoco_figures(peer_chain(n), angles, rates, np.asarray(final))
@@ -157,7 +153,7 @@ def mujoco_figures(
         data.qpos[:], data.qvel[:] = angles, rates
         mujoco.mj_step(model, data, STEPS)
 
-    alone = shortest(single)
+    alone = timed(single).best
     many, _ = rollout(model, np.tile([*angles, *rates], (BATCH, 1)), STEPS)
     return {
         "MuJoCo step [us]": alone / STEPS * 1e6,

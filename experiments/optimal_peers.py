@@ -13,9 +13,8 @@ three more calls.
 
 import argparse
 import os
-import time
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-from experiments.measuring import table_head, table_row, write
+from experiments.measuring import table_head, table_row, timed, write
 from jaxmech.control import optimize
 
 G = 9.81
@@ -152,17 +151,15 @@ def by_casadi(case: Case) -> Callable[[], tuple[float, int]]:
     return run
 
 
-def timed(prepare: Callable[[Case], Callable[[], tuple[float, int]]], case: Case) -> Any:
-    """Cost, seconds of the first call and of a later one, and iterations."""
-    began = time.process_time()
-    run = prepare(case)
-    cost, iterations = run()
-    first, again = time.process_time() - began, []
-    for _ in range(3):
-        began = time.process_time()
-        run()
-        again.append(time.process_time() - began)
-    return cost, first, min(again), iterations
+def cells(prepare: Callable[[Case], Callable[[], tuple[float, int]]], case: Case) -> Any:
+    """Cost, seconds of the first call with its preparation and of a later one, and iterations."""
+    prepared = cache(partial(prepare, case))
+
+    def run() -> tuple[float, int]:
+        return prepared()()
+
+    first, again, (cost, iterations) = timed(run, 3)
+    return cost, first, again, iterations
 
 
 def main() -> None:
@@ -175,8 +172,8 @@ def main() -> None:
     rows = []
     print(table_head(HEAD))
     for name, case in CASES.items():
-        cost, *own = timed(by_jaxmech, case())
-        other, *peer = timed(by_casadi, case())
+        cost, *own = cells(by_jaxmech, case())
+        other, *peer = cells(by_casadi, case())
         np.testing.assert_allclose(cost, other, rtol=1e-6, err_msg=name)
         rows.append((name, cost, *own, *peer))
         print(table_row(rows[-1]), flush=True)

@@ -61,7 +61,7 @@ def sources() -> Iterator[tuple[Path, Draw]]:
         yield small, lambda name=program.stem, small=small: front_page.thumbnail(name, small)
     yield PICTURES / "view.png", lambda: view_picture.main(PICTURES / "view.png")
     yield PICTURES / "modes_bicycle.png", lambda: bicycle.main(PICTURES / "modes_bicycle.png")
-    yield PICTURES / "singular_pose.png", _singular_pose
+    yield PICTURES / "singular_pose.png", lambda: singular_pose.main(PICTURES / "singular_pose.png")
     for page, files in PAGES.items():
         yield PICTURES / files[0], lambda page=page, files=files: _of_page(page, files)
     for file in sorted((DOCS / "precision").glob("*.png")):
@@ -110,12 +110,6 @@ def _of_page(page: str, files: list[str]) -> None:
         subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
         for file in files:
             shutil.copyfile(Path(folder) / file, PICTURES / file)
-
-
-def _singular_pose() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        singular_pose.main(Path(folder))
-        shutil.copyfile(Path(folder) / "errors.png", PICTURES / "singular_pose.png")
 
 
 if __name__ == "__main__":

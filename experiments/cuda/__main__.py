@@ -43,27 +43,16 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _offline(out: Path, models: list[str]) -> int:
-    """Complete the table of a folder; it is written after every model, way and type."""
+    """Write the table of some models, which is complete up to every kernel."""
     if ptxas.ptxas() is None:
         print("ptxas is missing: pip install nvidia-cuda-nvcc-cu12", file=sys.stderr)
         return 1
-    rows = _known(out / "registers.json")
-    for found in offline.table(models, known=rows, tell=_tell):
-        rows = offline.merged(rows, found)
+    rows = []
+    for row in offline.table(models, _tell):
+        rows.append(row)
         _write(out, "registers.json", {"environment": _environment(), "kernels": rows})
-        text = report.registers(rows, offline.missing(rows), ptxas.version())
-        (out / "registers.md").write_text(text, encoding="utf-8")
+        (out / "registers.md").write_text(report.registers(rows, ptxas.version()), encoding="utf-8")
     return 0
-
-
-def _known(file: Path) -> list[Results]:
-    """The rows of an earlier run, if made by the same versions of LLVM and ptxas."""
-    if not file.is_file():
-        return []
-    stored = json.loads(file.read_text(encoding="utf-8"))
-    made_by, now = stored["environment"], _environment()
-    same = all(made_by[key] == now[key] for key in ("llvmlite", "ptxas"))
-    return stored["kernels"] if same else []
 
 
 def _has_gpu() -> bool:
@@ -76,7 +65,7 @@ def _has_gpu() -> bool:
 def _online(out: Path) -> int:
     """Check agreement first, then measure speed, as far as time permits."""
     begun = time.perf_counter()
-    results: Results = {"environment": _environment(), "not_begun": []}
+    results: Results = {"environment": _environment()}
     parts: dict[str, Callable[[], Iterable[Results]]] = {
         "transformations": agreement.transformations,
         "models": agreement.all_models,
@@ -86,23 +75,17 @@ def _online(out: Path) -> int:
         "uses": uses.measured,
         "chains": chains.measured,
     }
-    for name, part in parts.items():
-        rows = results[name] = []
-        for row in part():
-            _tell(f"{name}: {row}")
-            rows.append(row)
-            results["seconds"] = time.perf_counter() - begun
-            _write(out, "cuda.json", results)
-            if results["seconds"] > LIMIT:
-                results["not_begun"].append(f"the rest of {name}")
-                break
+    results |= {name: [] for name in parts}
+    for name, row in ((name, row) for name, part in parts.items() for row in part()):
+        _tell(f"{name}: {row}")
+        results[name].append(row)
+        results["seconds"] = time.perf_counter() - begun
+        _write(out, "cuda.json", results)
         if results["seconds"] > LIMIT:
             break
-    results["not_begun"] += [name for name in parts if name not in results]
-    _write(out, "cuda.json", results)
-    draw(results, out)
-    if not results["not_begun"]:
+    else:
         (out / "speeds.md").write_text(report.measured(results), encoding="utf-8")
+    draw(results, out)
     checked = [row for part in parts for row in results.get(part, []) if "agrees" in row]
     wrong = [row for row in checked if not row["agrees"]]
     for row in wrong:

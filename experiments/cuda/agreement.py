@@ -1,6 +1,5 @@
 """Agreement of the GPU with the CPU of the same machine: all models, all transformations."""
 
-import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -13,6 +12,7 @@ from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
 from experiments.cuda.cases import Case, case
+from experiments.measuring import in_float64
 from jaxmech.models import CATALOGUE
 
 STEPS, SIZE = 1000, 1001
@@ -20,12 +20,6 @@ LARGEST = {"solution": 1e-12, "gradient": 1e-10}  # relative differences in floa
 SINGLE = 1e-3  # in float32, over the same steps
 PROCESSES = 6
 GPU, CPU = "cuda", "cpu"
-FLAGS = {  # settings of XLA under which all results must agree, too
-    "by default": "",
-    "command buffers": "--xla_gpu_enable_command_buffer=+CUSTOM_CALL "
-    "--xla_gpu_graph_min_graph_size=1",
-    "no autotuning": "--xla_gpu_autotune_level=0",
-}
 Row = dict[str, Any]
 
 
@@ -33,15 +27,8 @@ def all_models() -> list[Row]:
     """Yield a row for each model, way and type, computed by processes that share the GPU."""
     jobs = [(name, way, "float64") for way in LARGEST for name in CATALOGUE]
     jobs += [(name, "solution", "float32") for name in CATALOGUE]
-    with ProcessPoolExecutor(PROCESSES, get_context("spawn"), _prepare) as pool:
+    with ProcessPoolExecutor(PROCESSES, get_context("spawn"), in_float64) as pool:
         return list(pool.map(_compared, jobs))
-
-
-def _prepare(flags: str = "") -> None:
-    """Set up a process with settings of its own, before it first uses a device."""
-    jax.config.update("jax_enable_x64", True)
-    # XLA takes a value that does not begin with "--" for the name of a file.
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
 
 
 def _compared(job: tuple[str, str, str]) -> Row:
@@ -78,16 +65,7 @@ def difference(ours: list[np.ndarray], expected: list[np.ndarray], allowed: floa
 
 
 def transformations() -> list[Row]:
-    """Run nested vmap, gradients in both orders, `shard_map` and a `jit` inside of a `scan`."""
-    rows = []
-    for name, flags in FLAGS.items():
-        with ProcessPoolExecutor(1, get_context("spawn"), _prepare, (flags,)) as pool:
-            rows += [{"XLA": name, **row} for row in pool.submit(transformed).result()]
-    return rows
-
-
-def transformed() -> list[Row]:
-    """Make a row for each transformation."""
+    """A row for each transformation: nested vmap, gradients, `shard_map`, `jit` in a `scan`."""
     rows, one, allowed = [], case("pendulum", "projection", 12, 200), LARGEST["gradient"]
     ours, expected = (_transformations(one, platform) for platform in (GPU, CPU))
     for name, (fn, args) in ours.items():

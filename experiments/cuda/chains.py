@@ -3,12 +3,11 @@
 Every chain and type has a process of its own: all compile at once, and are timed one at a time.
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from concurrent.futures import ProcessPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 from multiprocessing import get_context
-from queue import Empty
 from typing import Any
 
 import jax
@@ -29,6 +28,8 @@ PATIENCE = 150.0  # seconds for all of them
 SPREAD = 1e-2  # of the initial angles in a batch [rad]
 Job = tuple[str, int, str]  # engine, bodies, type
 
+turn: AbstractContextManager[Any] = nullcontext()  # taken by the process that measures
+
 
 def measured() -> Iterator[Row]:
     """Yield a row for each engine, chain, type and batch, with its difference from the CPU.
@@ -36,31 +37,22 @@ def measured() -> Iterator[Row]:
     Those that are not compiled after `PATIENCE` seconds have a row without figures.
     """
     context = get_context("spawn")
-    queue, turn = context.Queue(), context.Lock()
     jobs = [("CPU", n, "float64") for n in BODIES] + [*product(ENGINES, BODIES, TYPES)]
-    found: dict[Job, Any] = {}
-    processes = [
-        context.Process(target=_send, args=(queue, turn, job, speed.GPU, BATCHES), daemon=True)
-        for job in jobs
-    ]
-    for process in processes:
-        process.start()
-    last = time.perf_counter() + PATIENCE
-    while len(found) < len(jobs) and time.perf_counter() < last:
-        try:
-            job, results = queue.get(timeout=1.0)
-        except Empty:
-            if not any(process.is_alive() for process in processes):
-                break  # some have failed
-            continue
-        found[job] = results
-    for process in processes:
+    pool = ProcessPoolExecutor(len(jobs), context, _begin, (context.Lock(),))
+    futures = {job: pool.submit(run, job, speed.GPU, BATCHES) for job in jobs}
+    done, _ = wait(futures.values(), PATIENCE)
+    for process in pool._processes.values():
         process.terminate()
-    for engine, bodies, dtype in jobs[len(BODIES) :]:
-        about = {"engine": engine, "bodies": bodies, "type": dtype}
-        expected = found.get(("CPU", bodies, "float64"))
-        for row in found.get((engine, bodies, dtype), [{"batch": None}]):
-            yield about | (_compared(row, expected, dtype) if row["batch"] else row)
+    results = {
+        job: future.result()
+        for job, future in futures.items()
+        if future in done and future.exception() is None
+    }
+    for job in jobs[len(BODIES) :]:
+        about = dict(zip(("engine", "bodies", "type"), job, strict=True))
+        expected = results.get(("CPU", job[1], "float64"))
+        for row in results.get(job, [{"batch": None}]):
+            yield about | (_compared(row, expected, job[2]) if row["batch"] else row)
 
 
 def _compared(row: Row, expected: Any, dtype: str) -> Row:
@@ -70,16 +62,18 @@ def _compared(row: Row, expected: Any, dtype: str) -> Row:
     return {**row, "difference": far, "agrees": far <= ALLOWED[dtype]}
 
 
-def _send(
-    queue: Any, turn: Any, job: Job, platform: str, sizes: Mapping[str, Sequence[int]]
-) -> None:
-    """Compute a job in a process of its own, whose types are those of the job."""
+def _begin(lock: Any) -> None:
+    global turn  # noqa: PLW0603  locks reach a process only where it starts
+    turn = lock
+
+
+def run(job: Job, platform: str, sizes: Mapping[str, Sequence[int]]) -> Any:
+    """Compute a job in a process whose types are those of the job."""
     engine, bodies, dtype = job
     jax.config.update("jax_enable_x64", dtype == "float64")  # MJX has no other choice of a type
     if engine == "CPU":
-        queue.put((job, ends_on_cpu(bodies)))
-    else:
-        queue.put((job, rows(engine, bodies, dtype, platform, sizes[engine], turn)))
+        return ends_on_cpu(bodies)
+    return rows(engine, bodies, dtype, platform, sizes[engine])
 
 
 def start(bodies: int, size: int, dtype: str) -> tuple[jax.Array, jax.Array]:
@@ -129,31 +123,24 @@ def mjx(bodies: int, dtype: str) -> Callable[..., Any]:
 ENGINES = {"jaxmech": ours, "MJX": mjx}
 
 
-def rows(
-    engine: str, bodies: int, dtype: str, platform: str, sizes: Sequence[int],
-    turn: AbstractContextManager[Any],
-) -> list[Row]:  # fmt: skip
+def rows(engine: str, bodies: int, dtype: str, platform: str, sizes: Sequence[int]) -> list[Row]:
     """Measure an engine over the batch; no rows where it is not installed."""
-    device = jax.devices(platform)[0]
-    found = []
-    with jax.default_device(device):
+    measured = []
+    with jax.default_device(jax.devices(platform)[0]):
         try:
             fn = ENGINES[engine](bodies, dtype)
         except ImportError:
             return []
         for size in sizes:
             args = start(bodies, size, dtype)
-            begun = time.perf_counter()
-            compiled = jax.jit(fn).lower(*args).compile()
-            compiling = time.perf_counter() - begun
+            compiling, program = speed.compiled(fn, args)
             with turn:
-                jax.block_until_ready(compiled(*args))
-                angles, best = speed.fastest(compiled, args)
-            found.append({
+                _, best, angles = speed.fastest(program, args)
+            measured.append({
                 "batch": size,
                 "compile_seconds": compiling,
                 "seconds": best,
                 "steps_per_second": size * STEPS / best,
                 "ends": np.asarray(angles[jnp.array([0, -1])]).tolist(),
             })  # fmt: skip
-    return found
+    return measured

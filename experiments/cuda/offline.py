@@ -1,6 +1,5 @@
 """The resources of the kernels of all models on each architecture, without a GPU."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any
@@ -10,6 +9,7 @@ import numpy as np
 from experiments.cuda import ptxas
 from experiments.cuda.cases import case
 from experiments.cuda.kernels import Called, kernels
+from experiments.measuring import timed
 from jaxmech.compiler.backends.cuda import OLDEST, module, ptx
 from jaxmech.models import CATALOGUE
 
@@ -17,65 +17,32 @@ STEPS = 100
 MODELS = (*CATALOGUE, "four_bar", "chain_10")
 WAYS = ("forward", "projection", "gradient", "sensitivities")
 TYPES = (np.float64, np.float32)
-_KINDS = [*product(MODELS, WAYS, (str(np.dtype(dtype)) for dtype in TYPES))]
 Row = dict[str, Any]
 
 
-def table(
-    models: Sequence[str] = MODELS, ways: Sequence[str] = WAYS, known: Sequence[Row] = (),
-    tell: Callable[[str], None] = lambda text: None,
-) -> Iterator[list[Row]]:  # fmt: skip
-    """Yield the rows of each model, way and type, a kernel each, with processor seconds.
-
-    A kernel that has a known row under its name, which identifies its text, is not compiled again.
-    """
-    by_name = {row["entry"]: row for row in known}
-    for model in models:
-        for way in ways:
-            for dtype in TYPES:
-                tell(f"{model}, {way}, {np.dtype(dtype)}")
-                one = case(model, way, 7, STEPS, dtype)
-                begun = time.process_time()
-                found = kernels(one.batched, *one.args)
-                traced = time.process_time() - begun
-                about = {
-                    "model": model,
-                    "coordinates": one.q0.shape[1],
-                    "way": way,
-                    "type": str(np.dtype(dtype)),
-                    "trace_seconds": round(traced, 3),
-                    "kernels": len(found),
-                }
-                rows = []
-                for number, called in enumerate(found):
-                    entry, _ = module(*called)
-                    costs = by_name.get(entry) or {"entry": entry, **measured(called)}
-                    rows.append({**costs, **about, "kernel": number})
-                yield rows
-
-
-def merged(old: Sequence[Row], new: Sequence[Row]) -> list[Row]:
-    """Merge rows, ordered by model, way and type; new ones replace old ones of the same kind."""
-    replaced = {_kind(row) for row in new}
-    kept = [row for row in old if _kind(row) not in replaced]
-    return sorted([*kept, *new], key=lambda row: (_KINDS.index(_kind(row)), row["kernel"]))
-
-
-def _kind(row: Row) -> tuple[str, str, str]:
-    return row["model"], row["way"], row["type"]
-
-
-def missing(rows: Sequence[Row]) -> list[str]:
-    """The entries of the whole table that the rows lack."""
-    there = set(map(_kind, rows))
-    return [", ".join(kind) for kind in _KINDS if kind not in there]
+def table(models: Sequence[str], tell: Callable[[str], None]) -> Iterator[Row]:
+    """Yield the rows of models, a kernel each, with processor seconds."""
+    for model, way, dtype in product(models, WAYS, TYPES):
+        tell(f"{model}, {way}, {np.dtype(dtype)}")
+        batch = case(model, way, 7, STEPS, dtype)
+        traced = timed(lambda: kernels(batch.batched, *batch.args), 0)  # noqa: B023
+        for number, called in enumerate(traced.result):
+            yield {
+                "entry": module(*called)[0],
+                **measured(called),
+                "model": model,
+                "coordinates": batch.q0.shape[1],
+                "way": way,
+                "type": str(np.dtype(dtype)),
+                "trace_seconds": round(traced.first, 3),
+                "kernels": len(traced.result),
+                "kernel": number,
+            }
 
 
 def measured(called: Called) -> Row:
     """Measure the output of LLVM and ptxas for a kernel; the PTX serves all architectures."""
-    begun = time.process_time()
-    text = ptx(module(*called)[1], OLDEST)
-    seconds = time.process_time() - begun
+    seconds, _, text = timed(lambda: ptx(module(*called)[1], OLDEST), 0)
     made = {name: ptxas.assembled(text, name) for name in ptxas.architectures()}
     return {
         "operations": called.kernel.operations,

@@ -10,8 +10,8 @@ from experiments.measuring import table_head, table_row
 Row = dict[str, Any]
 
 
-def registers(rows: Sequence[Row], missing: Sequence[str], ptxas: str) -> str:
-    """Write the table of registers, spills and compile times, and its missing entries."""
+def registers(rows: Sequence[Row], ptxas: str) -> str:
+    """Write the table of registers, spills and compile times."""
     names = list(dict.fromkeys(name for row in rows for name in row["architectures"]))
     head = ["model", "n", "kernel of", "type", "operations", "LLVM [s]", *names]
     lines = [
@@ -25,7 +25,6 @@ def registers(rows: Sequence[Row], missing: Sequence[str], ptxas: str) -> str:
         *_table(head, (_cells(row, names) for row in rows)),
         "",
         *_summary(rows),
-        *([f"Not computed: {'; '.join(missing)}."] if missing else []),
     ]
     return "\n".join(lines) + "\n"
 
@@ -103,7 +102,7 @@ def measured(results: Row) -> str:
         "## What users do",
         "",
         "Double pendulums of 1,000 steps, and the evaluations of a fit of ten parameters to 26",
-        "recordings of 2,666 steps (`experiments.fit_evaluation`). *First* includes compiling; a",
+        "recordings of 2,666 steps (`experiments.cuda.fits`). *First* includes compiling; a",
         "study compiles in every call, though the second one finds the kernels of the first.",
         "",
         *_table(["", "type", "trajectories", "GPU [ms]", "CPU [ms]", "CPU / GPU", "first, GPU [s]",

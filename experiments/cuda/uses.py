@@ -2,9 +2,9 @@
 
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -14,10 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-from experiments import fit_evaluation
-from experiments.cuda import speed
+from experiments.cases import made, states
+from experiments.cuda import fits, speed
 from experiments.cuda.agreement import LARGEST, SINGLE, difference
-from experiments.cuda.cases import made, states
 from jaxmech.ensemble import Moments, Normal, Study, Times, Uniform, run_study
 
 Row = dict[str, Any]
@@ -63,10 +62,7 @@ def clocked(use: Use, platform: str) -> tuple[Row, list[np.ndarray]]:
     device = jax.devices(platform)[0]
     with jax.default_device(device):
         args = jax.device_put(use.args, device)
-        begun = time.perf_counter()
-        jax.block_until_ready(use.call(*args))
-        first = time.perf_counter() - begun
-        result, best = speed.fastest(use.call, args)
+        first, best, result = speed.fastest(use.call, args)
     row = {
         "use": use.name,
         "device": device.device_kind,
@@ -120,7 +116,7 @@ def uses() -> Iterator[Use]:
     yield Use("adaptive steps", jax.jit(jax.vmap(adaptive)), (q, v), BATCH, None, CHOSEN)
     yield from contacts()
     yield Use("study, statistics", study, (), STUDY, STEPS, DRAWN)
-    yield from fits()
+    yield from evaluations()
 
 
 def contacts() -> Iterator[Use]:
@@ -163,18 +159,14 @@ def study() -> list[np.ndarray]:
             return [stored[name] for name in sorted(stored.files)]
 
 
-def fits() -> Iterator[Use]:
-    """Make the evaluations of a fit; they are those of `experiments.fit_evaluation`."""
+def evaluations() -> Iterator[Use]:
+    """Make the evaluations of a fit, whose data are on the device of the call."""
+    on_device = cache(lambda device: fits.evaluations())
     for name in ("forward run", "reverse gradient", "Jacobian"):
 
-        def evaluate(name: str = name, kept: dict[Any, Any] = {}) -> Any:  # noqa: B006
-            where = jax.config.jax_default_device
-            if where not in kept:
-                task, y = fit_evaluation.task()
-                kept[where] = fit_evaluation.evaluations(task)[name], y
-            function, y = kept[where]
-            return function(y)
+        def evaluate(name: str = name) -> Any:
+            functions, y = on_device(jax.config.jax_default_device)
+            return functions[name](y)
 
-        steps = fit_evaluation.SAMPLES - 1
-        recordings = fit_evaluation.RECORDINGS
-        yield Use(f"fit, {name}", evaluate, (), recordings, steps, SENSITIVE)
+        steps = fits.SAMPLES - 1
+        yield Use(f"fit, {name}", evaluate, (), fits.RECORDINGS, steps, SENSITIVE)

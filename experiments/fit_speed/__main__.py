@@ -1,12 +1,11 @@
 """Fits beside `scipy.optimize.least_squares` over a jitted RK4 that is written by hand.
 
-For each problem (`cases.py`, `measured.py`): CPU seconds of a first fit in a fresh process with
+For each problem (`cases.py`, `six_axes.py`): CPU seconds of a first fit in a fresh process with
 empty caches, of a first fit with kernels on disk, and of a second fit; Jacobians; the optimum,
-which must be the same for jaxmech and scipy; and fits from 20 starts off by a factor of three, of
-which those count that end within 1e-3 of the best loss. Imports are not counted. Weights, bounds
-and starts are the same for both sides. Without the measured recordings their row is left out.
+which must be the same for jaxmech and scipy. Imports are not counted. Weights, bounds and starts
+are the same for both sides.
 
-Usage: python -m experiments.fit_speed [problem ...] [--starts 20] [--out docs/speed/fits.json]
+Usage: python -m experiments.fit_speed [problem ...] [--out docs/speed/fits.json]
 """
 
 import argparse
@@ -14,45 +13,36 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from experiments.fit_speed.measured import MEASURED
-from experiments.fit_speed.sides import PROBLEMS, SIDES, losses, timed
+from experiments.fit_speed.sides import PROBLEMS, SIDES, two_fits
 from experiments.measuring import in_a_process, write
 
-NEAR = 1e-3  # of the best loss
 APART = 0.05  # standard errors between the same optima
 
 
-def alone(side: str, cache: str, fn: Callable[..., Any], *args: Any) -> Any:
-    """The result of `timed` or `losses` in a process of its own."""
+def alone(name: str, side: str, cache: str) -> dict[str, Any]:
+    """The result of `two_fits` in a process of its own."""
     caches = {"XDG_CACHE_HOME": cache}
     if side != "jaxmech":  # whose programs written by hand are compiled for minutes
         caches["JAX_COMPILATION_CACHE_DIR"] = f"{cache}/{side}"
-    return in_a_process(fn, *args, **caches)
+    return in_a_process(two_fits, name, side, **caches)
 
 
-def row(name: str, starts: int) -> dict[str, Any]:
+def row(name: str) -> dict[str, Any]:
     """The results of all sides for one problem."""
     case = PROBLEMS[name]()
     found: dict[str, Any] = {"unknowns": len(case.start()) + case.states.size}
     with tempfile.TemporaryDirectory() as cache:
         for side in SIDES:
-            found[side] = alone(side, cache, timed, name, side)
-        again = alone("jaxmech", cache, timed, name, "jaxmech")
+            found[side] = alone(name, side, cache)
+        again = alone(name, "jaxmech", cache)
         found["jaxmech"]["cold, kernels on disk"] = again["cold"]
         require_agreement(found)
-        if starts and case.scattered(1):
-            ends = {side: alone(side, cache, losses, name, side, starts) for side in SIDES}
-            best = min(min(part) for part in ends.values())
-            for side, part in ends.items():
-                arrived = [loss <= best * (1 + NEAR) for loss in part]
-                found[side]["successes"] = int(np.sum(arrived))
     found["load"] = os.getloadavg()[0] / (os.cpu_count() or 1)
     return found
 
@@ -61,7 +51,7 @@ def require_agreement(found: dict[str, Any]) -> None:
     """Raise unless jaxmech and scipy have converged to the same optimum."""
     ours = found["jaxmech"]
     for side in SIDES:
-        if side != "jaxmech" and "values" in found[side]:
+        if side != "jaxmech":
             apart = np.subtract(ours["values"], found[side]["values"]) / np.array(ours["errors"])
             found[side]["apart, in standard errors"] = float(np.abs(apart).max())
     converged = ours["converged"] and found["scipy"]["converged"]
@@ -71,15 +61,14 @@ def require_agreement(found: dict[str, Any]) -> None:
 
 def show(name: str, found: dict[str, Any]) -> None:
     """Print one row."""
-    head = f"{'':26}{'cold':>8}{'disk':>8}{'warm':>8}{'Jac.':>6}{'eval.':>7}{'of starts':>11}"
+    head = f"{'':26}{'cold':>8}{'disk':>8}{'warm':>8}{'Jac.':>6}{'eval.':>7}"
     print(f"{name} ({found['unknowns']} unknowns, load {found['load']:.1f})\n{head}")
     for side in SIDES:
         one = found[side]
         disk = one.get("cold, kernels on disk", float("nan"))
         print(
             f"  {side:24}{one['cold']:8.2f}{disk:8.2f}{one['warm']:8.3f}"
-            f"{one.get('jacobians', '-'):>6}{one.get('evaluations', '-'):>7}"
-            f"{one.get('successes', '-'):>11}",
+            f"{one['jacobians']:>6}{one['evaluations']:>7}",
             flush=True,
         )
 
@@ -89,7 +78,6 @@ def main() -> int:
     jax.config.update("jax_enable_x64", True)
     parser = argparse.ArgumentParser(prog="python -m experiments.fit_speed")
     parser.add_argument("problems", nargs="*", choices=[*PROBLEMS, []], default=[])
-    parser.add_argument("--starts", type=int, default=20)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     table: dict[str, Any] = {}
@@ -97,18 +85,11 @@ def main() -> int:
         table = json.loads(given.out.read_text(encoding="utf-8"))["table"]
     for name in given.problems or PROBLEMS:
         case = PROBLEMS[name]()
-        if name in MEASURED and not MEASURED[name]().file.is_file():
-            print(f"{case.name}: skipped, since there is no {MEASURED[name]().file.name}")
-            continue
-        table[case.name] = row(name, given.starts)
+        table[case.name] = row(name)
         show(case.name, table[case.name])
         if given.out:
-            for parts in table.values():
-                for side in SIDES.keys() & parts.keys():
-                    if not np.isfinite(parts[side].get("loss") or np.inf):
-                        parts[side]["loss"] = None  # it ended without a result
             remark = "load: of the machine, per core, after the row; 1 and more is busy"
-            write(given.out, starts=given.starts, table=table, remark=remark)
+            write(given.out, table=table, remark=remark)
     return 0
 
 

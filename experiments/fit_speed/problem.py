@@ -1,9 +1,8 @@
 """A problem of identification, as both sides get it: recordings, residuals, bounds and start.
 
-A problem has a name, a `system` with parameters that are `known`, `observe` and `begin` (the
-arguments `observe` and `start` of `jm.fit`), `initial_states`, `recordings`, `bounds`, the
-independent `states` at which a fit begins behind the parameters of `start()`, `scattered(count)`
-other starts, and for scipy `residuals(x)` and `jacobian(x)` of parameters and states.
+A problem has a name, a `system` with parameters that are `known`, `observe`, `initial_states`,
+`recordings`, `bounds`, the independent `states` at which a fit begins behind the parameters of
+`start()`, and for scipy `residuals(x)` and `jacobian(x)` of parameters and states.
 
 `slope(s, t, p)` is what a person would write by hand for scipy: the state s has independent
 variables, so that no constraint is left.
@@ -12,7 +11,7 @@ variables, so that no constraint is left.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +21,6 @@ import jaxmech as jm
 
 Function = Callable[..., Any]
 Bounds = tuple[float | None, float | None]
-InitialStates = Literal["fixed", "free"]
 
 
 def by_rk4(slope: Function, s0: Any, ts: Any, substeps: int) -> Any:
@@ -76,12 +74,6 @@ class Synthetic:
             name: value * factor ** (-1) ** k for k, (name, value) in enumerate(self.truth.items())
         }
 
-    def scattered(self, count: int) -> list[dict[str, float]]:
-        """Starts off by a factor of three up or down."""
-        signs = np.random.default_rng(0).choice([-1.0, 1.0], (count, len(self.truth)))
-        values = np.array([*self.truth.values()]) * 3.0**signs
-        return [dict(zip(self.truth, row.tolist(), strict=True)) for row in values]
-
     @cached_property
     def residuals(self) -> Function:
         """residuals(x), (N,)."""
@@ -109,8 +101,7 @@ class Case(Synthetic):
     samples: int
     substeps: int  # of the method written by hand, between samples
     known: dict[str, float] = field(default_factory=dict)  # parameters that are not fitted
-    begin: None = None  # the recorded state is that of the system
-    initial_states: InitialStates = "free"
+    initial_states = "free"
 
     @cached_property
     def recordings(self) -> list[jm.Recording]:

@@ -1,6 +1,5 @@
 """The sides: fits by jaxmech and by scipy, each of one problem."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,11 +8,11 @@ from scipy.optimize import least_squares
 
 import jaxmech as jm
 from experiments.fit_speed.cases import CASES
-from experiments.fit_speed.measured import MEASURED, MeasuredCase
 from experiments.fit_speed.problem import Case
 from experiments.fit_speed.six_axes import SixAxes
+from experiments.measuring import timed
 
-Problem = Case | SixAxes | MeasuredCase
+Problem = Case | SixAxes
 
 
 class Ours:
@@ -27,8 +26,7 @@ class Ours:
         case = self.case
         found = jm.fit(
             case.system, self.recordings, {**case.known, **start}, free=tuple(start),
-            observe=case.observe, start=case.begin, bounds=case.bounds,
-            initial_states=case.initial_states,
+            observe=case.observe, bounds=case.bounds, initial_states=case.initial_states,
         )  # fmt: skip
         values = dict(zip(found.names, found.values, strict=True))
         errors = dict(zip(found.names, found.uncertainty.standard_errors, strict=True))
@@ -60,14 +58,11 @@ class Scipy:
     def fit(self, start: dict[str, float]) -> dict[str, Any]:
         """The loss, the parameters, and what they took."""
         x, low, high = self.unknowns(start)
-        try:
-            found = least_squares(
-                lambda x: np.asarray(self.case.residuals(x)), x,
-                lambda x: np.asarray(self.case.jacobian(x)),
-                bounds=(low, high), method="trf", x_scale="jac",
-            )  # fmt: skip
-        except ValueError:  # residuals or derivatives that are not finite
-            return {"loss": np.inf, "converged": False}
+        found = least_squares(
+            lambda x: np.asarray(self.case.residuals(x)), x,
+            lambda x: np.asarray(self.case.jacobian(x)),
+            bounds=(low, high), method="trf", x_scale="jac",
+        )  # fmt: skip
         return {
             "loss": float(found.cost),
             "jacobians": int(found.njev),
@@ -78,28 +73,13 @@ class Scipy:
 
 
 SIDES: dict[str, Any] = {"jaxmech": Ours, "scipy": Scipy}
-PROBLEMS: dict[str, Callable[[], Problem]] = {**CASES, "six_axes": SixAxes, **MEASURED}
+PROBLEMS: dict[str, Callable[[], Problem]] = {**CASES, "six_axes": SixAxes}
 
 
-def timed(name: str, side: str) -> dict[str, Any]:
+def two_fits(name: str, side: str) -> dict[str, Any]:
     """CPU seconds of a first and of a second fit in this process."""
     case = PROBLEMS[name]()
     start = case.start()
     fits = SIDES[side](case)  # with the recordings, which are data
-    begun = time.process_time()
-    found = fits.fit(start)
-    first = time.process_time()
-    fits.fit(start)
-    return {"cold": first - begun, "warm": time.process_time() - first, **found}
-
-
-def losses(name: str, side: str, starts: int) -> list[float]:
-    """The losses of fits from scattered starts."""
-    case = PROBLEMS[name]()
-    fits, found = SIDES[side](case), []
-    for start in case.scattered(starts):
-        try:
-            found.append(float(fits.fit(start)["loss"]))
-        except ValueError:  # it cannot be simulated at the start
-            found.append(float("inf"))
-    return found
+    cold, warm, result = timed(lambda: fits.fit(start), 1)
+    return {"cold": cold, "warm": warm, **result}

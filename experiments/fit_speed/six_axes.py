@@ -33,7 +33,6 @@ class SixAxes(Synthetic):
     """The problem, with initial states that are known."""
 
     name = "arm of six axes"
-    begin = None
     initial_states = "fixed"
     states = np.zeros(0)
     duration, samples = 2.0, 201
@@ -71,10 +70,6 @@ class SixAxes(Synthetic):
     def observe(self, q: Any, v: Any, t: Any, p: Any) -> Any:
         """The angles."""
         return q
-
-    def scattered(self, count: int) -> list[dict[str, float]]:
-        """No further starts."""
-        return []
 
     @cached_property
     def recordings(self) -> list[jm.Recording]:

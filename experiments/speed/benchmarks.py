@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.speed import cases, gradients, routes
+from experiments.speed import gradients, routes
 from experiments.speed.cases import Case
 from experiments.speed.contest import Entrant, Outcome, Outcomes, contest
 from experiments.speed.settings import Speed
@@ -62,7 +62,7 @@ def run(results: Results, tell: Callable[[str], None], done: Callable[[Measured]
     for part, platform in product(results.config.parts, results.devices):
         with Pool(results.config.timing.limit, platform) as pool:
             for name, size in getattr(results.config, part).cases.items():
-                case = cases.make(name, size.batch, size.steps, size.step)
+                case = Case(name, size.batch, size.steps, size.step)
                 measured = Measured(case, platform)
                 getattr(results, part).append(measured)
                 _measure(part, measured, results.config, pool, tell)
@@ -83,7 +83,7 @@ def _measure(
         names = [x for x in config.table.routes if routes.runs_on(x, measured.platform)]
         tolerances, audit = {x: routes.ROUTES[x].tolerance for x in names}, residuals(case)
     entrants = {
-        name: Entrant(partial(prepare, name, case, config.seed), tolerance)
+        name: Entrant(partial(prepare, name, case), tolerance)
         for name, tolerance in tolerances.items()
     }
     about = f"{measured.platform}, {case.title} x {case.batch:,}: "

@@ -16,7 +16,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 import jaxmech as jm
-from experiments.speed.cases import Case, states
+from experiments.speed.cases import Case
 from experiments.speed.jax_routes import end_of_simulation
 from experiments.speed.routes import Prepared, Unavailable, compiled
 
@@ -26,9 +26,9 @@ FORMS = (FORWARD, INSIDE, OUTSIDE, *SENSITIVITIES)
 TOLERANCE = 1e-9  # largest difference from the first form, relative to its size
 
 
-def prepare(form: str, case: Case, seed: int) -> Prepared:
+def prepare(form: str, case: Case) -> Prepared:
     """Compile one of `FORMS` for a case; all trajectories share the parameters."""
-    q0, v0 = states(case, seed)
+    q0, v0 = case.states()
     jax.clear_caches()  # cached traces of the states would shorten the compile time
     params = jax.tree.map(jnp.asarray, dict(case.model.params))
     run, by = end_of_simulation(case, None), (0, 1, 2)

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-from experiments.speed.cases import Case, states
+from experiments.measuring import timed
+from experiments.speed.cases import Case
 
 States = tuple[np.ndarray, np.ndarray]  # q and v, (batch, n) each
 COMPARED = 16_384  # number of trajectories whose final states are compared
@@ -77,11 +78,11 @@ def runs_on(route: str, platform: str) -> bool:
     return ROUTES[route].place.startswith("jax_") or platform == "cpu"
 
 
-def prepare(route: str, case: Case, seed: int) -> Prepared:
+def prepare(route: str, case: Case) -> Prepared:
     """Compile a route for a case, whose first trajectories are compared."""
     module, _, function = ROUTES[route].place.partition(":")
     begin = getattr(import_module(f"experiments.speed.{module}"), function)
-    start = states(case, seed)
+    start = case.states()
     jax.clear_caches()  # cached traces of the states would shorten the compile time
     made = begin(case, *start, **ROUTES[route].options)
     return replace(made, compared=lambda result: [x[:COMPARED] for x in made.compared(result)])
@@ -90,6 +91,5 @@ def prepare(route: str, case: Case, seed: int) -> Prepared:
 def compiled(fn: Callable[..., Any], *args: Any) -> Prepared:
     """Compile a function of arrays ahead of its first run."""
     args = jax.block_until_ready(jax.tree.map(jnp.asarray, args))
-    begun = time.perf_counter()
-    program = jax.jit(fn).lower(*args).compile()
-    return Prepared(time.perf_counter() - begun, lambda: jax.block_until_ready(program(*args)))
+    made = timed(lambda: jax.jit(fn).lower(*args).compile(), 0, time.perf_counter)
+    return Prepared(made.first, lambda: jax.block_until_ready(made.result(*args)))

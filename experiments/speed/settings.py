@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from experiments.speed.cases import NAMES, is_name
+from experiments.cases import GENTLE, is_name
 from experiments.speed.routes import ROUTES
 from jaxmech.config.errors import Problem, StudyError, not_one_of
 
@@ -38,7 +38,7 @@ class Part:
     routes: tuple[RouteName, ...] = ()
 
     def __post_init__(self) -> None:
-        known = {*NAMES, "chain_<links>"} - {"chain_10"}
+        known = {*GENTLE, "chain_<links>"} - {"chain_10"}
         unknown = [x for x in self.cases if not is_name(x)]
         if unknown:
             problems = (Problem(("cases", x), not_one_of(x, known, "a case")) for x in unknown)
@@ -52,5 +52,4 @@ class Speed:
     table: Part
     gradient: Part
     parts: tuple[Literal["table", "gradient"], ...] = ("table", "gradient")
-    seed: int = 1  # seed of the initial states
     timing: Timing = field(default_factory=Timing)

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -21,6 +22,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 import jaxmech as jm
+from experiments.measuring import in_turns
 from experiments.speed.c_source import source
 from experiments.speed.cases import Case
 from experiments.speed.routes import Prepared, States, Unavailable
@@ -124,10 +126,6 @@ def _fastest(kernel: Kernel, starts: Sequence[np.ndarray]) -> tuple[Program, flo
             program = compiled(text, [x.shape[1] for x in starts[:2]])
             made.append((program, time.perf_counter() - begun))
     few = [x[:96] for x in starts]  # a multiple of 1 to 4 vectors of 8
-    best = [np.inf] * len(made)
-    for _ in range(5):
-        for k, (program, _seconds) in enumerate(made):
-            begun = time.perf_counter()
-            program(few, 1)
-            best[k] = min(best[k], time.perf_counter() - begun)
-    return made[int(np.argmin(best))]
+    runs = {k: partial(program, few, 1) for k, (program, _) in enumerate(made)}
+    times = in_turns(runs, clock=time.perf_counter)
+    return made[min(times, key=lambda k: times[k].best)]

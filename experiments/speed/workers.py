@@ -9,14 +9,16 @@ import re
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Self
 
 import jax
 import numpy as np
 
+from experiments.measuring import mean_seconds
 from experiments.speed.routes import Prepared, Unavailable
 from jaxmech.config.run_folder import environment
 
@@ -37,8 +39,7 @@ class Worker:
 
     def __init__(self, limit: float, platform: str = "cpu") -> None:
         self._limit, self._platform = limit, platform
-        self._process: Any = None
-        self._pipe: Any = None
+        self._process: ProcessPoolExecutor | None = None
 
     def environment(self) -> dict[str, Any]:
         """The versions and settings of the process."""
@@ -55,41 +56,27 @@ class Worker:
     def close(self) -> None:
         """End the process."""
         if self._process is not None:
-            self._pipe.close()
-            self._process.kill()  # it has no state to lose
-            self._process.join()
+            for process in [*(self._process._processes or {}).values()]:
+                process.kill()  # it has no state to lose
+            self._process.shutdown()
             self._process = None
 
-    def _ask(self, *request: Any) -> Any:
+    def _ask(self, request: Callable[..., Any], *arguments: Any) -> Any:
         if self._process is None:
-            self._start()
+            self._process = ProcessPoolExecutor(1, get_context("spawn"), _begin, (self._platform,))
         try:
-            self._pipe.send(request)
-            if not self._pipe.poll(self._limit):
-                self.close()
-                raise JobError(f"took longer than {self._limit:g} s")
-            problem, answer = self._pipe.recv()
-        except (EOFError, ConnectionError):
-            self._process.join(self._limit)
-            code = self._process.exitcode
+            return self._process.submit(request, *arguments).result(self._limit)
+        except TimeoutError:
+            problem = f"took longer than {self._limit:g} s"
             self.close()
-            name = signal.Signals(-code).name if code and code < 0 else f"exit {code}"
-            raise JobError(f"crashed ({name})") from None
-        if problem:
-            raise JobError(problem)
-        return answer
-
-    def _start(self) -> None:
-        context = get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, self._platform), daemon=True)
-        # Ctrl-C reaches every process of a terminal; only the benchmark itself handles it.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            self._process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()
+        except BrokenProcessPool:
+            problem = "crashed"
+            self.close()
+        except Unavailable as error:
+            problem = f"unavailable: {error}"
+        except Exception as error:  # noqa: BLE001  a failing route must not end the others
+            problem = f"failed: {type(error).__name__}: {error}".partition("\n")[0]
+        raise JobError(problem)
 
 
 class Pool:
@@ -113,30 +100,20 @@ class Pool:
         return self._workers[name]
 
 
-def _serve(pipe: Connection, platform: str) -> None:
-    """Answer requests until the benchmark ends."""
+_held: list[Prepared] = []  # in the process of a worker
+
+
+def _begin(platform: str) -> None:
+    """Set up the process of a worker."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the benchmark itself handles Ctrl-C
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # several workers share the device
     os.environ["JAXMECH_KERNEL_CACHE"] = "off"  # compile times are measured
     jax.config.update("jax_enable_compilation_cache", False)
     jax.config.update("jax_platforms", platform)
     jax.config.update("jax_enable_x64", True)
-    held: list[Prepared] = []
-    while True:
-        try:
-            request, *arguments = pipe.recv()
-        except EOFError:
-            return
-        problem, answer = "", None
-        try:
-            answer = request(held, *arguments)
-        except Unavailable as error:
-            problem = f"unavailable: {error}"
-        except Exception as error:  # noqa: BLE001  a failing route must not end the others
-            problem = f"failed: {type(error).__name__}: {error}".partition("\n")[0]
-        pipe.send((problem, answer))
 
 
-def _environment(held: list[Prepared]) -> dict[str, Any]:
+def _environment() -> dict[str, Any]:
     """The environment of the process, with the version of NVIDIA's driver if that is used."""
     told, driver = Path("/proc/driver/nvidia/version"), ""
     if jax.devices()[0].platform == "gpu" and told.is_file():
@@ -144,29 +121,15 @@ def _environment(held: list[Prepared]) -> dict[str, Any]:
     return {**environment(), "driver": driver}
 
 
-def _prepare(held: list[Prepared], job: Job) -> tuple[float, Arrays]:
-    held.clear()
+def _prepare(job: Job) -> tuple[float, Arrays]:
+    _held.clear()
     jax.clear_caches()
     gc.collect()
     prepared = job()
-    held.append(prepared)
-    found = jax.tree.leaves(prepared.compared(prepared.run()))
-    return prepared.compile_seconds, [np.asarray(x) for x in found]
+    _held.append(prepared)
+    results = jax.tree.leaves(prepared.compared(prepared.run()))
+    return prepared.compile_seconds, [np.asarray(x) for x in results]
 
 
-def _seconds(held: list[Prepared], at_least: float) -> float:
-    return mean_seconds(held[0].run, at_least)
-
-
-def mean_seconds(run: Callable[[], Any], at_least: float) -> float:
-    """Mean over as many runs as fill a given time; a run shorter than that first warms up."""
-    begun = time.perf_counter()
-    run()
-    alone = time.perf_counter() - begun
-    if alone >= at_least:
-        return alone
-    begun, runs = time.perf_counter(), 0
-    while runs == 0 or time.perf_counter() - begun < at_least:
-        run()
-        runs += 1
-    return (time.perf_counter() - begun) / runs
+def _seconds(at_least: float) -> float:
+    return mean_seconds(_held[0].run, at_least, time.perf_counter)

@@ -3,9 +3,7 @@
 Each case of cases.py is integrated by each contender for several settings, alone and as a batch in
 which one parameter varies; errors are those at the end, relative to max(1, |x|). `mixed` has
 double pendulums with small to large amplitudes, for which the fixed step is chosen to have the same
-worst error. Each case has a file of results, written after each contender: the same command
-continues where it was interrupted, and draws pictures and tables from the files alone. Delete a
-file to measure its case again.
+worst error. Each case has a file of results; pictures and tables are drawn from all of these files.
 
 Usage: python -m experiments.work_precision --out FOLDER [--case NAME ...] [--batch 4096]
 """
@@ -13,13 +11,14 @@ Usage: python -m experiments.work_precision --out FOLDER [--case NAME ...] [--ba
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from experiments.measuring import write
 from experiments.work_precision.cases import Case, cases
 from experiments.work_precision.contenders import (
     CONTENDERS,
@@ -29,7 +28,6 @@ from experiments.work_precision.contenders import (
 )
 from experiments.work_precision.mixed import mixed
 from experiments.work_precision.report import draw, summary_of, tables
-from jaxmech.config.run_folder import environment
 
 TOLERANCES = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12)
 PARTS = 1, 4, 16, 64, 256  # of the first step of RK4
@@ -40,7 +38,7 @@ Found = dict[str, Any]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure what is not yet in the files, then draw the pictures and write the tables."""
+    """Measure cases and write their files, then draw the pictures and write the tables."""
     jax.config.update("jax_enable_x64", True)  # before the cases: they have initial states
     known = cases()
     parser = argparse.ArgumentParser(prog="python -m experiments.work_precision")
@@ -50,64 +48,34 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     given.out.mkdir(parents=True, exist_ok=True)
     for name in given.case or [*known, MIXED]:
-        if name == MIXED:
-            measure_mixed(given.batch, given.out)
-        else:
-            measure(known[name], given.batch, given.out)
+        size = given.batch
+        results = measure_mixed(size) if name == MIXED else measure(known[name], size)
+        write(given.out / f"{name}.json", size=size, **results)
     write_report(given.out)
 
 
-def measure(
-    case: Case, size: int, out: Path, tolerances: tuple[float, ...] = TOLERANCES,
-    contenders: Iterable[str] = tuple(CONTENDERS),
-) -> None:  # fmt: skip
-    """Measure one trajectory and a batch, and write the results to the file of the case.
-
-    For batches, every other tolerance is used.
-
-    Raises:
-        ValueError: the file has results of a batch of another size.
-    """
-    path = out / f"{case.name}.json"
-    found = _read(path, size)
+def measure(case: Case, size: int) -> Found:
+    """The results of one trajectory and of a batch, for which every other tolerance is used."""
+    results: Found = {"rules": {"longest": LONGEST}}
     varied = case.params[case.varied] * (1 + case.spread * np.linspace(-1, 1, size))
-    for kind, batch in (("single", None), ("batch", varied)):
-        names = [x for x in contenders if batch is None or CONTENDERS[x].batches]
-        kept = found.setdefault(kind, {})
-        missing = [name for name in names if name not in kept]
-        if missing:
-            print(f"{case.name}, {kind}", flush=True)
-        coarse = tuple(x for x in tolerances[1::2] if x >= case.finest)
-        settings = tolerances if batch is None else coarse
-        for name, rows in diagram(case, batch, missing, settings):
-            kept[name] = rows
+    coarse = tuple(x for x in TOLERANCES[1::2] if x >= case.finest)
+    for kind, batch, tolerances in (("single", None, TOLERANCES), ("batch", varied, coarse)):
+        print(f"{case.name}, {kind}", flush=True)
+        results[kind] = {}
+        for name, rows in diagram(case, batch, tolerances):
+            results[kind][name] = rows
             print(f"  {name:28s} {summary_of(rows)}", flush=True)
-            path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-
-
-def _read(path: Path, size: int) -> Found:
-    """Read the existing results of a file."""
-    if not path.exists():
-        rules = {"longest": LONGEST}
-        return {"environment": environment(), "size": size, "rules": rules}
-    found: Found = json.loads(path.read_text(encoding="utf-8"))
-    if found["size"] != size:
-        raise ValueError(
-            f"{path} has results of batches of {found['size']}, not of {size}; "
-            f"delete it, or pass --batch {found['size']}."
-        )
-    return found
+    return results
 
 
 def diagram(
-    case: Case, batch: np.ndarray | None, names: list[str], tolerances: tuple[float, ...]
+    case: Case, batch: np.ndarray | None, tolerances: tuple[float, ...]
 ) -> Iterator[tuple[str, Found]]:
     """Yield each contender's name and number of trajectories, with settings, errors and times."""
-    if not names:
-        return
     wanted = reference(case, batch)
-    for name in names:
-        one = CONTENDERS[name]
+    for name, one in CONTENDERS.items():
+        if not (batch is None or one.batches):
+            continue
         part = _part(one, batch)
         given = None if batch is None else batch[part]
         settings = [case.step / part for part in PARTS] if one.fixed else tolerances
@@ -145,17 +113,14 @@ def error_of(found: np.ndarray | None, wanted: np.ndarray) -> float | None:
     return float(np.max(np.abs(found - wanted) / np.maximum(1.0, np.abs(wanted))))
 
 
-def measure_mixed(size: int, out: Path) -> None:
-    """Measure the mixed double pendulums, unless their file exists."""
-    path = out / f"{MIXED}.json"
-    if not path.exists():
-        print("mixed double pendulums", flush=True)
-        rows = []
-        for row in mixed(size):
-            rows.append(row)
-            print(f"  {row}", flush=True)
-        found = {"environment": environment(), "size": size, "rows": rows}
-        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+def measure_mixed(size: int) -> Found:
+    """The results of the mixed double pendulums."""
+    print("mixed double pendulums", flush=True)
+    rows = []
+    for row in mixed(size):
+        rows.append(row)
+        print(f"  {row}", flush=True)
+    return {"rows": rows}
 
 
 def write_report(out: Path) -> None:

@@ -146,17 +146,26 @@ def _spherical_pendulum() -> Case:
     return Case("spherical_pendulum", spherical_pendulum(), params, q, v, 5.0, "g", 1e-2)
 
 
+def cranks(ts: Any, bars: int, g: float, length: float) -> tuple[Any, Any]:
+    """Angle from the downward vertical and rate of the cranks of four-bars in a row, which swing.
+
+    psi = 2 am(K(m) - a t | m),  a = sqrt(E / 2),  m = 2 c / E,  E = 1/2 + 2 c,
+    c = ((N + 1) / 2 + N) g / (((N + 1) / 3 + N) l).
+    """
+    c = ((bars + 1) / 2 + bars) * g / (((bars + 1) / 3 + bars) * length)
+    energy = 0.5 + 2 * c
+    m, rate = 2 * c / energy, np.sqrt(energy / 2)
+    _, _, dn, amplitude = ellipj(ellipk(m) - rate * ts, m)
+    return 2 * amplitude, -2 * rate * dn
+
+
 def _four_bars() -> Case:
     """Two four-bars in a row, collinear twice per turn: a pendulum (`jaxmech.models.four_bars`)."""
-    model, bars = jm.models.four_bars(2), 2
+    model = jm.models.four_bars(2)
 
     def exact(g: float, t: float) -> np.ndarray:
-        c = ((bars + 1) / 2 + bars) * g / (((bars + 1) / 3 + bars) * model.params["l"])
-        energy = 0.5 + 2 * c
-        m, rate = 2 * c / energy, np.sqrt(energy / 2)
-        _, _, dn, amplitude = ellipj(ellipk(m) - rate * t, m)
-        angle = 2 * amplitude - np.pi / 2
-        return np.concatenate(model.initial({"angle": angle, "omega": -2 * rate * dn}))
+        psi, omega = cranks(t, 2, g, model.params["l"])
+        return np.concatenate(model.initial({"angle": psi - np.pi / 2, "omega": omega}))
 
     q, v = (np.asarray(x) for x in model.initial())
     return Case(

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 import jaxmech as jm
+from experiments.measuring import mean_seconds
 from experiments.work_precision.cases import Case
 
 PAIRS = {
@@ -102,7 +103,7 @@ def simulated(case: Case, batch: Batch, method: Any, steps: Any) -> Run:
 
     given, axes = arguments(case, batch)
     run = jax.jit(end if batch is None else jax.vmap(end, axes))
-    return _counted(*timed(lambda: jax.block_until_ready(run(*given)), warm=True))
+    return _counted(*timed(lambda: jax.block_until_ready(run(*given))))
 
 
 def arguments(case: Case, batch: Batch) -> tuple[tuple[Any, Any, Any], tuple[int | None, ...]]:
@@ -142,7 +143,7 @@ def _by_diffrax(solver: Any, case: Case, batch: Batch) -> Prepared:
     whole = jax.jit(many).lower(*given, WARM).compile()
 
     def run(setting: float) -> Run:
-        found = _counted(*timed(lambda: jax.block_until_ready(whole(*given, setting)), warm=False))
+        found = _counted(*timed(lambda: jax.block_until_ready(whole(*given, setting))))
         return found if evaluated else Run(found.end, found.seconds, None, found.steps)
 
     return run
@@ -168,29 +169,20 @@ def _by_scipy(method: str, case: Case, batch: Batch) -> Prepared:
                 rtol=max(setting, 3e-14), atol=setting,
             )  # fmt: skip
 
-        seconds, sol = timed(solve, warm=False)
+        seconds, sol = timed(solve)
         return Run(sol.y[:, -1] if sol.success else None, seconds, int(sol.nfev))
 
     return run
 
 
-def timed(run: Callable[[], Any], warm: bool = True) -> tuple[float, Any]:
-    """Processor time of the fastest of some rounds, after a first one if `warm`, and the result.
+def timed(run: Callable[[], Any]) -> tuple[float, Any]:
+    """Processor time of the fastest of some rounds, after a first run, and the result of that.
 
     A round has enough runs to take a while, because the process clock counts threads with a delay.
     """
-    if warm:
-        run()
-    started = time.process_time()
-    result = run()
-    first = time.process_time() - started
-    count = int(ROUND / max(first, 1e-5)) + 1
-    times = [first] if count == 1 else []
-    while not times or (len(times) < ROUNDS and sum(times) * count < ENOUGH):
-        started = time.process_time()
-        for _ in range(count):
-            result = run()
-        times.append((time.process_time() - started) / count)
+    result, times, started = run(), list[float](), time.process_time()
+    while not times or (len(times) < ROUNDS and time.process_time() - started < ENOUGH):
+        times.append(mean_seconds(run, ROUND))
     return min(times), result
 
 
@@ -220,8 +212,7 @@ def reference(case: Case, batch: np.ndarray | None) -> np.ndarray:
         values = [case.params[case.varied]] if batch is None else batch
         ends = np.stack([case.exact(float(x), case.end) for x in values])
         return ends[0] if batch is None else ends
-    finest = [_finest(CONTENDERS[name].prepare(case, batch)) for name in list(PAIRS)[1:]]
-    other, best = finest
+    other, best = (_finest(CONTENDERS[name].prepare(case, batch)) for name in PAIRS)
     apart = np.max(np.abs(best - other) / np.maximum(1.0, np.abs(best)))
     assert apart < 1e-9, f"{case.name}: two references are {apart:.1e} apart"
     return best

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-from experiments.cuda import cases as of_models
+from experiments import cases as of_models
 from jaxmech.compiler import Explanation, off, operation
 from jaxmech.compiler.platforms import why_not
 from jaxmech.compiler.vectorize import run_jaxpr

@@ -24,18 +24,6 @@ cases.chain_1 = { batch = 3, steps = 4, step = 0.01 }
 """
 
 
-def written(folder: Path, text: str = TINY) -> Path:
-    path = folder / "tiny.toml"
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def benched(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> dict:
-    command = [sys.executable, "-m", "jaxmech", "bench", str(written(folder, text))]
-    subprocess.run([*command, "--out", str(folder / "run")], cwd=ROOT, check=True)
-    return json.loads((folder / "run" / "speed.json").read_text(encoding="utf-8"))
-
-
 def test_it_belongs_to_a_clone(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["bench"]) == 2
@@ -43,8 +31,11 @@ def test_it_belongs_to_a_clone(tmp_path, monkeypatch, capsys) -> None:
 
 
 @pytest.mark.slow
-def test_a_tiny_table_from_the_outside(tmp_path, monkeypatch, capfd) -> None:
-    found = benched(tmp_path, TINY, monkeypatch)
+def test_a_tiny_table_from_the_outside(tmp_path, capfd) -> None:
+    (tmp_path / "tiny.toml").write_text(TINY, encoding="utf-8")
+    command = [sys.executable, "-m", "jaxmech", "bench", str(tmp_path / "tiny.toml")]
+    subprocess.run([*command, "--out", str(tmp_path / "run")], cwd=ROOT, check=True)
+    found = json.loads((tmp_path / "run" / "speed.json").read_text(encoding="utf-8"))
     assert found["finished"]
     assert {p.name for p in (tmp_path / "run").iterdir()} == {"speed.json", "speed.md"}
     assert found["devices"]["cpu"]["jax"] == jax.__version__

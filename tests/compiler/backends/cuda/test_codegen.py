@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
+from experiments.cases import GENTLE, made, states
 from experiments.cuda import ptxas
-from experiments.cuda.cases import GENTLE, case, made, states
+from experiments.cuda.cases import case
 from experiments.cuda.host import on_host
 from experiments.cuda.kernels import Called, running
 from jaxmech.compiler import vectorize
