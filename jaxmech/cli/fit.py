@@ -22,6 +22,7 @@ from jaxmech.config import (
     plain,
     python_files,
     require_no_run_code,
+    with_copies,
     write_whole,
 )
 from jaxmech.config.errors import FolderError, Problem, StudyError, refuse, refuse_all, unknown
@@ -109,7 +110,10 @@ def model(study: FitStudy, folder: Path = Path()) -> Subject:
     require_no_run_code(python_files(plain(study), folder), folder)
     given = study.parameters
     names = {name for key in _NAMED for name in getattr(given, key)} | {*(given.free or ())}
-    subject = load(study.model, study.model_options, folder, names, (Identifiable,))
+    subject = load(
+        study.model, study.model_options, folder,
+        parameters=names, controllers=study.controllers, others=(Identifiable,),
+    )  # fmt: skip
     if subject.params is None:
         message = (
             f"must have parameters, but {subject.name} is a bare System: write `params` beside it "
@@ -117,7 +121,6 @@ def model(study: FitStudy, folder: Path = Path()) -> Subject:
         )
         raise refuse("model", message)
     subject = replace(subject, other=subject.other or Identifiable(subject.system, subject.params))
-    subject = subject.controlled(study.controllers, folder)
     identifiable: Identifiable = subject.other
 
     # The starts, bounds, priors and free parameters of the study in place of the model's.
@@ -209,20 +212,16 @@ def run_fit(
     for file in sorted(path.parent.glob(path.name)) or [path]:
         code.update(file.read_bytes())
     facts["data_sha256"] = code.hexdigest()
-    # with the folder's own copy of the model, and the path from there to the data
-    data = replace(study.data, file=Path(os.path.relpath(path, out.resolve())).as_posix())
-    names = tuple(subject.copy_of(name, folder) for name in study.controllers)
-    resolved = replace(study, data=data, controllers=names)
-    if subject.source:
-        resolved = replace(resolved, model=subject.copy_of(subject.name, folder))
-    run, config = RunFolder(out), plain(resolved)
+    run, (config, copies) = RunFolder(out), with_copies(plain(study), folder)
+    # the path from there to the data, which are not copied
+    config["data"]["file"] = Path(os.path.relpath(path, out.resolve())).as_posix()
     with run.opened("fit"):
         if (out / FIT).is_file():
             run.require_same_config(config, {"data.file"})
             run.require_same_environment(facts, _SAME)
             found, _ = stored(out)
         else:
-            run.create(config, facts, subject.copies)
+            run.create(config, facts, copies)
             try:
                 found = fit(
                     subject.other, recordings.train, validation=recordings.validation,

@@ -24,3 +24,4 @@ from jaxmech.config.toml import plain as plain
 from jaxmech.config.toml import python_files as python_files
 from jaxmech.config.toml import read as read
 from jaxmech.config.toml import structure as structure
+from jaxmech.config.toml import with_copies as with_copies

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.config.errors import Key, refuse, refuse_all, unknown
-from jaxmech.config.toml import python_name
+from jaxmech.config.toml import is_robot, python_name
 from jaxmech.control import Controller, controlled
 from jaxmech.interop import as_model, model_of
 from jaxmech.interop.mujoco import KINDS, Robot, from_mjcf
@@ -33,7 +33,6 @@ class SubjectInputs:
     """Recorded and random inputs, which take the places of parameters."""
 
     signals: Mapping[str, Signal] = field(default_factory=dict)  # by name
-    digests: Mapping[str, str] = field(default_factory=dict)  # of samples, by input
     # of random ones, the samples of a drawn parameter of their name with these deviations
     deviations: Mapping[str, float] = field(default_factory=dict)
     # what was converted to SI units, by input
@@ -59,7 +58,6 @@ class SubjectInputs:
         return signals
 
 
-ROBOTS = (".mjcf", ".urdf", ".xml")  # endings of MJCF and URDF files
 SUBJECTS = (System, Model, Mechanism, Robot)
 
 
@@ -70,14 +68,12 @@ class Subject:
     name: str  # name in the study
     system: System
     model: Model | None  # None where the file holds a bare `System`
-    source: Path | None = None  # the file of the user, None for a model of the catalogue
-    sha256: str | None = None  # digest of that file
+    sha256: str | None = None  # digest of its file, None for a model of the catalogue
     beside: Mapping[str, Any] = field(default_factory=dict)  # other objects of the file, by name
     other: Any = None  # the object, if it is none of the usual ones but has a system
     state_beside: bool = False  # whether the state of the model is the q0 of the file
     # recorded ones, in the places of parameters
     inputs: SubjectInputs = field(default_factory=SubjectInputs)
-    files: tuple[Path, ...] = ()  # other files, of controllers, functions and inputs
 
     @property
     def params(self) -> Params:
@@ -85,52 +81,19 @@ class Subject:
         owner = self.model if self.other is None else self.other
         return self.beside.get("params") if owner is None else owner.params
 
-    @property
-    def copies(self) -> dict[Path, str]:
-        """The names of the copies of all files in a run folder."""
-        names = {self.source: f"model{self.source.suffix.lower()}"} if self.source else {}
-        for path in self.files:
-            if path not in names:
-                copy, count = path.name, 1
-                while copy in {"model.py", *names.values()}:
-                    copy, count = f"{path.stem}_{count}{path.suffix}", count + 1
-                names[path] = copy
-        return names
 
-    def copy_of(self, name: str, folder: Path) -> str:
-        """The name of a robot or of "path/file.py:attribute", seen from a folder, in the copies."""
-        if is_robot(name):
-            return self.copies[(folder / name).resolve()]
-        file, _, attribute = name.rpartition(":")
-        return f"{self.copies[(folder / file).resolve()]}:{attribute}"
+class Loaded(NamedTuple):
+    """An object, with the digest of its file and the other objects there by name."""
 
-    def controlled(self, names: Iterable[str], folder: Path) -> "Subject":
-        """The same with controllers that are named "file.py:name".
-
-        Parameters whose places outputs take are left out.
-        """
-        files = [find(name, {}, folder, (Controller,), "controllers") for name in names]
-        controllers: list[Any] = [file.value for file in files]
-        if not files:
-            return self
-        try:
-            system = controlled(self.system, controllers)
-        except (TypeError, ValueError) as error:
-            raise refuse("controllers", f"cannot be used: {error}") from error
-        outputs, params = {getattr(x, "name", None) for x in controllers}, self.params
-        if isinstance(params, dict):
-            params = {name: x for name, x in params.items() if name not in outputs}
-        model, other = (
-            x if x is None else replace(x, system=system, params=params)
-            for x in (self.model, self.other)
-        )
-        paths = tuple(file.path for file in files)
-        return replace(self, system=system, model=model, other=other, files=paths)
+    value: Any
+    sha256: str | None = None
+    beside: Mapping[str, Any] = {}
 
 
 def load(
-    name: str | Any, options: Mapping[str, Any], folder: Path = Path(),
-    parameters: Iterable[str] = (), others: tuple[type, ...] = (),
+    name: str | Any, options: Mapping[str, Any], folder: Path = Path(), *,
+    parameters: Iterable[str] = (), controllers: Iterable[str] = (),
+    others: tuple[type, ...] = (),
 ) -> Subject:  # fmt: skip
     """Load the system of a catalogue name, or of a file relative to a folder, or of an object.
 
@@ -145,63 +108,67 @@ def load(
         folder: to which paths are relative.
         parameters: names of parameters that are to be set. Of a robot's numbers, those of the
             same kinds become parameters, `mass.forearm` and so on.
+        controllers: names of its controllers, "path/file.py:name". Parameters whose places their
+            outputs take are left out.
         others: other classes of which the object may be, with a `system`.
     """
-    name = str(name) if isinstance(name, Path) else name
-    if not isinstance(name, str):
+    if not isinstance(name, str | Path):
         if options:
             raise refuse("model_options", "must be left out where `model` is an object")
-        return _subject(python_name(name), name, {}, others)
-    if name.startswith("python:"):
+        name, loaded = python_name(name), Loaded(name)
+    elif (name := str(name)).startswith("python:"):
         message = "it was passed as an object; put it into a file, and name it by that"
         raise refuse("model", f"must be a name, but of {name} nothing else is known: {message}")
-    if not is_robot(name) and (":" in name or name.endswith(".py")):
-        file = find(name, options, folder, (*SUBJECTS, *others))
-        subject = _subject(name, file.value, file.beside, others)
-        return replace(subject, source=file.path, sha256=file.sha256, beside=file.beside)
-    source, sha, factory = None, None, CATALOGUE.get(name)
-    if is_robot(name):
-        path = folder / name
-        if not path.is_file():
-            raise refuse("model", f"must name an MJCF or URDF file, but there is none at {path}")
-        requested = {parameter.partition(".")[0] for parameter in parameters} - {"ctrl"}
-        # all of them, to suggest the nearest for a wrong name
-        kinds = KINDS if requested - {*KINDS} else requested
-
-        def robot(
-            params: Iterable[str] = (), strict: bool = False, friction_speed: float = 0.01
-        ) -> Model:
-            names = (*sorted(kinds), *(kind for kind in params if kind not in kinds))
-            return from_mjcf(path, params=names, strict=strict, friction_speed=friction_speed).model
-
-        source, sha = path.resolve(), hashlib.sha256(path.read_bytes()).hexdigest()
-        factory = robot
-    if factory is None:
+    elif is_robot(name):
+        loaded = _robot(folder / name, options, parameters)
+    elif ":" in name or name.endswith(".py"):
+        loaded = find(name, options, folder, (*SUBJECTS, *others))
+    elif name in CATALOGUE:
+        loaded = Loaded(_call(CATALOGUE[name], options))
+    else:
         advice = not_one_of(name, CATALOGUE, "a model of the catalogue")
         files = '"path/file.py:attribute", or the path of an MJCF or URDF file'
         raise refuse("model", f"{advice}; or write {files}")
-    return replace(_subject(name, _call(factory, options)), source=source, sha256=sha)
+    subject = _subject(name, loaded, others)
+    found: list[Any] = [find(x, {}, folder, (Controller,), "controllers") for x in controllers]
+    if not found:
+        return subject
+    try:
+        system = controlled(subject.system, [x.value for x in found])
+    except (TypeError, ValueError) as error:
+        raise refuse("controllers", f"cannot be used: {error}") from error
+    outputs, params = {x.value.name for x in found}, subject.params
+    if isinstance(params, dict):
+        params = {key: x for key, x in params.items() if key not in outputs}
+    model, other = (
+        x if x is None else replace(x, system=system, params=params)
+        for x in (subject.model, subject.other)
+    )
+    beside = {**subject.beside, "params": params}
+    return replace(subject, system=system, model=model, other=other, beside=beside)
 
 
-def is_robot(name: str) -> bool:
-    """Whether a name is that of an MJCF or URDF file."""
-    return name.lower().endswith(ROBOTS)
+def _robot(path: Path, options: Mapping[str, Any], parameters: Iterable[str]) -> Loaded:
+    """The model of an MJCF or URDF file."""
+    if not path.is_file():
+        raise refuse("model", f"must name an MJCF or URDF file, but there is none at {path}")
+    requested = {parameter.partition(".")[0] for parameter in parameters} - {"ctrl"}
+    # all of them, to suggest the nearest for a wrong name
+    kinds = KINDS if requested - {*KINDS} else requested
 
+    def robot(
+        params: Iterable[str] = (), strict: bool = False, friction_speed: float = 0.01
+    ) -> Model:
+        names = (*sorted(kinds), *(kind for kind in params if kind not in kinds))
+        return from_mjcf(path, params=names, strict=strict, friction_speed=friction_speed).model
 
-@dataclass(frozen=True, eq=False)
-class LoadedObject:
-    """An object from a Python file, with the path, digest and other objects of the file."""
-
-    value: object
-    path: Path
-    sha256: str
-    beside: Mapping[str, Any]
+    return Loaded(_call(robot, options), hashlib.sha256(path.read_bytes()).hexdigest())
 
 
 def find(
     name: str, options: Mapping[str, Any], folder: Path, kinds: tuple[type, ...],
     key: str | Key = "model",
-) -> LoadedObject:  # fmt: skip
+) -> Loaded:  # fmt: skip
     """Execute "path/file.py:attribute" and return the attribute, or the result of a function.
 
     Errors are those of the key that names it.
@@ -246,23 +213,22 @@ def find(
             raise refuse("model_options", f"must be left out: {attribute} is not a function")
     elif callable(value):
         value = _call(value, options, key)
-    return LoadedObject(value, path.resolve(), hashlib.sha256(code).hexdigest(), vars(module))
+    return Loaded(value, hashlib.sha256(code).hexdigest(), vars(module))
 
 
-def _subject(
-    name: str, value: Any, beside: Mapping[str, Any] = {}, others: tuple[type, ...] = ()
-) -> Subject:
+def _subject(name: str, loaded: Loaded, others: tuple[type, ...]) -> Subject:
+    value, sha256, beside = loaded
     other, state_beside = value, isinstance(value, System | Mechanism)
     if isinstance(value, others):
-        return Subject(name, other.system, None, other=other)
+        return Subject(name, other.system, None, sha256, beside, other)
     match value:
         case System() if "q0" in beside and "t0" not in beside:
             params, state = beside.get("params"), (beside["q0"], beside.get("v0"))
             if not isinstance(params, Mapping | None):
-                return Subject(name, value, None)
+                return Subject(name, value, None, sha256, beside)
             value = model_of(value, params or {}, *state, name, "a system with a state beside it")
         case System():
-            return Subject(name, value, None)
+            return Subject(name, value, None, sha256, beside)
         case Mechanism():
             value = as_model(value, beside.get("q0"), beside.get("v0"))
         case Robot():
@@ -270,7 +236,8 @@ def _subject(
     if not isinstance(value, Model):
         kinds = "a System, a Model, a Mechanism or a Robot (or, of a fit, an Identifiable)"
         raise refuse("model", f"must name {kinds}, but {name} is of type {type(value).__name__}")
-    return Subject(name, value.system, value, state_beside="q0" in beside and state_beside)
+    state_beside = "q0" in beside and state_beside
+    return Subject(name, value.system, value, sha256, beside, state_beside=state_beside)
 
 
 def _call(

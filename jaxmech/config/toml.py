@@ -10,7 +10,7 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import reduce
@@ -162,7 +162,7 @@ def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
     if (choice := choice_of(kind)) and value is not None:
         return choice.written(value, key)
     if kind is str and not isinstance(value, str | None):  # an object in place of its name
-        return python_name(value)
+        return value.as_posix() if isinstance(value, Path) else python_name(value)
     if is_dataclass(value):
         table: dict[str, Any] = {}
         for name, hint in hints_of(type(value)).items():
@@ -270,6 +270,8 @@ def _mismatch(requirement: str, value: Any) -> StudyError:
 
 _WIDTH = 98  # characters per line of help
 _PART = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
+_PYTHON = re.compile(r"(.*\.py):(\w+)")
+ROBOTS = (".mjcf", ".urdf", ".xml")  # endings of MJCF and URDF files
 _DOTTED = rf"\s*{_PART}(?:\s*\.\s*{_PART})*"
 
 
@@ -297,16 +299,57 @@ def read(path: Path, kind: type[Config]) -> Config:
 
 def python_files(data: Any, folder: Path) -> list[Path]:
     """The files that the plain data of a configuration name as "path/file.py:name"."""
+    files = list[Path]()
 
-    def names(data: Any) -> Iterator[str]:
-        if isinstance(data, str):
-            if match := re.fullmatch(r"(.*\.py):\w+", data):
-                yield match[1]
-        elif isinstance(data, Mapping | Sequence):
-            for part in data.values() if isinstance(data, Mapping) else data:
-                yield from names(part)
+    def noted(key: Key, text: str) -> str:
+        if match := _PYTHON.fullmatch(text):
+            files.append(folder / match[1])
+        return text
 
-    return list(dict.fromkeys(folder / name for name in names(data)))
+    _with_texts(data, noted)
+    return list(dict.fromkeys(files))
+
+
+def with_copies(data: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], dict[Path, str]]:
+    """The plain data of a configuration that names copies of its files, and their names.
+
+    These are the files of the model, of Python objects and of inputs. The copy of the model is
+    `model.py`, `model.xml` or `model.urdf`, and the others keep their names where these differ.
+    """
+    copies: dict[Path, str] = {}
+
+    def copied(key: Key, text: str) -> str:
+        of_python = _PYTHON.fullmatch(text)
+        file, colon, name = (of_python[1], ":", of_python[2]) if of_python else (text, "", "")
+        is_input = key[:1] == ("inputs",) and key[2:] == ("file",)
+        is_file = is_input or of_python or (key == ("model",) and is_robot(text))
+        path = (folder / file).resolve()
+        if not is_file or not path.is_file():
+            return text
+        copy, count = f"model{path.suffix.lower()}" if key == ("model",) else path.name, 0
+        while path not in copies and copy in {"model.py", *copies.values()} and key != ("model",):
+            count += 1
+            copy = f"{path.stem}_{count}{path.suffix}"
+        return f"{copies.setdefault(path, copy)}{colon}{name}"
+
+    # that of the model first
+    return _with_texts({"model": data["model"], **data}, copied), copies
+
+
+def _with_texts(data: Any, change: Callable[[Key, str], str], key: Key = ()) -> Any:
+    """Plain data with others in place of its texts."""
+    if isinstance(data, str):
+        return change(key, data)
+    if isinstance(data, Mapping):
+        return {name: _with_texts(x, change, (*key, name)) for name, x in data.items()}
+    if isinstance(data, Sequence):
+        return [_with_texts(x, change, key) for x in data]
+    return data
+
+
+def is_robot(name: str) -> bool:
+    """Whether a name is that of an MJCF or URDF file."""
+    return name.lower().endswith(ROBOTS)
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from jaxmech.config import (
     plain,
     python_files,
     require_no_run_code,
+    with_copies,
 )
 from jaxmech.config.errors import (
     FolderError,
@@ -51,7 +52,7 @@ from jaxmech.ensemble.member import (
     memory_names,
     quantities_of,
 )
-from jaxmech.ensemble.study import Observed, RecordedInput, Study, WhiteNoise
+from jaxmech.ensemble.study import Observed, Study, WhiteNoise
 from jaxmech.integrate import FixedSteps, Gaps
 from jaxmech.laws import observed_at
 from jaxmech.system import DryFriction, Params, Signal, System
@@ -88,32 +89,15 @@ class Plan:
         """The inputs of the first member."""
         return first_of(*inputs_of(self.sampler.rows(0, 1), self.member.dtype))
 
+    @property
+    def recorded(self) -> tuple[dict[str, Any], dict[Path, str]]:
+        """The configuration that a run folder holds, and the names of its copies of files."""
+        return with_copies(plain(self.named), self.folder)
+
     def sized(self, **sizes: Any) -> "Plan":
         """The plan with other steps, or another block."""
         named, study = replace(self.named, **sizes), replace(self.study, **sizes)
         return replace(self, named=named, member=replace(self.member, study=study))
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The configuration that is stored, in which files are named by their copies."""
-        study, subject = self.named, self.subject
-
-        def renamed(reference: Any, key: Key) -> Any:
-            if not isinstance(reference, str) or reference.startswith("python:"):
-                return reference
-            return subject.copy_of(reference, self.folder)
-
-        sections = _with_functions(study, renamed)
-        sections["controllers"] = tuple(renamed(name, ()) for name in study.controllers)
-        sections["inputs"] = {
-            name: replace(item, file=subject.copies[(self.folder / item.file).resolve()])
-            if isinstance(item, RecordedInput)
-            else item
-            for name, item in study.inputs.items()
-        }
-        if subject.source:
-            sections["model"] = renamed(subject.name, ())
-        return plain(replace(study, **sections))
 
 
 def planned(study: Study, folder: Path = Path(), run: Path | None = None) -> Plan:
@@ -126,11 +110,12 @@ def planned(study: Study, folder: Path = Path(), run: Path | None = None) -> Pla
     if study.precision == "float64" and not jax.config.read("jax_enable_x64"):
         advice = 'call jax.config.update("jax_enable_x64", True) first, or set it to float32'
         raise refuse("precision", f"must be float32, the precision of this process; {advice}")
-    subject = load(study.model, study.model_options, folder, study.parameters)
-    subject = subject.controlled(study.controllers, folder)
+    subject = load(
+        study.model, study.model_options, folder,
+        parameters=study.parameters, controllers=study.controllers,
+    )  # fmt: skip
     quantities_of(study, subject.system)  # which have names of their own
-    with_functions, files = _with_read_functions(study, folder)
-    files += subject.files
+    with_functions = _with_functions(study, folder)
     if study.inputs:
         inputs = _read_inputs(study, folder)
         rules = {x: study.parameters.get(x, Normal(mean=0.0, sd=1.0)) for x in inputs.deviations}
@@ -138,9 +123,6 @@ def planned(study: Study, folder: Path = Path(), run: Path | None = None) -> Pla
             replace(x, parameters={**x.parameters, **rules}) for x in (study, with_functions)
         )
         subject = replace(subject, inputs=inputs)
-        recorded = (x for x in study.inputs.values() if isinstance(x, RecordedInput))
-        files += [(folder / item.file).resolve() for item in recorded]
-    subject = replace(subject, files=tuple(files))
     sampler = Sampler(study, subject)
     reserved = {"t", "coordinate", STATES, *(x.stored_name for x in sampler.rows(0, 1))}
     reserved |= {VELOCITY} if subject.system.velocities else set()
@@ -166,48 +148,38 @@ def with_stored_sizes(study: Study, path: Path) -> Study:
     return replace(study, block=block) if study.block is None and block else study
 
 
-def _with_read_functions(study: Study, folder: Path) -> tuple[Study, list[Path]]:
-    """The study with its functions in place of their names, and their files."""
+def _with_functions(study: Study, folder: Path) -> Study:
+    """The study with functions in place of their names, in quantities and events."""
     problems: list[Problem] = []
-    files: list[Path] = []
 
-    def get(reference: Any, key: Key) -> Any:
-        value = reference
-        if isinstance(reference, str):
+    def get(key: Key, value: Any) -> Any:
+        if isinstance(value, str):
             try:
-                source = find(reference, {}, folder, (_CALLABLE,), key)
+                value = find(value, {}, folder, (_CALLABLE,), key).value
             except StudyError as error:
                 problems.extend(error.problems)
-                return reference
-            value = source.value
-            files.append(source.path)
         count = argument_count(value) if callable(value) else 0
-        if key[0] == "observe" and count not in (4, 5):
+        if key[0] == "observe" and callable(value) and count not in (4, 5):
             message = "must name a function of q, v, t, params, or of these and reactions, but it "
             problems.append(Problem(key, f"{message}takes {count} arguments"))
         return value
 
-    sections = _with_functions(study, get)
-    refuse_all(problems)
-    return replace(study, **sections), files
-
-
-def _with_functions(study: Study, get: Callable[[Any, Key], Any]) -> dict[str, Any]:
-    """Replace the names of functions in quantities and events by `get`."""
-    return {
+    sections: dict[str, Any] = {
         section: {
-            name: replace(table, **{f: get(getattr(table, f), (section, name, f)) for f in fields})
+            name: replace(table, **{f: get((section, name, f), getattr(table, f)) for f in fields})
             for name, table in getattr(study, section).items()
         }
         for section, fields in _FUNCTIONS.items()
     }
+    refuse_all(problems)
+    return replace(study, **sections)
 
 
 def _read_inputs(study: Study, folder: Path) -> SubjectInputs:
     """The samples of inputs, whose files must cover the times of the study."""
     first, last = study.times.start, study.times.end
     signals: dict[str, Signal] = {}
-    deviations, digests, notes = {}, {}, {}
+    deviations, notes = {}, {}
     problems: list[Problem] = []
     for name, item in study.inputs.items():
         if isinstance(item, WhiteNoise):  # none in the middle, in intervals of known deviation
@@ -234,12 +206,11 @@ def _read_inputs(study: Study, folder: Path) -> SubjectInputs:
             raise error.within("inputs", name) from None
         except TableError as error:
             raise refuse(("inputs", name, "file"), f"must hold a signal: {error}") from error
-        digests[f"input {name}"] = arrays_digest(signal.ts, signal.values, signal.delay)
         if missing := signal.missing(first, last):
             problems.append(Problem(("inputs", name, "file"), f"must hold {missing}"))
         signals[name], notes[name] = signal, tuple(converted)
     refuse_all(problems)
-    return SubjectInputs(signals, digests, deviations, notes)
+    return SubjectInputs(signals, deviations, notes)
 
 
 @contextmanager
@@ -324,8 +295,12 @@ def origin(plan: Plan) -> dict[str, Any]:
         same[0].stored_name: arrays_digest(*(variable.values for variable in same))
         for same in zip(*parts, strict=True)
     }
-    facts = environment(subject.name, subject.sha256)
-    facts |= {"functions": functions, "draws": {**draws, **subject.inputs.digests}}
+    draws |= {
+        f"input {name}": arrays_digest(signal.ts, signal.values, signal.delay)
+        for name, signal in subject.inputs.signals.items()
+        if name not in subject.inputs.deviations
+    }
+    facts = environment(subject.name, subject.sha256) | {"functions": functions, "draws": draws}
     notes = {name: list(words) for name, words in subject.inputs.notes.items() if words}
     return facts | ({"inputs": notes} if notes else {})
 

@@ -91,7 +91,8 @@ def replays(
         study, folder = structure(results.config, Study), path
     else:  # with the sizes of the run, which it must be of
         whole = planned(study, folder, path)
-        RunFolder(path).require_same_config(whole.config, MAY_CHANGE)
+        config, _ = whole.recorded
+        RunFolder(path).require_same_config(config, MAY_CHANGE)
         study = whole.named
     for index in indices:
         if not 0 <= index < study.size:

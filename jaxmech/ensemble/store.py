@@ -437,7 +437,8 @@ def open_run(
         may_differ: facts in which the processes that compute blocks may differ.
         tell: function called with messages.
     """
-    folder, config = StudyFolder(path, kernel.study.size, kernel.block), kernel.plan.config
+    folder = StudyFolder(path, kernel.study.size, kernel.block)
+    config, copies = kernel.plan.recorded
     with folder.opened("ensemble"):
         if folder.is_complete or marked_blocks(path):
             folder.require_same_config(config, MAY_CHANGE)
@@ -466,7 +467,7 @@ def open_run(
                 shutil.rmtree(path / name, ignore_errors=True)
             (path / BLOCKS).mkdir()
             _create_arrays(kernel, path / RESULTS)
-            folder.create(config, facts, kernel.plan.subject.copies)
+            folder.create(config, facts, copies)
         yield folder
 
 

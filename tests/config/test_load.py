@@ -17,7 +17,7 @@ def test_a_model_of_the_catalogue_takes_options() -> None:
     subject = load("chain", {"links": 4})
     assert subject.system.n == 8
     assert subject.model is not None
-    assert subject.source is None
+    assert subject.sha256 is None
 
 
 def test_a_file_gives_a_system_or_a_function_of_one(tmp_path) -> None:
