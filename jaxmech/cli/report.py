@@ -333,7 +333,7 @@ def _clips(
             shape = float(np.clip(np.ptp(ax.get_ylim()) / np.ptp(ax.get_xlim()), 0.5, 1.2))
         one.figure.set_size_inches(_CLIP_WIDTH, _CLIP_WIDTH * shape + 0.3)
         with tempfile.TemporaryDirectory() as clip:
-            file = one.save(Path(clip) / "clip.gif", dpi=_CLIP_DPI, progress=False)
+            file = one.save(Path(clip) / "clip.gif", dpi=_CLIP_DPI)
             pictures.append(Picture(_address(file.read_bytes(), "gif"), caption))
     return pictures
 

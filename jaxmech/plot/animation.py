@@ -1,91 +1,31 @@
-"""`animate`: a mechanism in motion, to be drawn at a time, shown in a notebook, or saved.
-
-Files are a GIF or a video.
-"""
+"""`animate`: a mechanism in motion, to be drawn at a time, shown in a notebook, or saved."""
 
 import base64
-import subprocess
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+import io
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.animation import FFMpegWriter
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
-from tqdm import tqdm
 
 from jaxmech.geometry import Geometry
 from jaxmech.interop.mujoco import Robot
 from jaxmech.models import Model
 from jaxmech.parts import Mechanism
-from jaxmech.plot.motions import digits, dimension, display_of, extent, trail_names
+from jaxmech.plot.motions import digits, dimension, display_of, extent, file_path, trail_names
 from jaxmech.plot.panels import STYLE
-from jaxmech.plot.scene import Scene, new_axes
+from jaxmech.plot.scene import Scene
 from jaxmech.run import Solution
 
-VIDEO = (".mp4", ".mov", ".webm", ".mkv", ".avi")
 _COLORS = 255  # of a GIF
 _SAMPLES = 6  # frames from which its colours are chosen
 _QUICKEST = 50.0  # frames per second of a GIF
-
-Frames = Iterable[np.ndarray]
-
-
-def _write_gif(path: Path, frames: Frames, fps: float) -> None:
-    pictures = [Image.fromarray(frame[..., :3]) for frame in frames]
-    # One set of colours for all frames: quicker than one for each, and without flicker.
-    some = pictures[:: -(-len(pictures) // _SAMPLES)]
-    width, height = some[0].size
-    sheet = Image.new("RGB", (width, height * len(some)))
-    for k, picture in enumerate(some):
-        sheet.paste(picture, (0, k * height))
-    colors = sheet.quantize(_COLORS, dither=Image.Dither.NONE)
-    reduced = [x.quantize(palette=colors, dither=Image.Dither.NONE) for x in pictures]
-    # The background, the colour of a corner, has its exact value in all frames.
-    color_index, palette = reduced[0].getpixel((0, 0)), reduced[0].getpalette()
-    color = pictures[0].getpixel((0, 0))
-    assert isinstance(color_index, int)
-    assert isinstance(color, tuple)
-    assert palette is not None
-    palette[3 * color_index : 3 * color_index + 3] = [int(x) for x in color]
-    for picture in reduced:
-        picture.putpalette(palette)
-    # A frame lasts some hundredths of a second, whose sum keeps to the rate.
-    ends = (100 / fps * np.arange(len(reduced) + 1)).round()
-    lasting = (10 * np.diff(ends)).astype(int).tolist()
-    reduced[0].save(
-        path, save_all=True, append_images=reduced[1:], duration=lasting, loop=0, optimize=False
-    )
-
-
-def _write_video(path: Path, frames: Frames, fps: float) -> None:
-    rest: Iterator[np.ndarray] = iter(frames)
-    first = next(rest)
-    height, width = first.shape[:2]
-    program = mpl.rcParams["animation.ffmpeg_path"]
-    command = [
-        program, "-loglevel", "error", "-y", "-f", "rawvideo", "-pixel_format", "rgba",
-        "-video_size", f"{width}x{height}", "-framerate", f"{fps:g}", "-i", "-",
-        "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p", str(path),
-    ]  # fmt: skip
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        with suppress(BrokenPipeError):  # ffmpeg says why
-            for frame in chain([first], rest):
-                process.stdin.write(frame.tobytes())
-        message = process.communicate()[1].decode(errors="replace").strip()
-    if process.returncode:
-        raise ValueError(f"ffmpeg cannot write {path.suffix}: {message}; save a GIF instead.")
-
 
 FINE = 4  # points of a trail for each frame
 
@@ -119,52 +59,57 @@ class Animation:
         """Draw the frame nearest to a time of the motion [s], and return the axes."""
         return self._frame(int(np.argmin(np.abs(self.ts - t))))
 
-    def save(self, path: str | Path, *, dpi: float = 100.0, progress: bool = True) -> Path:
-        """Write the animation to a file: a GIF, or a video (.mp4).
+    def save(self, path: str | Path, *, dpi: float = 100.0) -> Path:
+        """Write the animation to a GIF.
 
         Args:
-            path: the file, whose suffix determines the format; videos need the program ffmpeg.
+            path: the file, whose suffix must be .gif; `ffmpeg -i swing.gif swing.mp4` makes a
+                video of it.
             dpi: pixels per inch of the figure, which is about five inches wide.
-            progress: whether to show a progress bar, in a terminal.
 
         Raises:
-            ValueError: if the suffix is unknown, ffmpeg is needed and not installed, or a GIF has
-                more than 50 frames per second.
+            ValueError: if the suffix is a different one, or there are more than 50 frames per
+                second.
             FileNotFoundError: if the folder does not exist.
         """
-        path = Path(path)
-        suffix = path.suffix.lower()
-        if suffix not in (".gif", *VIDEO):
-            raise ValueError(
-                f"Argument `path` must end in .gif or one of {', '.join(VIDEO)}, but ends in "
-                f"{suffix!r}. For a picture use `draw(t)` and `figure.savefig`, for a page `view`."
-            )
-        if suffix == ".gif" and self.fps > _QUICKEST:
+        target = file_path("path", path, ".gif")
+        target.write_bytes(self.gif(dpi))
+        return target
+
+    def gif(self, dpi: float = 100.0) -> bytes:
+        """The bytes of a GIF."""
+        if self.fps > _QUICKEST:
             raise ValueError(
                 f"Argument `fps` of a GIF must be at most {_QUICKEST:g}, but is {self.fps:g}."
             )
-        if suffix != ".gif" and not FFMpegWriter.isAvailable():
-            raise ValueError(
-                f"Argument `path` must end in .gif here, since {suffix} needs the program ffmpeg, "
-                "which is not installed; install it, or save a GIF."
-            )
-        if not path.parent.is_dir():
-            raise FileNotFoundError(
-                f"Argument `path` must be in a folder that exists, but {path.parent} does not."
-            )
-        part = path.with_name(f".{path.stem}.part{path.suffix}")  # no partial file at the end
-        moments = tqdm(
-            range(len(self.ts)), path.name, unit="frame", disable=None if progress else True
+        pictures = [Image.fromarray(frame[..., :3]) for frame in self._frames(dpi)]
+        # One set of colours for all frames: quicker than one for each, and without flicker.
+        some = pictures[:: -(-len(pictures) // _SAMPLES)]
+        width, height = some[0].size
+        sheet = Image.new("RGB", (width, height * len(some)))
+        for k, picture in enumerate(some):
+            sheet.paste(picture, (0, k * height))
+        colors = sheet.quantize(_COLORS, dither=Image.Dither.NONE)
+        reduced = [x.quantize(palette=colors, dither=Image.Dither.NONE) for x in pictures]
+        # The background, the colour of a corner, has its exact value in all frames.
+        color_index, palette = reduced[0].getpixel((0, 0)), reduced[0].getpalette()
+        color = pictures[0].getpixel((0, 0))
+        assert isinstance(color_index, int)
+        assert isinstance(color, tuple)
+        assert palette is not None
+        palette[3 * color_index : 3 * color_index + 3] = [int(x) for x in color]
+        for picture in reduced:
+            picture.putpalette(palette)
+        # A frame lasts some hundredths of a second, whose sum keeps to the rate.
+        ends = (100 / self.fps * np.arange(len(reduced) + 1)).round()
+        lasting = (10 * np.diff(ends)).astype(int).tolist()
+        data, rest = io.BytesIO(), reduced[1:]
+        reduced[0].save(
+            data, "GIF", save_all=True, append_images=rest, duration=lasting, loop=0, optimize=False
         )
-        try:
-            write = _write_gif if suffix == ".gif" else _write_video
-            write(part, self._frames(moments, dpi), self.fps)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
-        return path
+        return data.getvalue()
 
-    def _frames(self, moments: Iterable[int], dpi: float) -> Iterator[np.ndarray]:
+    def _frames(self, dpi: float) -> Iterator[np.ndarray]:
         """Pixels of frames (height, width, 4): what moves, drawn upon a picture of the rest."""
         figure = self.figure
         self._frame(0)
@@ -180,7 +125,7 @@ class Animation:
         try:
             canvas.draw()
             background = canvas.copy_from_bbox(figure.bbox)
-            for k in moments:
+            for k in range(len(self.ts)):
                 canvas.restore_region(background)
                 self._frame(k)
                 for artist in artists:
@@ -195,9 +140,7 @@ class Animation:
 
     def _repr_html_(self) -> str:
         slow = replace(self, fps=min(self.fps, _QUICKEST))
-        with tempfile.TemporaryDirectory() as folder:
-            picture = slow.save(Path(folder) / "motion.gif", progress=False)
-            data = base64.b64encode(picture.read_bytes()).decode()
+        data = base64.b64encode(slow.gif()).decode()
         return f'<img src="data:image/gif;base64,{data}" alt="{self!r}">'
 
     def __repr__(self) -> str:
@@ -220,9 +163,6 @@ def animate(
     speed: float | None = None,
     fps: float = 25.0,
     trails: Sequence[str] | None = None,
-    members: Sequence[int] | None = None,
-    params_axes: Any = None,
-    other_params: bool = False,
     ax: "Axes | None" = None,
 ) -> "Animation":
     """Animate a motion, in the plane or in space.
@@ -235,22 +175,18 @@ def animate(
         subject: a model, a mechanism, a robot, or a function `geometry(q, t, params)` that returns
             points [m] by name, shape (d,) for a dot and (k, d) for a line (`jaxmech.geometry`).
         motion: a `Solution`, or times (T,) and coordinates (T, n); with a leading batch axis for
-            several trajectories in one picture.
-        params: parameters; by default those of the model or mechanism.
+            several trajectories in one picture, of which the first 16 are drawn.
+        params: parameters of all trajectories; by default those of the simulation, for each its
+            own, and without one those of the model or mechanism.
         speed: seconds of the motion per second; by default real time, for a motion of 1 to 30 s,
             else the slow or quick motion that lasts up to ten seconds.
         fps: frames per second.
         trails: names of the dots that leave a trail; by default the last one that moves.
-        members: indices of the drawn trajectories of a batch; by default the first 16.
-        params_axes: axes of `params` with one entry for each trajectory, as `in_axes` of
-            `jax.vmap`; by default none.
-        other_params: whether `params` are meant to differ from those of the simulation; otherwise
-            a `ParameterWarning` names those that change the shapes.
         ax: axes to draw into, with `projection="3d"` for a motion in space.
 
     Returns:
-        An `Animation`: `save("swing.gif")` writes a GIF, `.mp4` a video; `draw(t)` draws one
-        moment; a notebook shows it in motion. `view` makes a page with a player.
+        An `Animation`: `save("swing.gif")` writes a GIF; `draw(t)` draws one moment; a notebook
+        shows it in motion. `view` makes a page with a player.
 
     Raises:
         TypeError: if `subject` or `motion` has the wrong type.
@@ -269,10 +205,7 @@ def animate(
         Animation: t = 0 ... 3 s at 0.5 times real time, 151 frames in 6 s
     """
     subject = getattr(subject, "mechanism", subject)  # of a robot
-    display = display_of(
-        subject, motion, params, speed=speed, fps=fps, members=members, params_axes=params_axes,
-        other_params=other_params,
-    )  # fmt: skip
+    display = display_of(subject, motion, params, speed, fps)
     moments = display.moments(fps, FINE)
     shapes = display.shapes_at(moments)
     chosen = trail_names(shapes, trails)
@@ -281,5 +214,5 @@ def animate(
             'Argument `ax` must be in space, made with projection="3d", for shapes in space, '
             "and in the plane for those in the plane."
         )
-    scene = Scene(new_axes(shapes) if ax is None else ax, shapes, chosen, FINE)
+    scene = Scene(ax, shapes, chosen, FINE)
     return Animation(moments[::FINE], fps, display.speed, scene.ax, display.label, scene)

@@ -8,6 +8,7 @@ that has solids of its own stay as they are, and so do outlines and curves.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import floor, log10
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,7 +24,6 @@ from jaxmech.parts import Mechanism
 from jaxmech.run import Solution
 from jaxmech.system import System
 from jaxmech.utils.checks import require_positive, require_sequence
-from jaxmech.utils.trees import as_dtype, digests_of, warn_of_others
 
 # A dot (N, K, d) or line (N, K, points, d) over trajectories and times, or a solid: its frame over
 # both, its vertices over trajectories.
@@ -31,7 +31,6 @@ Shape = Any
 Shapes = dict[str, Shape]
 
 THICK = 20  # number of points up to which a line is drawn as a rod, and above as a curve
-_BASE = 0.6  # size of a solid at rest that a picture frames, relative to what moves
 _STILL = 1e-9  # motion relative to the size of the picture below which a shape is at rest
 _WIDTH = 0.035  # half the width of a link, relative to the usual length of a link
 _LEAST, _MOST = 0.005, 0.025  # the same, relative to the size of the picture
@@ -96,10 +95,8 @@ def _cubic(ts: np.ndarray, q: np.ndarray, v: np.ndarray, times: np.ndarray) -> n
     return np.where(inside, exact, np.nan)
 
 
-def shapes_at(
-    geometry: Geometry, track: Track, times: np.ndarray, params: Any, *, batched: bool
-) -> Shapes:
-    """The shapes at times (K,) of all trajectories; params may have one entry for each."""
+def shapes_at(geometry: Geometry, track: Track, times: np.ndarray, params: Any) -> Shapes:
+    """The shapes at times (K,) of all trajectories, with the parameters of each."""
     q, ts = jnp.asarray(track.at(times)), jnp.asarray(times)
     names: list[str] = []  # in insertion order, which is lost in a dictionary: JAX sorts its keys
 
@@ -120,7 +117,7 @@ def shapes_at(
     def of_each(q: Any, params: Any) -> tuple[Any, Any]:
         return jax.vmap(frames, (0, 0, None))(q, ts, params), at_start(q, params)
 
-    over_time, fixed = jax.jit(jax.vmap(of_each, (0, 0 if batched else None)))(q, params)
+    over_time, fixed = jax.jit(jax.vmap(of_each))(q, params)
     pairs = zip(over_time, fixed, strict=True)
     shapes = {name: _merged(*pair) for name, pair in zip(names, pairs, strict=True)}
     if not any(np.isfinite(points_of(shape)).all(axis=-1).any() for shape in shapes.values()):
@@ -229,20 +226,7 @@ def bounds(shapes: Shapes) -> tuple[np.ndarray, np.ndarray]:
     return corners.min(axis=0), corners.max(axis=0)
 
 
-def framed(shapes: Shapes) -> Shapes:
-    """The shapes that a picture frames: those that move, and small solids at rest."""
-    in_motion = moving(shapes)
-    if not in_motion:
-        return shapes
-    low, high = bounds(in_motion)
-    largest = _BASE * float((high - low).max())
-    fixed = {n: x for n, x in shapes.items() if isinstance(x, Solid) and n not in in_motion}
-    return in_motion | {
-        n: x for n, x in fixed.items() if np.ptp(points_of(x), axis=2).max() < largest
-    }
-
-
-def is_empty(shape: Shape) -> bool:
+def _is_empty(shape: Shape) -> bool:
     """Whether a shape has no size at any time, or is always unknown."""
     points = points_of(shape)
     if is_dot(shape):
@@ -423,24 +407,22 @@ class Display:
     Attributes:
         geometry: the shapes, as a function of coordinates, time and parameters.
         track: the coordinates over time.
-        params: parameters, with one entry for each trajectory if they are batched.
-        batched: whether they are.
-        members: the indices of the trajectories in their batch.
+        params: the parameters of each trajectory.
         speed: seconds of the motion per second.
         label: text beside the time.
+        solution: the trajectories, if they come from a simulation.
     """
 
     geometry: Geometry
     track: Track
     params: Any
-    batched: bool
-    members: tuple[int, ...]
     speed: float
     label: str
+    solution: Solution | None
 
     @property
     def first_params(self) -> Any:
-        return jax.tree.map(lambda x: x[0], self.params) if self.batched else self.params
+        return jax.tree.map(lambda x: x[0], self.params)
 
     def moments(self, fps: float, fine: int = 1) -> np.ndarray:
         """The times of the motion that are shown, `fine` for each frame, from first to last."""
@@ -449,39 +431,48 @@ class Display:
         return first + (last - first) * np.linspace(0, 1, fine * count + 1)
 
     def shapes_at(self, times: np.ndarray) -> Shapes:
-        """The shapes of all trajectories at times (K,)."""
-        return links_of(
-            shapes_at(self.geometry, self.track, times, self.params, batched=self.batched)
-        )
+        """The shapes of all trajectories at times (K,) that have a size."""
+        shapes = links_of(shapes_at(self.geometry, self.track, times, self.params))
+        return {name: shape for name, shape in shapes.items() if not _is_empty(shape)}
 
 
 def display_of(
-    subject: Any,
-    motion: Any,
-    params: Any,
-    *,
-    speed: float | None,
-    fps: float,
-    members: Sequence[int] | None,
-    params_axes: Any,
-    other_params: bool,
-) -> Display:
+    subject: Any, motion: Any, params: Any, speed: float | None, fps: float
+) -> Display:  # fmt: skip
     """Check the arguments of `animate` or `view`, which explains them."""
     geometry, system = _geometry(subject)
-    if params is None and system is not None:
-        params = dict(subject.params)
     for name, value in (("speed", speed), ("fps", fps)):
         if value is not None:
             require_positive(name, value)
-    arrays = _arrays(motion, system)
-    if isinstance(motion, Solution) and not other_params:
-        _warn_of_other_params(geometry, motion, params, params_axes, len(arrays[1]))
-    track, params, chosen = _members(arrays, params, members, params_axes)
-    is_kept = isinstance(motion, Solution) and motion.run is not None
-    if is_kept and motion.run.program.event_set.has_transitions:
-        count, axes = motion.status.size, motion.status.ndim
-        flat = jax.tree.map(lambda x: jnp.reshape(x, (count, *x.shape[axes:])), motion)
-        track = replace(track, dense=jax.tree.map(lambda x: x[np.array(chosen)], flat))
+    ts, q, v = _arrays(motion, system)
+    count = len(q)
+    shown = min(count, MOST)
+    track, solution, run = Track(ts[:shown], q[:shown], v[:shown]), None, None
+    if isinstance(motion, Solution):
+        axes = motion.status.ndim
+        # Not by -1, which has no meaning for arrays without entries.
+        solution = jax.tree.map(
+            lambda x: jnp.reshape(x, (count, *jnp.shape(x)[axes:]))[:shown], motion
+        )
+        run = solution.run
+        if params is None and run is None:
+            raise ValueError(
+                "Argument `params` must be given for a batch whose parameters are too many to be "
+                "kept for each of its trajectories."
+            )
+    elif params is None and system is not None:
+        params = dict(subject.params)
+    if params is None and run is not None:
+        params = run.params
+    else:
+        params = jax.tree.map(lambda x: jnp.broadcast_to(x, (shown, *jnp.shape(x))), params)
+    if run is not None and run.program.event_set.has_transitions:
+        track = replace(track, dense=solution)
+    if np.isfinite(track.q).all(axis=2).sum(axis=1).max(initial=0) < 2:
+        raise ValueError(
+            "Argument `motion` must have a trajectory with at least two finite states, but all of "
+            "them failed earlier; look at `status` and `t_failed`."
+        )
     first, last = track.span
     seconds = abs(last - first)
     if speed is None:  # real time for a usual duration, else 1, 2 or 5 times a power of ten
@@ -490,12 +481,11 @@ def display_of(
         usual = (k * power for k in (1, 2, 5, 10) if k * power >= 0.999 * least)
         speed = 1.0 if _SHORTEST <= seconds <= _LONGEST else float(f"{next(usual):.3g}")
     speed = float(speed)
-    count = len(arrays[1])
     label = "" if speed == 1 else f",  {speed:.3g} times faster"
     if speed < 1:
         label = f",  {1 / speed:.3g} times slower"
-    label += f", {len(chosen)} of {count}" if len(chosen) < count else ""
-    return Display(geometry, track, params, params_axes is not None, chosen, speed, label)
+    label += f", {shown} of {count}" if shown < count else ""
+    return Display(geometry, track, params, speed, label, solution)
 
 
 def digits(speed: float) -> int:
@@ -508,6 +498,18 @@ def extent(ts: np.ndarray, fps: float, speed: float) -> str:
     pace = "in real time" if speed == 1 else f"at {speed:g} times real time"
     frames = f"{len(ts)} frames in {(len(ts) - 1) / fps:.3g} s"
     return f"t = {ts[0]:g} ... {ts[-1]:g} s {pace}, {frames}"
+
+
+def file_path(argument: str, path: str | Path, suffix: str) -> Path:
+    """The path of a file that can be written."""
+    target = Path(path)
+    if target.suffix.lower() != suffix:
+        raise ValueError(f"Argument `{argument}` must end in {suffix}, but is {str(path)!r}.")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"Argument `{argument}` must be in a folder that exists, but {target.parent} does not."
+        )
+    return target
 
 
 def _geometry(subject: Any) -> tuple[Geometry, System | None]:
@@ -559,49 +561,3 @@ def _arrays(motion: Any, system: System | None) -> tuple[np.ndarray, np.ndarray,
     if v is None:
         return ts, q, np.stack([np.gradient(x, t, axis=0) for x, t in zip(q, ts, strict=True)])
     return ts, q, v.reshape(q.shape)
-
-
-def _members(
-    motion: tuple[np.ndarray, np.ndarray, np.ndarray], params: Any,
-    members: Sequence[int] | None, params_axes: Any,
-) -> tuple[Track, Any, tuple[int, ...]]:  # fmt: skip
-    ts, q, v = motion
-    count = len(q)
-    chosen = np.arange(min(count, MOST)) if members is None else np.ravel(members)
-    inside = (chosen >= 0) & (chosen < count)
-    if chosen.dtype.kind not in "iu" or not chosen.size or not inside.all():
-        raise ValueError(
-            f"Argument `members` must hold numbers from 0 to {count - 1}, but is {members!r}."
-        )
-    if params_axes is not None:
-        params = jax.tree.map(lambda x: x[chosen], _each(params, params_axes, count))
-    if np.isfinite(q[chosen]).all(axis=2).sum(axis=1).max(initial=0) < 2:
-        raise ValueError(
-            "Argument `motion` must have a trajectory with at least two finite states, but all of "
-            "them failed earlier; look at `status` and `t_failed`."
-        )
-    return Track(ts[chosen], q[chosen], v[chosen]), params, tuple(chosen.tolist())
-
-
-def _warn_of_other_params(
-    geometry: Geometry, motion: Solution, params: Any, axes: Any, count: int
-) -> None:
-    params = as_dtype(params, motion.q.dtype)
-    first, digests = params, digests_of(params)
-    if axes is not None:
-        members = _each(params, axes, count)
-        first, digests = jax.tree.map(lambda x: x[0], members), jax.vmap(digests_of)(members)
-    q, t = (jnp.ravel(x)[: np.shape(x)[-1]] for x in (motion.q, motion.ts))
-    warn_of_others(
-        motion.digests or {}, digests, lambda p: geometry(q, t[0], p), first,
-        "The shapes are not those that moved",
-    )  # fmt: skip
-
-
-def _each(params: Any, axes: Any, count: int) -> Any:
-    try:
-        return jax.vmap(lambda _, p: p, in_axes=(0, axes), out_axes=0)(jnp.arange(count), params)
-    except ValueError as error:
-        raise ValueError(
-            f"Argument `params_axes` must fit `params` and {count} trajectories, but: {error}"
-        ) from error

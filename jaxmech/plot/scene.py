@@ -26,9 +26,7 @@ from jaxmech.plot.motions import (
     Shapes,
     bounds,
     dimension,
-    framed,
     is_dot,
-    is_empty,
     is_outline,
     moving,
     path,
@@ -43,6 +41,7 @@ _REACH = 2.0  # how far lines at rest are drawn beyond the box, relative to its 
 _SUN = np.array([0.35, -0.5, 0.8])  # in space, towards the light
 _SHADE, _GLOW = 0.45, 0.6  # brightness away from the light, and what it adds
 _GHOST = 0.3  # opacity in a large group of trajectories
+_BASE = 0.6  # size of a solid at rest that a picture frames, relative to what moves
 _DEPTHS = 0.4  # of the order in which solids in the plane are drawn
 _WIDTH = 5.2  # inches
 _ROOM = 0.06  # margin around moving shapes, relative to their size
@@ -97,11 +96,18 @@ class Item:
 
 
 def box_around(shapes: Shapes) -> Box:
-    """The box around all solids, and around the other shapes that move, or all if none does."""
-    framed = {n: x for n, x in shapes.items() if isinstance(x, Solid) and not is_empty(x)}
-    framed |= moving(shapes)
+    """The box around what moves, and small solids at rest; around everything if nothing moves."""
+    shown = {name: shape for name, shape in shapes.items() if not is_inside(name, shapes)}
+    framed = moving(shown) or shown
+    low, high = bounds(framed)
+    largest = _BASE * (high - low).max()
+    framed |= {
+        name: shape
+        for name, shape in shown.items()
+        if isinstance(shape, Solid) and np.ptp(points_of(shape), axis=2).max() < largest
+    }
     is_planar = dimension(shapes) == 2
-    points = np.concatenate([_corners(shape) for shape in (framed or shapes).values()])
+    points = np.concatenate([_corners(shape) for shape in framed.values()])
     points = points[np.isfinite(points).all(axis=1)]
     directions = meshes.sphere(16, 8).vertices
     outermost = points[np.unique((directions @ points.T).argmax(axis=1))]
@@ -124,11 +130,8 @@ def _corners(shape: Any) -> np.ndarray:
     return np.concatenate(outside)
 
 
-def items_of(
-    shapes: Shapes, members: Sequence[int], box: Box, trails: Sequence[str]
-) -> Iterator[Item]:
+def items_of(shapes: Shapes, box: Box, trails: Sequence[str]) -> Iterator[Item]:
     """The items of all shapes: the first trajectory in full, the others as ghosts."""
-    shapes = {name: shape for name, shape in shapes.items() if not is_empty(shape)}
     in_motion = moving(shapes)
     colors = _colors_by_body(in_motion)
     for name, shape in shapes.items():
@@ -138,7 +141,7 @@ def items_of(
         moves = name in in_motion
         color = to_rgb(colors.get(name, DARK) if moves else GREY)
         start: Any = () if moves else points_of(shape)[:, 0]
-        for k in range(len(members if moves else start)):
+        for k in range(len(path(shape) if moves else start)):
             if not moves and k and np.array_equal(start[k], start[0]):
                 continue  # at rest where it is in the first trajectory
             member = k if moves else -1
@@ -159,8 +162,8 @@ def items_of(
             closed = is_outline(points)
             yield Item(group, "line", member, color, points, radius=radius, closed=closed)
     for name in trails:
-        for k in range(len(members)):
-            points = in_space(path(shapes[name])[k], box)[:, None]
+        for k, way in enumerate(path(shapes[name])):
+            points = in_space(way, box)[:, None]
             yield Item("trails", "trail", k, to_rgb(ORANGE), points, radius=0.6 * CURVE * box.size)
 
 
@@ -322,13 +325,16 @@ def _silhouette(vertices: np.ndarray, faces: np.ndarray) -> Path:
 class Scene:
     """The shapes of one or several trajectories in axes, drawn for one time by `show`."""
 
-    def __init__(self, ax: Axes, shapes: Shapes, trails: Sequence[str], stride: int) -> None:
+    def __init__(
+        self, ax: Axes | None, shapes: Shapes, trails: Sequence[str], stride: int
+    ) -> None:  # fmt: skip
         """Make the artists; times are `stride` entries of the shapes apart."""
-        self.ax, self._every, self._d = ax, stride, dimension(shapes)
-        shapes = {name: shape for name, shape in shapes.items() if not is_empty(shape)}
-        self._frame(framed({n: x for n, x in shapes.items() if not is_inside(n, shapes)}))
-        self._count = count = len(points_of(next(iter(shapes.values()))))
-        items = [*items_of(shapes, range(count), box_around(shapes), trails)]
+        self._every, self._d = stride, dimension(shapes)
+        box = box_around(shapes)
+        self.ax: Axes = _new_axes(box) if ax is None else ax
+        self._frame(box)
+        self._count = count = len(path(next(iter(shapes.values()))))
+        items = [*items_of(shapes, box, trails)]
         if count > 1:  # each trajectory in a colour of its own
             spread = colormaps["viridis"](np.linspace(0, 0.92, count))
             colors = COLORS if count <= len(COLORS) else spread
@@ -343,7 +349,7 @@ class Scene:
                     self._move(artist, item, 0)
                 else:
                     self._artists.append((artist, item))
-        self._artists += _solids(ax, [x for x in items if x.mesh is not None], count)
+        self._artists += _solids(self.ax, [x for x in items if x.mesh is not None], count)
 
     @property
     def artists(self) -> list[Any]:
@@ -396,8 +402,8 @@ class Scene:
         else:
             artist.set_data(*points.T)
 
-    def _frame(self, shapes: Shapes) -> None:
-        low, high = bounds(shapes)
+    def _frame(self, box: Box) -> None:
+        low, high = box.low[: self._d], box.high[: self._d]
         size = (high - low).max() or 1.0
         half = np.maximum((high - low) / 2, _FLAT / 2 * size) + _ROOM * size
         limits = list(zip((low + high) / 2 - half, (low + high) / 2 + half, strict=True))
@@ -415,12 +421,12 @@ class Scene:
             space.set_box_aspect(half, zoom=0.85)  # leaves room for the labels
 
 
-def new_axes(shapes: Shapes) -> Axes:
-    """Make a figure and axes with the proportions of the shapes."""
-    if dimension(shapes) == 3:
+def _new_axes(box: Box) -> Axes:
+    """Make a figure and axes with the proportions of a box."""
+    if not box.is_planar:
         figure = new_figure(_WIDTH, 0.85 * _WIDTH)
         return add_axes(figure, projection="3d", computed_zorder=False)
-    low, high = bounds(framed(shapes))
-    size = np.maximum(high - low, _FLAT * (high - low).max())
+    sides = (box.high - box.low)[:2]
+    size = np.maximum(sides, _FLAT * sides.max())
     height = float(np.clip(_WIDTH * size[1] / (size[0] or 1.0), 0.45 * _WIDTH, 1.1 * _WIDTH))
     return add_axes(new_figure(_WIDTH, height + 0.4))

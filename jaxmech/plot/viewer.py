@@ -27,7 +27,15 @@ from jaxmech.interop.mujoco import Robot
 from jaxmech.models import Model
 from jaxmech.parts import Joint, Mechanism, Reader, gravity
 from jaxmech.plot.mechanisms import down_of
-from jaxmech.plot.motions import Display, digits, display_of, extent, shapes_at, trail_names
+from jaxmech.plot.motions import (
+    Display,
+    digits,
+    display_of,
+    extent,
+    file_path,
+    shapes_at,
+    trail_names,
+)
 from jaxmech.plot.panels import ORANGE
 from jaxmech.plot.scene import FRAMED, Box, Item, box_around, in_space, items_of
 from jaxmech.run import Solution, observe
@@ -138,19 +146,14 @@ def _packed(
 
 
 def _arrows(
-    mechanism: Mechanism, motion: Solution, display: Display, times: np.ndarray, box: Box,
-    scale: float | None, other_params: bool,
+    mechanism: Mechanism, display: Display, times: np.ndarray, box: Box, scale: float | None
 ) -> tuple[list[Item], float]:  # fmt: skip
     """The forces of all joints with names on their second bodies, and the metres per newton.
 
-    They are those of the first trajectory that is shown.
+    They are those of the first trajectory.
     """
-    params = display.first_params
-    if axes := motion.q.ndim - 2:
-        # Not by -1, which has no meaning for arrays without entries.
-        size, k = motion.status.size, display.members[0]
-        motion = jax.tree.map(lambda x: x.reshape(size, *x.shape[axes:])[k], motion)
-    loads = observe(mechanism.system, motion, params, other_params=other_params).loads
+    motion = jax.tree.map(lambda x: x[0], display.solution)
+    loads = observe(mechanism.system, motion, display.first_params, other_params=True).loads
     forces = {name: np.asarray(force, float) for name, (force, _) in loads.items()}
     if not forces:
         return [], 0.0
@@ -171,7 +174,7 @@ def _arrows(
             if isinstance(joint, Joint) and joint.name
         }
 
-    starts = shapes_at(points, display.track, times, params, batched=False)
+    starts = shapes_at(points, display.track, times, display.params)
     sign = 1.0 if times[-1] >= times[0] else -1.0
     ts = sign * np.asarray(motion.ts, float)
     items = []
@@ -247,7 +250,7 @@ class View:
             ValueError: if the suffix is a different one.
             FileNotFoundError: if the folder does not exist.
         """
-        target = _page_path("path", path)
+        target = file_path("path", path, ".html")
         target.write_text(self.html(), encoding="utf-8")
         return target
 
@@ -302,18 +305,6 @@ def _asset(name: str) -> str:
     return (_FOLDER / name).read_text("utf-8")
 
 
-def _page_path(argument: str, path: str | Path) -> Path:
-    """The path of a page that can be written."""
-    target = Path(path)
-    if target.suffix.lower() != ".html":
-        raise ValueError(f"Argument `{argument}` must end in .html, but is {str(path)!r}.")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(
-            f"Argument `{argument}` must be in a folder that exists, but {target.parent} does not."
-        )
-    return target
-
-
 def view(
     subject: Model | Mechanism | Robot | Geometry,
     motion: Solution | tuple[Any, Any],
@@ -326,9 +317,6 @@ def view(
     speed: float | None = None,
     fps: float = 30.0,
     trails: Sequence[str] | None = None,
-    members: Sequence[int] | None = None,
-    params_axes: Any = None,
-    other_params: bool = False,
 ) -> "View":
     """View a motion in three dimensions in the browser, with a player.
 
@@ -354,9 +342,6 @@ def view(
         speed: as for `animate`.
         fps: frames per second.
         trails: as for `animate`.
-        members: as for `animate`; the first of them is shown in full.
-        params_axes: as for `animate`.
-        other_params: as for `animate`.
 
     Returns:
         A `View`: `save("arm.html")` writes the page, `open()` opens it.
@@ -374,28 +359,25 @@ def view(
         View: t = 0 ... 3 s in real time, 91 frames in 3 s
     """
     if file is not None:
-        _page_path("file", file)
+        file_path("file", file, ".html")
     if force_scale is not None:
         require_positive("force_scale", force_scale)
     title = getattr(subject, "name", "motion")
     subject = getattr(subject, "mechanism", subject)  # of a robot
-    display = display_of(
-        subject, motion, params, speed=speed, fps=fps, members=members, params_axes=params_axes,
-        other_params=other_params,
-    )  # fmt: skip
+    display = display_of(subject, motion, params, speed, fps)
     ts = display.moments(fps)
     shapes = display.shapes_at(ts)
     box = box_around(shapes)
     names = trail_names(shapes, trails)
-    items, scale, facts, down = [*items_of(shapes, display.members, box, names)], 0.0, {}, None
+    items, scale, facts, down = [*items_of(shapes, box, names)], 0.0, {}, None
     if isinstance(subject, Mechanism):
         facts = _facts(subject, display, ts)
         if any(isinstance(force, gravity) for force in subject.forces):
             start = np.asarray(display.track.span[0])
             down = np.asarray(down_of(subject, start, display.first_params), float)
             down = np.pad(down, (0, 3 - len(down)))
-        if forces and isinstance(motion, Solution):
-            arrows, scale = _arrows(subject, motion, display, ts, box, force_scale, other_params)
+        if forces and display.solution is not None:
+            arrows, scale = _arrows(subject, display, ts, box, force_scale)
             items += arrows
             # The first picture frames the arrows too.
             known = [x.points[np.isfinite(x.points).all(axis=(1, 2))] for x in arrows]

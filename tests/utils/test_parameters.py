@@ -87,14 +87,12 @@ def test_a_batch_holds_the_digests_of_its_members() -> None:
 
 
 @pytest.mark.slow
-def test_a_picture_with_other_lengths_warns() -> None:
+def test_a_picture_has_the_lengths_of_its_run() -> None:
     body = jp.planar_body("bar", mass="m", inertia=1.0)
     hinge = jp.revolute("hinge", jp.ground, (0, 0), body, (lambda t, p: -p["l"] / 2, 0))
     bar = jp.Mechanism([body], [hinge], [jp.gravity("g")], {"m": 1.0, "l": 1.0, "g": 9.81})
     params = {**bar.params, "l": 2.0}
     sol = jm.simulate(bar.system, [0.1], [0.0], TS, params, steps=jm.FixedSteps(1))
-    with pytest.warns(jm.errors.ParameterWarning, match="differ in l. The shapes"):
-        jm.animate(bar, sol)
-    jm.animate(bar, sol, params)
-    jm.animate(bar, sol, {**params, "g": 1.6})  # which shapes do not show
-    jm.animate(bar, sol, other_params=True)
+    for given, length in ((None, 2.0), ({**params, "l": 3.0}, 3.0)):
+        points = jm.view(bar, sol, given, show=False).box.outermost
+        assert np.ptp(points[:, :2], axis=0).max() == pytest.approx(length, rel=0.3)
