@@ -13,8 +13,8 @@ from jaxmech.integrate.methods.explicit_stages import sum_stages
 from jaxmech.integrate.methods.implicit import Rodas5P
 from jaxmech.integrate.methods.rattle import RATTLE
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKutta, StepStart
+from jaxmech.integrate.run_params import gap_count, with_shared_rows, without_last
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.switches import gap_count, with_shared_rows, without_last
 from jaxmech.laws import Partition
 from jaxmech.state import RowsBefore
 from jaxmech.status import Status

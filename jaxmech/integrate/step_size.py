@@ -30,8 +30,7 @@ from jaxmech.integrate.run_params import in_run, plain, with_outputs
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import interval_at, turning, within
 from jaxmech.integrate.step import StepState, step
-from jaxmech.integrate.step_times import ending_at_jumps, step_ends
-from jaxmech.integrate.steps import AbstractSteps, FixedSteps
+from jaxmech.integrate.steps import AbstractSteps, FixedSteps, ending_at_jumps, step_ends
 from jaxmech.laws import AbstractFormulation, UdwadiaKalaba
 from jaxmech.state import AbstractStabilization, Projection
 from jaxmech.system import Drive, Params, Signal, Subject, extents_at, with_params

@@ -21,17 +21,15 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.compiler import Arrays, Flags, empty_rows, with_row
 from jaxmech.integrate.adaptive_rollout import adaptive_rollout
 from jaxmech.integrate.checks import checked_states
-from jaxmech.integrate.derivatives.event_pieces import (
-    EventPiece,
-    PieceState,
-    along_motion,
-    at_event,
-)
 from jaxmech.integrate.derivatives.run_rule import (
     AbstractRun,
+    EventPiece,
+    PieceState,
     RolloutInputs,
     RunRule,
     SmoothResults,
+    along_motion,
+    at_event,
     of_parts,
     pulled_through,
     split_shared,

@@ -22,27 +22,25 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.checks import checked_states
-from jaxmech.integrate.derivatives.event_pieces import (
-    EventPiece,
-    PieceState,
-    to_event,
-    to_step_end,
-)
 from jaxmech.integrate.derivatives.run_rule import (
     AbstractRun,
+    EventPiece,
+    PieceState,
     RolloutInputs,
     SmoothResults,
     of_parts,
     pulled_through,
     split_shared,
+    to_event,
+    to_step_end,
     with_traced,
 )
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.rollout import KeptSegments, SegmentEvents, rollout
+from jaxmech.integrate.run_params import gap_count
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.spans import StepSegments, segments, turning, within
 from jaxmech.integrate.step import StepState, step
-from jaxmech.integrate.switches import gap_count
 from jaxmech.integrate.trajectory import Trajectory, at_saves
 from jaxmech.state import Projection
 from jaxmech.system import Params

@@ -30,9 +30,8 @@ from jaxmech.integrate.events.friction import (
 )
 from jaxmech.integrate.events.gaps import NO_GAPS, GapDecisions, Gaps, in_place
 from jaxmech.integrate.events.impacts import Decided, MotionState, decided_at, gap_states, impulses
-from jaxmech.integrate.run_params import RunParams, plain, with_run
+from jaxmech.integrate.run_params import RunParams, plain, with_run, with_shared_rows
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.switches import with_shared_rows
 from jaxmech.status import Status
 from jaxmech.system import Params, System, near
 from jaxmech.utils.jit_cache import kept_by

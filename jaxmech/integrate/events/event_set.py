@@ -20,9 +20,8 @@ from jaxmech.integrate.events.event import Event, names_of
 from jaxmech.integrate.events.gaps import NO_GAPS, Gaps
 from jaxmech.integrate.events.impacts import MotionState
 from jaxmech.integrate.events.log import EventState, Replay
-from jaxmech.integrate.run_params import plain, with_run
+from jaxmech.integrate.run_params import plain, with_run, with_switches
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.switches import with_switches
 from jaxmech.laws import observed_at
 from jaxmech.linalg import LDL, metric
 from jaxmech.state import metric_mass

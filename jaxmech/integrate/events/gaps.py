@@ -21,8 +21,7 @@ from jaxmech.integrate.events.friction import (
     SlidingForce,
     frictions_of,
 )
-from jaxmech.integrate.run_params import in_run
-from jaxmech.integrate.switches import with_switches
+from jaxmech.integrate.run_params import in_run, with_switches
 from jaxmech.laws import Observation
 from jaxmech.system import DryFriction, Holonomic, Nonholonomic, Params, System, Unilateral
 from jaxmech.utils.jit_cache import kept_by

@@ -42,9 +42,8 @@ from jaxmech.integrate.events.friction import (
     pressing,
 )
 from jaxmech.integrate.events.gaps import GapDecisions, Gaps
-from jaxmech.integrate.run_params import RunParams, plain
+from jaxmech.integrate.run_params import RunParams, plain, without_last
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.switches import without_last
 from jaxmech.linalg import LDL, QR, diagonal, matvec, metric
 from jaxmech.state import metric_mass
 from jaxmech.status import Status

@@ -12,7 +12,7 @@ from jaxmech import Adaptive, FixedSteps, Holonomic, Signal, System
 from jaxmech.errors import TimesWarning
 from jaxmech.integrate.spans import NO_TIMES
 from jaxmech.integrate.step_size import choose_steps
-from jaxmech.integrate.step_times import ending_at_jumps, step_times
+from jaxmech.integrate.steps import ending_at_jumps, step_times
 
 TS = np.linspace(0.0, 10.0, 11)
 ZERO = np.zeros(1)
