@@ -7,14 +7,8 @@ import pytest
 
 from jaxmech.config.toml import read
 from jaxmech.ensemble import (
-    FirstPassage,
-    Probability,
     Study,
-    StudyEvent,
-    Times,
-    Uniform,
     open_results,
-    run_study,
 )
 from tests.ensemble.studies import arrays, computed
 
@@ -101,33 +95,6 @@ def test_first_passages_are_exact(done: tuple[Path, dict]) -> None:
     np.testing.assert_allclose(summary["mean"]["mean"], first[passed].mean())
     at = np.searchsorted(found["t"], first[passed])
     assert summary["when"]["passed"] == np.bincount(at, minlength=11).tolist()
-
-
-@pytest.mark.slow
-def test_ten_thousand_first_passages(tmp_path: Path) -> None:
-    """A pendulum of 1 m falls through its lowest point once, at a quarter of its period."""
-    study = Study(
-        model="pendulum",
-        size=10_000,
-        store="statistics",
-        times=Times(end=1.0, saves=3),
-        start={"theta": Uniform(0.1, 2.0)},
-        events={"lowest": StudyEvent(of="x1", direction=-1, terminal=True)},
-        statistics={"when": FirstPassage(of="lowest"), "all": Probability(of="t_end", below=0.9)},
-    )
-    found = run_study(study, tmp_path / "run")["statistics"]
-    assert found["when"]["count"] == found["all"]["hits"] == 10_000
-    assert found["when"]["never"] == 0
-    quarters = np.pi / 2 / np.sqrt(9.81) / _agm(1.0, np.cos(np.array([0.1, 2.0]) / 2))
-    ends = [found["when"][key] for key in ("earliest", "latest")]
-    np.testing.assert_allclose(ends, quarters, rtol=1e-3)
-
-
-def _agm(x: float, y: np.ndarray) -> np.ndarray:
-    """The arithmetic-geometric mean, by which the period of a pendulum grows."""
-    for _ in range(6):
-        x, y = (x + y) / 2, np.sqrt(x * y)
-    return x
 
 
 COOLING = """

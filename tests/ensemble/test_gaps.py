@@ -1,6 +1,5 @@
 """Studies and failures of systems with stops and dry friction, whose steps choose themselves."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +12,10 @@ from jaxmech.ensemble import (
     Fixed,
     Normal,
     Study,
-    StudyEvent,
     Times,
-    Uniform,
     failure_probability,
-    open_results,
-    run_study,
 )
-from tests.ensemble.studies import arrays, computed, replayed
-from tests.unilateral.systems import SLED
+from tests.ensemble.studies import arrays, computed
 
 CART = """
 import jaxmech as jm
@@ -59,65 +53,6 @@ def test_a_study_with_a_stop_needs_no_other_keys(tmp_path: Path) -> None:
     assert 0 < (beyond[:, -1] > 0).sum() < 12
 
 
-ROUGH = """
-import jaxmech as jm
-
-
-def friction(p):
-    return p["mu"]
-
-
-floor = jm.Unilateral(
-    lambda q, t, p: q[1], friction=friction, slip=lambda q, t, p: q[0], name="floor"
-)
-rail = jm.DryFriction(lambda q, v, t, p: v[2], static=lambda p: 9.81 * p["mu"], name="rail")
-sleds = jm.System(
-    lambda q, v, t, p: 0.5 * v @ v - 9.81 * q[1], [floor, rail], coordinates=("x", "y", "z")
-)
-"""
-
-SLIDES = """
-model = "rough.py:sleds"
-size = 12
-block = 6
-seed = 1
-
-[times]
-end = 1.0
-saves = 5
-
-[coordinates]
-x = 0.0
-y = 0.0
-z = 0.0
-
-[velocities]
-x = 2.0
-y = 0.0
-z = 1.0
-
-[parameters]
-mu = { distribution = "uniform", low = 0.1, high = 0.9 }
-
-[statistics]
-far = { statistic = "probability", of = "x", above = 0.5 }
-"""
-
-
-@pytest.mark.slow
-def test_a_study_draws_coefficients_of_friction(tmp_path: Path) -> None:
-    run = computed(tmp_path, SLIDES, rough=ROUGH)
-    stored = arrays(run)
-    assert not stored["status"].any()
-    g_mu, v = 9.81 * stored["parameter_mu"][:, None, None], np.array([2.0, 0.0, 1.0])
-    t = np.minimum(stored["t"][None, :, None], v / g_mu)
-    np.testing.assert_allclose(stored["q"], v * t - g_mu * t**2 / 2, atol=1e-12)
-    far = (stored["q"][:, -1, 0] > 0.5).mean()
-    assert 0 < far < 1
-    assert open_results(run).statistics["far"]["probability"] == pytest.approx(far)
-    np.testing.assert_array_equal(replayed(run, 7).values["q"], stored["q"][7])
-
-
 def _wall(q, t, p):  # type: ignore[no-untyped-def]
     return 1.0 - q[0]
 
@@ -149,25 +84,3 @@ def test_failures_by_a_contact(e: float, failure: Failure, exact: float) -> None
     )  # fmt: skip
     result = failure_probability(study, failure=failure)
     assert result.probability == pytest.approx(exact, rel=1e-4)
-
-
-@pytest.mark.slow
-def test_a_study_puts_a_brake_on_and_takes_it_off(tmp_path: Path) -> None:
-    events = {
-        "on": StudyEvent(function=lambda q, v, t, p: t - 0.3, direction=1, on=("rub",)),
-        "off": StudyEvent(function=lambda q, v, t, p: t - 0.7, direction=1, off=("rub",)),
-    }
-    study = Study(
-        model=SLED, size=6, block=6, times=Times(end=1.0, saves=3), events=events,
-        inactive=("rub",), coordinates={"x": Fixed(0.0)}, velocities={"x": Fixed(2.0)},
-        parameters={"mu": Uniform(0.1, 0.9)},
-    )  # fmt: skip
-    for settings, brake in ((study, 0.4), (replace(study, events={}), 0.0)):
-        run_study(settings, tmp_path / f"run{brake}", folder=tmp_path)
-        stored = arrays(tmp_path / f"run{brake}")
-        assert not stored["status"].any()
-        slowed = 9.81 * stored["parameter_mu"]
-        time = np.minimum(brake, 2.0 / slowed)
-        left = 2.0 - slowed * time
-        end = 0.6 + 2.0 * time - slowed * time**2 / 2 + left * (0.7 - time)
-        np.testing.assert_allclose(stored["q"][:, -1, 0], end, rtol=1e-12)

@@ -91,22 +91,6 @@ def test_all_solvers_give_the_constrained_acceleration(
                 np.testing.assert_allclose(qdd, textbook(M, Q, A, b), atol=1e-10)
 
 
-def test_equivalent_rows_give_the_same_motion() -> None:
-    """Rows scaled, mixed and repeated: the same acceleration and the same constraint force."""
-    batch = equations(5, 4, 2, "dense")
-    draw = np.random.default_rng(1)
-    T = np.concatenate([np.diag(10.0 ** draw.uniform(-6, 6, 4)), draw.normal(size=(3, 4))])
-    M, Q, A, b = batch
-    other = (M, Q, T @ A, b @ T.T)
-    for law, rewritten in zip(laws(*batch), laws(*other), strict=True):
-        np.testing.assert_allclose(rewritten.qdd, law.qdd, atol=1e-9)
-        force, again = (
-            np.einsum("bmn,bm->bn", rows, one.multipliers)
-            for rows, one in ((A, law), (T @ A, rewritten))
-        )
-        np.testing.assert_allclose(again, force, atol=1e-8)
-
-
 def singular_equations() -> Batch:
     """M of rank 3, 2 and 0 of 4; with 3 rows, of rank 2, [M; A] is of rank 4, 4 and 2."""
     draw = np.random.default_rng(2)

@@ -146,34 +146,6 @@ def test_planetary_gear_obeys_willis(size: int) -> None:
     np.testing.assert_allclose(level[-1], 0.2 * (3.0 - 0.8), rtol=1e-13)
 
 
-@pytest.mark.slow
-def test_rolling_disk_turns_as_le_saux_leine_and_glocker_say() -> None:
-    """Back at its place after a full turn (Nonlinear Science 15, 2005, equations 5.11-5.12)."""
-    case = published("closed_forms")["rolling_disc_steady_turn"]
-    p, (x, y, z, alpha, beta, gamma) = case["params"], case["q0"]
-    ux, uy, uz, alpha_rate, _, gamma_rate = case["v0"]
-    inertia = lambda t, p: p["m"] * p["r"] ** 2 / 4 * jnp.array([1.0, 2.0, 1.0])  # noqa: E731
-    disk, o = jp.spatial_body("disk", mass="m", inertia=inertia), (0, 0, 0)
-    table = jp.rolling_wheel(
-        "table", jp.ground, o, disk, o, normal=(0, 0, 1), axle=(0, 1, 0), radius="r"
-    )
-    params = {"m": p["m"], "r": p["r"], "g": p["g"]}
-    mechanism = jp.Mechanism([disk], [table], [jp.gravity("g")], params)
-    turn = hamilton(
-        np.asarray(jp.quaternion((0, 0, 1), alpha)),
-        hamilton(*(np.asarray(jp.quaternion(*x)) for x in (((1, 0, 0), beta), ((0, 1, 0), gamma)))),
-    )
-    axle = matrix(turn) @ np.array([0, 1, 0])
-    spin = alpha_rate * np.array([0, 0, 1]) + gamma_rate * axle
-    q, v = mechanism.guess({"disk": jp.Start((x, y, z), turn, (ux, uy, uz), spin)})
-    method, steps = jm.DormandPrince5(), jm.FixedSteps(per_save=2000)
-    sol = jm.simulate(
-        mechanism.system, q, v, [0.0, case["t_end"]], params, method=method, steps=steps
-    )
-    np.testing.assert_allclose(sol.q[-1, :3], case["exact_final"][:3], atol=1e-10)
-    assert sol.energy_drift < 1e-12
-
-
 def test_sphere_on_a_turntable_circles_at_two_sevenths_of_its_speed() -> None:
     """z'' = i (2/7) W z' (Milne), on a table that is a body with a hinge and a drive."""
     case = published("closed_forms")["sphere_on_turntable"]

@@ -10,7 +10,7 @@ import scipy.integrate
 
 import jaxmech as jm
 from jaxmech.integrate.events.gaps import Gaps
-from tests.unilateral.systems import ROW_OF_BALLS, G, falling, free
+from tests.unilateral.systems import ROW_OF_BALLS, G, free
 
 STEPS = jm.FixedSteps(10)
 
@@ -69,23 +69,6 @@ def test_a_tilted_bar_loses_energy_until_it_lies() -> None:
     assert (sols.status == jm.Status.OK).all()
     assert (jnp.diff(sols.energy, axis=1) < 1e-9).all()
     assert jnp.abs(sols.q[:, -1]).max() < 1e-9
-
-
-@pytest.mark.slow
-def test_a_ball_comes_to_rest_in_a_corner() -> None:
-    def energy(q: Any, v: Any, t: Any, p: Any) -> Any:
-        return 0.5 * v @ v - 3 * q[0] - G * q[1]
-
-    walls = jm.Unilateral(lambda q, t, p: q, restitution=0.5, name="walls")
-    corner = jm.System(energy, [walls], coordinates=("x", "y"))
-    ts = jnp.linspace(0.0, 3.0, 16)
-    sol = jm.simulate(corner, jnp.ones(2), jnp.zeros(2), ts, steps=STEPS)
-    assert not sol.q[-1].any()
-    push = jm.observe(corner, sol).multipliers["walls"]
-    np.testing.assert_allclose(push[-1], [3.0, G])
-    # The floor holds the ball before the wall does.
-    rests = 3 * np.sqrt(2 / np.array([3.0, G]))
-    np.testing.assert_array_equal(push > 0, ts[:, None] > rests[None])
 
 
 LEGS = jnp.array([[1.0, 1.0, -1.0, -1.0], [1.0, -1.0, 1.0, -1.0]])
@@ -190,24 +173,6 @@ def test_a_double_pendulum_with_a_stop_is_a_hybrid_automaton() -> None:
     np.testing.assert_allclose(found.t[: len(times)], times, rtol=1e-9)
     np.testing.assert_allclose(sol.q[-1], x[:2], rtol=1e-8)
     np.testing.assert_allclose(sol.v[-1], x[2:], rtol=1e-8)
-
-
-@pytest.mark.slow
-def test_gaps_in_quasi_velocities() -> None:
-    def turned(q: Any, t: Any, p: Any) -> Any:
-        c, s = jnp.cos(0.3), jnp.sin(0.3)
-        return jnp.array([[c, -s], [s, c]])
-
-    floor = jm.Unilateral(lambda q, t, p: q[1], restitution=0.5, name="floor")
-    ball = jm.System(
-        falling, [floor], coordinates=("x", "y"), velocities=("u", "w"), kinematics=turned
-    )
-    ts = jnp.linspace(0.0, 0.8, 3)
-    sol = jm.simulate(ball, jnp.array([0.0, 1.0]), jnp.zeros(2), ts, steps=STEPS)
-    hit = np.sqrt(2 / G)
-    rest_of_time = 0.8 - hit
-    expected = 0.5 * G * hit * rest_of_time - G * rest_of_time**2 / 2
-    np.testing.assert_allclose(sol.q[-1], [0.0, expected], atol=1e-12)
 
 
 @pytest.mark.slow

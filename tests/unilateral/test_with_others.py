@@ -59,16 +59,6 @@ def test_a_fit_finds_the_position_of_a_stop_and_its_restitution() -> None:
     np.testing.assert_allclose([fit.params["h"], fit.params["e"]], [0.1, 0.5], rtol=1e-9)
 
 
-@pytest.mark.slow
-def test_dense_output_knows_which_gaps_are_closed() -> None:
-    ts = jnp.linspace(0.0, 1.4, 8)
-    sol = jm.simulate(BALL, jnp.ones(1), jnp.zeros(1), ts, P, steps=jm.FixedSteps(10))
-    first = np.sqrt(2 * 0.9 / 9.81)
-    t = np.array([0.3, first + 0.1, 1.35])
-    expected = [1 - 9.81 * 0.3**2 / 2, 0.1 + 0.5 * 9.81 * first * 0.1 - 9.81 * 0.1**2 / 2, 0.1]
-    np.testing.assert_allclose(sol.at(t).q[:, 0], expected, atol=1e-12)
-
-
 SLIDE_TIMES = jnp.linspace(0.0, 1.0, 6)
 
 
@@ -79,13 +69,6 @@ def _slid(mu: Any, **policies: Any) -> jm.Solution:
 def _way(mu: Any, t: Any) -> Any:
     t = jnp.minimum(t, stopping_time(mu))
     return 2 * t - mu * G * t**2 / 2
-
-
-@pytest.mark.slow
-def test_dense_output_knows_in_which_direction_a_friction_slides() -> None:
-    sol = _slid(0.3, steps=jm.FixedSteps(2))
-    t = np.array([0.1, 0.35, 0.67, 0.7, 0.93])
-    np.testing.assert_allclose(sol.at(t).q[:, 0], _way(0.3, t), rtol=1e-12)
 
 
 @pytest.mark.slow
@@ -125,15 +108,6 @@ def test_implicit_methods_find_the_end_of_a_slide(method: Any, steps: Any) -> No
 
     expected = stopping_time(0.3), -stopping_time(0.3) / 0.3
     np.testing.assert_allclose(jax.value_and_grad(stop)(0.3), expected, rtol=1e-9)
-
-
-@pytest.mark.slow
-def test_a_friction_coefficient_is_fitted_by_defaults() -> None:
-    found = jm.analysis.structure(SLED, [0.0], [2.0], params={"mu": 0.3})
-    assert found.unused == ()
-    recording = jm.Recording(SLIDE_TIMES, _slid(0.3).q, [0.0], [2.0])
-    fit = jm.fit(SLED, recording, {"mu": 0.25})
-    np.testing.assert_allclose(fit.params["mu"], 0.3, rtol=1e-9)
 
 
 CART = jm.controlled(

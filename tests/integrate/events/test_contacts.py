@@ -113,34 +113,6 @@ def right(q: Array, t: Array, p: Any) -> Array:
 
 @pytest.mark.slow
 @by_steps
-def test_a_bar_that_falls_flat(steps: Any) -> None:
-    """Its ends hit the floor one after another at one time, until both of them rise."""
-    ends = [contact(lambda q, v, t, p, fn=fn: fn(q, t, p), fn.__name__) for fn in (left, right)]
-    system = jm.System(bar, coordinates=("z", "angle"))
-
-    def run(e: Array) -> tuple[Any, ...]:
-        sol = jm.simulate(
-            system, jnp.array([1.0, 0.0]), jnp.zeros(2), jnp.array([0.0, 0.5, 0.6]), {"e": e},
-            steps=steps, events=ends,
-        )  # fmt: skip
-        return sol.q, sol.status, sol.t_failed, sol.events["left"].v_after[1]
-
-    q, status, t_failed, v = jax.vmap(run)(jnp.array([1.0, 0.5, 0.0]))
-    t = np.sqrt(2 / G)
-    np.testing.assert_array_equal(status, [Status.OK, Status.OK, Status.CONTACT_AT_REST])
-    np.testing.assert_allclose(q[0, -1], [G * t * (0.6 - t) - G / 2 * (0.6 - t) ** 2, 0], atol=1e-9)
-    assert (q[:2, :, 0] - abs(np.sin(q[:2, :, 1])) > -1e-12).all()
-    # An impact of one end takes (1 + e) / 2 of its rate from that of the other.
-    rates, e = np.array([-1.0, -1.0]), 0.5
-    for end in (0, 1, 0):
-        rates += (1 + e) * rates[end] * np.where(np.arange(2) == end, -1.0, 0.5)
-    after = G * t * np.array([rates.mean(), (rates[1] - rates[0]) / 2])
-    np.testing.assert_allclose(v[1], after, atol=1e-9)
-    np.testing.assert_allclose(t_failed[2], t, atol=0.3)
-
-
-@pytest.mark.slow
-@by_steps
 def test_contacts_that_become_constraints(steps: Any) -> None:
     """A bar that drops on both ends, that lies there at first, and that falls on one end."""
     how = {fn: contact(lambda q, v, t, p, fn=fn: fn(q, t, p), fn.__name__, on=fn.__name__)

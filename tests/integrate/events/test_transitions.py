@@ -18,28 +18,6 @@ def height(q: Array, v: Array, t: Array, p: Any) -> Array:
     return q[1]
 
 
-@pytest.mark.slow
-def test_a_constraint_that_an_event_switches_on() -> None:
-    """Its impulse removes the normal velocity, and its reaction starts at that time."""
-
-    def floor(q, t, p):
-        return q[0]
-
-    def lagrangian(q, v, t, p):
-        return 0.5 * v @ v - 9.81 * q[0]
-
-    system = jm.System(lagrangian, [jm.Holonomic(floor, "floor")], coordinates=("y",))
-    event = jm.Event(
-        lambda q, v, t, p: q[0], direction=-1, transition=jm.Transition(on="floor"), name="rests"
-    )
-    ts = jnp.linspace(0.0, 1.0, 5)
-    sol = jm.simulate(system, [1.0], [0.0], ts, events=event, inactive="floor")
-    np.testing.assert_array_equal(sol.events.active["floor"], np.asarray(ts) > np.sqrt(2 / 9.81))
-    weight = jm.observe(system, sol).multipliers["floor"][:, 0]
-    np.testing.assert_allclose(weight, np.where(sol.events.active["floor"], 9.81, 0.0), atol=1e-12)
-    np.testing.assert_allclose(sol.v[-1], 0.0, atol=1e-14)
-
-
 def test_what_no_event_switches_on_is_inactive_for_the_whole_run() -> None:
     """A fall beside a line moves as without the line, which exerts no force."""
 
@@ -106,29 +84,6 @@ def test_the_impulse_of_a_constraint_is_smallest_in_the_mass_metric() -> None:
     np.testing.assert_allclose(at.v_after[0] - at.v[0], change, atol=1e-12)
     assert int(at.count) == 1  # not again while the constraint is on
     np.testing.assert_allclose(sol.q[-1, 1], slope * sol.q[-1, 0], atol=1e-14)
-
-
-def test_two_impacts_at_the_same_time() -> None:
-    """A corner: the wall is met when the floor is."""
-    t = float(np.sqrt(2 / G))
-    bounces = jm.Transition(restitution=1.0)
-    wall = jm.Event(lambda q, v, t_, p: t - q[0], -1, transition=bounces, name="wall")
-    floor = jm.Event(height, -1, transition=bounces, name="floor")
-    sol = jm.simulate(BALL, *DROPPED, TS, BALL_PARAMS, steps=jm.FixedSteps(4), events=(wall, floor))
-    np.testing.assert_allclose(sol.events["wall"].t[0], t, atol=1e-12)
-    np.testing.assert_allclose(sol.events["floor"].t[:3], t * np.array([1, 3, 5]), atol=1e-12)
-    np.testing.assert_allclose(sol.v[-1, 0], -1.0, atol=1e-13)
-
-
-@pytest.mark.slow
-def test_bounces_within_a_step_are_all_found() -> None:
-    """A step of 1.5 s, in which the parabola is exact, has two of them."""
-    jump = jm.Transition(lambda q, v, t, p: (q, v * jnp.array([1.0, -p["e"]])))
-    floor = jm.Event(height, -1, transition=jump, name="floor")
-    ts = jnp.array([0.0, 1.5, 3.0])
-    sol = jm.simulate(BALL, *DROPPED, ts, BALL_PARAMS, steps=jm.FixedSteps(1), events=floor)
-    expected = np.sqrt(2 / G) * (1 + 2 * np.cumsum([0, *0.9 ** np.arange(1, 4)]))
-    np.testing.assert_allclose(sol.events["floor"].t[:4], expected, atol=1e-12)
 
 
 @pytest.mark.slow
