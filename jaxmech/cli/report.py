@@ -45,7 +45,6 @@ from jaxmech.plot import (
     legend_below,
     loss,
     new_figure,
-    parameter_intervals,
     residuals,
     statistic_drawings,
     styled,
@@ -385,7 +384,6 @@ def _parts(
 
 
 _RECORDINGS = 3  # of which the motion and the residuals are drawn
-_LEGEND = "The light bar is the prior, and the orange side is beyond a bound."
 
 
 def write_fit_report(fit: Fit, out: Path, name: str) -> Path:
@@ -402,15 +400,10 @@ def write_fit_report(fit: Fit, out: Path, name: str) -> Path:
         f"{counted(len(fit.names), 'parameter')} from {fit.count:,} measurements in {recordings}. "
         f"{state} after {fit.optimization.evaluations} evaluations: {fit.optimization.reason}."
     )
-    caption = f"The parameters with their intervals of 95 %, each on its own scale. {_LEGEND}"
     after = drawn(partial(loss, fit), "The loss after each step of the optimizer.")
     parts = [
         PagePart("Measured and fitted", pictures=[*_over_time(fit)]),
-        PagePart(
-            "Parameters",
-            pictures=[of_figure(parameter_intervals(fit), caption)],
-            text=str(Outcome(name, fit)),
-        ),
+        PagePart("Parameters", text=str(Outcome(name, fit))),
         PagePart("Residuals", pictures=[*_over_time(fit, is_misfit=True)]),
         PagePart("Trust", pictures=[after], is_closed=True),
     ]

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -63,9 +62,6 @@ def legend_of(ax: Axes, **slot: Any) -> Any:
     return ax.legend(**(settings | slot))
 
 
-MOST_PANELS = 24
-
-
 @dataclass(frozen=True, eq=False)
 class Panels:
     """Several panels in one figure: the result of `sol.plot()` and the like.
@@ -87,7 +83,7 @@ class Panels:
         return f"Panels: {', '.join(self.axes)}"
 
 
-Drawing = Callable[[Axes], object]
+Drawing = Callable[..., object]  # with the argument `ax`
 
 
 def axes_or_new(ax: Axes | None) -> Axes:
@@ -116,19 +112,26 @@ def labelled(ax: Axes, x: str, y: str, *, legend: bool = False) -> Axes:
 
 def laid_out(
     drawings: Mapping[str, Drawing], title: str = "", figure: Figure | None = None, *,
-    is_shown: bool = False,
+    is_shown: bool = False, columns: int = 0, width: float = 3.2, heights: Sequence[float] = (),
+    legend: int = 3,
 ) -> Panels:  # fmt: skip
-    """Draw panels in a grid, at most 24 of them, with the legend of the first below all."""
-    chosen = [*drawings][:MOST_PANELS]
-    columns = min(len(chosen), 2 if len(chosen) <= 4 else 4)
-    rows = ceil(len(chosen) / columns)
+    """Draw panels in a grid, with the legend of the first below all, in some columns.
+
+    The width is that of a panel, the heights are those of rows [inches].
+    """
+    columns = columns or min(len(drawings), 2 if len(drawings) <= 4 else 4)
+    heights = heights or [2.3] * ceil(len(drawings) / columns)
     make = shown_figure if is_shown else new_figure
-    figure = figure or make(max(3.2 * columns, 6.0), 2.3 * rows + 0.6)
-    axes = {name: add_axes(figure, (rows, columns, k + 1)) for k, name in enumerate(chosen)}
-    for name, ax in axes.items():
-        drawings[name](ax)
-    legend_below(figure, [ax for ax in axes.values() if not ax.get_legend()][:1], columns=3)
-    return Panels(entitled(figure, title), axes)
+    figure = figure or make(max(width * columns, 6.0), sum(heights) + 0.6)
+    grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
+    before, axes, keyed = len(figure.axes), dict[str, Axes](), list[Axes]()
+    for k, (name, draw) in enumerate(drawings.items()):
+        axes[name] = add_axes(figure, grid[k])
+        draw(ax=axes[name])
+        keyed = keyed or [ax for ax in figure.axes[before:] if not ax.get_legend()]
+    if legend:
+        legend_below(figure, keyed, columns=legend)
+    return Panels(entitled(figure, title) if title else figure, axes)
 
 
 def legend_below(figure: Figure, axes: Iterable[Axes], columns: int) -> None:
@@ -159,25 +162,10 @@ def legend_beside(ax: Axes) -> None:
         ax.legend_.remove()
 
 
-_ALIKE = 10.0  # ratio of sizes up to which curves are drawn into the same axes
-
-
-def sensor_groups(sizes: Sequence[float], names: Sequence[str]) -> list[list[int]]:
-    """The indices of the sensors that share axes, in the order of the first of each group.
-
-    Those whose names end in the same unit in brackets; where a name has none, those of like size.
-    """
+def grouped_by_unit(names: Sequence[str]) -> list[list[int]]:
+    """The indices of names with the same unit in brackets, in the order of the first of each."""
     units = [unit_of(name) for name in names]
-    if all(units):
-        return [[k for k, x in enumerate(units) if x == unit] for unit in dict.fromkeys(units)]
-    groups: list[list[int]] = []
-    largest = 0.0
-    for k in np.argsort(-np.asarray(sizes, float), kind="stable").tolist():
-        if not groups or sizes[k] * _ALIKE < largest:
-            groups.append([])
-            largest = sizes[k]
-        groups[-1].append(k)
-    return sorted(map(sorted, groups))
+    return [[k for k, x in enumerate(units) if x == unit] for unit in dict.fromkeys(units)]
 
 
 def unit_of(name: str) -> str:

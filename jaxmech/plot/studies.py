@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,24 +14,15 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from jaxmech.ensemble import SERIES, Results
-from jaxmech.plot.panels import (
-    BLUE,
-    ORANGE,
-    Drawing,
-    Panels,
-    axes_or_new,
-    labelled,
-    laid_out,
-)
+from jaxmech.plot.panels import BLUE, ORANGE, Drawing, Panels, axes_or_new, labelled, laid_out
 from jaxmech.plot.trajectories import drift, energy_drift, quantile_bands
 from jaxmech.status import succeeded
 from jaxmech.utils.probing import evenly_spaced
 from jaxmech.utils.units import with_unit
 
-MOST_TRAJECTORIES = 16_384  # suffices for all plotted quantiles
-LEAST_TRAJECTORIES = 1024
+MOST_TRAJECTORIES = 4096  # suffices for all plotted quantiles
 MOST_TIMES = 257  # more are indistinguishable in a panel
-MOST_NUMBERS = 2**22  # numbers of one array held in memory for drawing
+MOST_PANELS = 24
 LOW, HIGH = 0.05, 0.95  # the probabilities between which most members lie
 
 
@@ -46,10 +38,9 @@ def plot_results(results: Results, names: Sequence[str], figure: Figure | None) 
             "Argument `names` must be of coordinates or statistics that can be drawn, which are "
             f"{', '.join(drawings) or 'none'}; {', '.join(map(repr, unknown)) or 'store some'}."
         )
-    chosen = {name: drawings[name] for name in names or drawings}
+    chosen = {name: drawings[name] for name in names or [*drawings][:MOST_PANELS]}
     good, finished = int(np.sum(succeeded(results.status))), len(results.status)
-    limit = _most(results)
-    drawn = f", the first {limit:,} drawn" if good > limit else ""
+    drawn = f", the first {MOST_TRAJECTORIES:,} drawn" if good > MOST_TRAJECTORIES else ""
     lost = f", {finished - good:,} failed and left out" if finished > good else ""
     part = f" of {results.size:,}" if finished < results.size else ""
     title = f"{results.name}: {finished:,}{part} trajectories{drawn}{lost}"
@@ -59,11 +50,10 @@ def plot_results(results: Results, names: Sequence[str], figure: Figure | None) 
 def trajectory_figures(results: Results) -> Iterator[tuple[str, Figure]]:
     """The grids of stored trajectories, each with its name."""
     for name, drawings in (
-        ("quantile_bands", dict(_coordinates(results))),
-        ("observed_bands", dict(_observed(results))),
-    ):
-        if drawings:
-            yield name, laid_out(drawings).figure
+        ("quantile_bands", _coordinates(results)), ("observed_bands", _observed(results))
+    ):  # fmt: skip
+        if chosen := dict(islice(drawings, MOST_PANELS)):
+            yield name, laid_out(chosen).figure
 
 
 def trust_drawings(results: Results) -> Iterator[tuple[str, Callable[..., Axes]]]:
@@ -83,7 +73,7 @@ def _stored(results: Results, name: str) -> tuple[np.ndarray, np.ndarray] | None
     if not results.has(name):
         return None
     times = evenly_spaced(len(results.ts), MOST_TIMES)
-    return results.ts[times], np.asarray(results.good(name, times=times, limit=_most(results)))
+    return results.ts[times], np.asarray(results.good(name, times=times, limit=MOST_TRAJECTORIES))
 
 
 def _coordinates(results: Results) -> Iterator[tuple[str, Drawing]]:
@@ -107,12 +97,6 @@ def _observed(results: Results) -> Iterator[tuple[str, Drawing]]:
 
 def _bands(ts: np.ndarray, values: np.ndarray, label: str) -> Drawing:
     return lambda ax: quantile_bands(ts, values, name=label, ax=ax)
-
-
-def _most(results: Results) -> int:
-    # Fewer, the more numbers each trajectory has.
-    numbers = min(len(results.ts), MOST_TIMES) * len(results.coordinates)
-    return min(MOST_TRAJECTORIES, max(MOST_NUMBERS // numbers, LEAST_TRAJECTORIES))
 
 
 Values = Mapping[str, Any]  # the results of a statistic

@@ -5,6 +5,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,14 +21,12 @@ from jaxmech.plot.panels import (
     ORANGE,
     Drawing,
     Panels,
-    add_axes,
     axes_or_new,
-    entitled,
+    grouped_by_unit,
     keep_style,
     labelled,
+    laid_out,
     legend_beside,
-    sensor_groups,
-    shown_figure,
     styled,
 )
 from jaxmech.run import Solution
@@ -73,11 +72,9 @@ def _curves(
     color = COLORS[order % len(COLORS)]
     style = "" if marker else _STYLES[order // len(COLORS) % len(_STYLES)]
     if len(values) > MOST_LINES and not marker:
-        known = len(ax.get_legend_handles_labels()[1])
         quantile_bands(ts[0], values, color=color, ax=ax)
-        *bands, median = ax.get_legend_handles_labels()[0][known:]
-        median.set(label=name, linestyle=style)
-        for band in bands if order else ():
+        ax.lines[-1].set(label=name, linestyle=style)
+        for band in ax.collections[-len(BANDS) :] if order else ():
             band.set_label(None)
         return
     opacity = 1.0 if len(values) == 1 else 0.75
@@ -173,22 +170,18 @@ def plot_motion(
     if not chosen:
         over_time = {x: shown.over_time(names, x) for x, names in shown.groups()}
         over_time |= dict(shown.audit()) if event is None else {}
-    heights = [_HEIGHT] * len(over_time) + [_SQUARE] * len(pairs)
-    width = _WIDTH if over_time else _SQUARE + 0.8
-    figure = figure or shown_figure(width, sum(heights) + 0.4)
-    rows = figure.add_gridspec(len(heights), 1, height_ratios=heights)
-    panels = {}
-    for k, (name, draw) in enumerate((over_time | pairs).items()):
-        panels[name] = add_axes(figure, rows[k])
-        draw(panels[name])
-    stack = [panels[name] for name in over_time]
+    panels = laid_out(
+        over_time | pairs, shown.title, figure, is_shown=True, columns=1, width=_WIDTH,
+        heights=[_HEIGHT] * len(over_time) + [_SQUARE] * len(pairs), legend=0,
+    )  # fmt: skip
+    stack = [panels.axes[name] for name in over_time]
     for ax in stack[:-1]:  # the same times, which are labelled at the lowest
         ax.sharex(stack[-1])
         ax.tick_params(labelbottom=False)
         ax.set_xlabel("")
     if stack:
-        figure.align_ylabels(stack)
-    return Panels(entitled(figure, shown.title), panels)
+        panels.figure.align_ylabels(stack)
+    return panels
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +244,7 @@ class _Shown:
         )
 
     def groups(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """The labels and names of panels: columns of the same unit or like size, rates apart."""
+        """The labels and names of panels: columns of the same unit, rates apart."""
         sol = self.sol
         coordinates = shown_coordinates(sol.coordinates)
         states = tuple(x for x in sol.names if f"{INTEGRALS}{x}" in sol.coordinates)
@@ -262,8 +255,7 @@ class _Shown:
         kinds = ("coordinates", coordinates), ("rates", rates), ("states", states)
         for kind, some in (*kinds, ("controllers", kept)):
             labels = [with_unit(name, sol.unit(name)) for name in some]
-            sizes = [float(np.sqrt(np.nanmean(self.column(name) ** 2))) for name in some]
-            for group in sensor_groups(sizes, labels):
+            for group in grouped_by_unit(labels):
                 names = [some[k] for k in group]
                 alone, unit = labels[group[0]], sol.unit(names[0])
                 count = len(names)
@@ -296,10 +288,9 @@ class _Shown:
             across, up = self.column(x), self.column(y)
             if not self.event and len(across) > MOST_LINES:
                 bins = int(np.clip(np.sqrt(across.size) / 4, 30, 100))
-                counts, *edges = np.histogram2d(np.ravel(across), np.ravel(up), bins=bins)
-                norm = LogNorm(vmin=1, vmax=max(2, counts.max()))
-                density = np.ma.masked_equal(counts.T, 0)
-                cells = ax.pcolormesh(*edges, density, norm=norm, cmap="viridis", rasterized=True)
+                states = np.ravel(across), np.ravel(up)
+                style: Any = {"norm": LogNorm(vmin=1), "cmap": "viridis", "rasterized": True}
+                *_, cells = ax.hist2d(*states, bins=bins, cmin=1, **style)
                 with styled():
                     bar = ax.figure.colorbar(cells, ax=ax, label="saved states in a cell")
                 keep_style(bar.ax).grid(False)
