@@ -153,7 +153,6 @@ CASES = [
     ("laws.LDL(tolerance=nan)", ValueError, "tolerance"),
     ("laws.CoordinatePartition(iterations=0)", ValueError, "iterations"),
     ("jm.Projection(iterations=0)", ValueError, "iterations"),
-    ("jm.RATTLE(iterations=0)", ValueError, "iterations"),
     ("jm.Baumgarte(alpha=1.0, beta=-2.0)", ValueError, "beta"),
     ("jm.FixedSteps(per_save='3')", ValueError, "per_save"),
     ("jm.FixedSteps(max_step=0.0)", ValueError, "max_step"),

@@ -90,7 +90,6 @@ class _StepSpan(eqx.Module):
 
 class _StepEvents(eqx.Module):
     events: EventState  # after the step; `replay` has those of this step
-    happened: Bool[Array, ""]  # whether there were any events
     interrupted: Bool[Array, ""]  # whether the step ends at one
     which: Int[Array, ""]  # index of that event
     row: Int[Array, ""]  # row in which it is kept, -1 if it is not
@@ -189,7 +188,7 @@ def adaptive_rollout(
     save_rows = empty_rows(len(ts), SavedStates(q0, v0, memory, zero, zero, active).packed)
     # Events that change nothing are moves of their own, as far as they are kept.
     max_moves = scheme.adaptive.max_steps + len(ts) - 1 + event_set.rows[-1]
-    columns = 3 + event_set.words if event_set else 1
+    columns = 3 + event_set.gaps.words if event_set else 1
     moves = StepRecord.empty(max_moves, segment, jnp.zeros_like(run.packed(initial)), columns)
     state, rows = jax.lax.while_loop(
         lambda carry: _goes_on(run, carry[0]) & (carry[0].status == Status.OK),
@@ -450,8 +449,8 @@ def _events_in_step(
     def none(events: EventState) -> _StepEvents:
         no, zero = jnp.asarray(False), jnp.zeros((), jnp.int32)
         ok, unit = jnp.asarray(Status.OK, jnp.int32), jnp.ones((), end.q.dtype)
-        outcome = jnp.zeros(event_set.words, end.q.dtype)
-        return _StepEvents(events, no, no, zero, zero - 1, outcome, unit, end, end, ok)
+        outcome = jnp.zeros(event_set.gaps.words, end.q.dtype)
+        return _StepEvents(events, no, zero, zero - 1, outcome, unit, end, end, ok)
 
     if not event_set:
         return none(state), log
@@ -496,7 +495,7 @@ def _events_in_step(
         code = jnp.where(stopped, int(Status.STOPPED), code).astype(jnp.int32)
         ends = jax.tree.map(partial(jnp.where, search.interrupted), end_state, end)
         return _StepEvents(
-            events, events.replay.count > 0, search.interrupted, index, row, outcome,
+            events, search.interrupted, index, row, outcome,
             search.base_u, ends, next_state, code,
         )  # fmt: skip
 
@@ -532,7 +531,7 @@ def _after_events(
     state = _with_status(run, replace(state, start=start, events=event.events), event.status)
     first_entry = jnp.zeros((), jnp.int32)
     *_, moves = jax.lax.while_loop(
-        lambda carry: event.happened & (carry[0] < replay.count), add, (first_entry, first, moves)
+        lambda carry: carry[0] < replay.count, add, (first_entry, first, moves)
     )
     return state, moves
 

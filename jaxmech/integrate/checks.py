@@ -12,6 +12,8 @@ from jaxmech.linalg import LDL, matvec, max_abs
 from jaxmech.status import Status
 from jaxmech.system import EquationsOfMotion, Params
 
+Failures = list[tuple[Array, Status | Array]]  # flags and statuses, of which the first counts
+
 
 def residuals(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
     """Largest |phi|, and largest |dphi/dt| and |psi|, without derivatives."""
@@ -96,9 +98,15 @@ def _is_good(q: Array, v: Array, is_over: Array) -> Array:
     return jnp.concatenate([jnp.isfinite(q), jnp.isfinite(v)]).all() | is_over
 
 
-def unless(good: Array | None, status: Status) -> list[tuple[Array, Status]]:
-    """The status of a failed check; empty for a law without the check."""
-    return [] if good is None else [(~good.all(), status)]
+def failures(
+    eom: EquationsOfMotion, law: Law, v: Array, independent: Array, is_start: Array,
+    is_end: Array, complete: Array | None = None,
+) -> Failures:  # fmt: skip
+    """The possible failures of a law of motion, and of a chart that should `complete` its state."""
+    found: Failures = [(~law.definite, Status.SINGULAR_MASS)]
+    checks = (law.converged, Status.NONIDEAL_FAILED), (complete, Status.PROJECTION_FAILED)
+    found += [(~good.all(), status) for good, status in checks if good is not None]
+    return [*found, check_dependent_rows(eom, law, v, independent, is_start, is_end)]
 
 
 def first_that_holds(*cases: tuple[Array, Status | Array]) -> Int[Array, ""]:

@@ -218,7 +218,7 @@ def _motion(program: Program, x: RolloutInputs, grid: StepGrid) -> dict[str, Any
             rows=event_set.rows,
             has_transition=tuple(event.transition is not None for event in event_set.events),
             switched=event_set.names,
-            sizes=(system.n, system.n_velocities, event_set.words),
+            sizes=(system.n, system.n_velocities, event_set.gaps.words),
             has_copies=bool(event_set.gaps),
         )
     rows = saves.q, saves.v, saves.memory, ts

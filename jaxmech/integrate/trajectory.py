@@ -39,10 +39,6 @@ class SavedStates(eqx.Module):
     active: Bool[Array, "*T C"]  # flags of the constraints with a switch that are on
 
     @property
-    def residuals(self) -> tuple[Array, Array]:
-        return self.position_residual, self.velocity_residual
-
-    @property
     def packed(self) -> Float[Array, " w"]:
         return ravel_pytree(self)[0]
 
@@ -68,7 +64,8 @@ class SavedStates(eqx.Module):
     def selected(self, rows: Int[Array, " S"]) -> "SavedStates":
         """Some of them, the first one among them, with the largest residuals in between."""
         number = jnp.searchsorted(rows, jnp.arange(len(self.q)))  # of the row after each save
-        position, velocity = (jax.ops.segment_max(x, number, len(rows)) for x in self.residuals)
+        residuals = self.position_residual, self.velocity_residual
+        position, velocity = (jax.ops.segment_max(x, number, len(rows)) for x in residuals)
         q, v, memory, active = (x[rows] for x in (self.q, self.v, self.memory, self.active))
         return SavedStates(q, v, memory, position, velocity, active)
 

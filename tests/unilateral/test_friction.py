@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
+from jaxmech.integrate.events.friction import frictions_of
 from tests.unilateral.systems import G
 
 BY_TOLERANCE = jm.Adaptive(rtol=1e-11, atol=1e-13, max_steps=2000)
@@ -26,6 +27,17 @@ BELT = jm.DryFriction(
 )
 BLOCK = jm.System(_spring, [BELT], coordinates=("x",))
 PERIOD = 0.671238898038
+
+
+@pytest.mark.parametrize("varied", ["static", "kinetic"])
+def test_members_of_a_batch_may_differ_in_one_limit_alone(varied: str) -> None:
+    def count(limit: Any) -> jax.Array:
+        params = {"static": 2.0, "kinetic": 1.0, varied: limit}
+        return limit * len(frictions_of(BLOCK, {}, jnp.zeros(1), jnp.zeros(()), params))
+
+    np.testing.assert_array_equal(jax.vmap(count)(jnp.array([1.5, 2.0])), [1.5, 2.0])
+    with pytest.raises(ValueError, match="kinetic"):
+        jax.vmap(count)(jnp.array([1.5, {"static": 0.5, "kinetic": 2.5}[varied]]))
 
 
 def _tenth_slip(limits: Any) -> Any:

@@ -21,11 +21,11 @@ from jaxmech.integrate.events.friction import (
     KINDS,
     TURNED,
     Rubbing,
+    SlidingForce,
     by_slip,
     directions_of,
     discs_of,
     least_norm,
-    load_margin,
     pressing,
 )
 from jaxmech.integrate.events.gaps import NO_GAPS, GapDecisions, Gaps, in_place
@@ -304,7 +304,8 @@ def _loads(
             smallest = least_norm(eom.A, multipliers)
 
             def held() -> Array:
-                found = load_margin(frictions, system, eom, smallest, (q, v, t, params))
+                assert isinstance(system.nonideal, SlidingForce)
+                found = system.nonideal.margin(system, eom, smallest, (q, v, t, params))
                 return found.value * found.units
 
             alone = smallest[-count:]

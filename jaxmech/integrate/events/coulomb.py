@@ -458,6 +458,8 @@ def contact(
         return Coulomb(state.box, each[:, None] * G, each * offset, discs)
 
     def a_pass(state: _Pass) -> _Pass:
+        # Native code does not know what a loop carries.
+        state = state._replace(direction=finite(state.direction))
         # What slips drops to its kinetic limit, and the others are asked again.
         less = jnp.where(leaves & (state.number == 0), slack, 0.0)
         pulled = r + less * jnp.concatenate([size[:count], jnp.zeros_like(size[count:])])
@@ -482,22 +484,11 @@ def contact(
 
     no, yes = jnp.zeros_like(members), jnp.asarray(True)
     none = ContactForces(jnp.zeros_like(r), jnp.zeros_like(r), no, yes, no)
-    start = _Pass(
-        members,
-        on & ~both(direction != 0, discs),
-        direction,
-        none,
-        yes,
-        yes,
-        jnp.zeros((), jnp.int32),
-    )
+    box, number = on & ~both(direction != 0, discs), jnp.zeros((), jnp.int32)
+    start = _Pass(members, box, direction, none, yes, yes, number)
     most = len(on) + 2
 
-    def finite_pass(state: _Pass) -> _Pass:
-        # Native code does not know what a loop carries.
-        return a_pass(state._replace(direction=finite(state.direction)))
-
-    end = jax.lax.while_loop(lambda x: x.goes_on & (x.number < most), finite_pass, start)
+    end = jax.lax.while_loop(lambda x: x.goes_on & (x.number < most), a_pass, start)
     is_solved = end.found.solved & jnp.isfinite(end.found.forces).all()
     forces, terms = finite(end.found.forces), finite(end.found.terms)
     end = end._replace(

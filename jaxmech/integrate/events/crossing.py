@@ -248,8 +248,17 @@ def _after_trial(step: _Step, carry: tuple[StepSearch, Array]) -> tuple[StepSear
     (search, log), event_set = carry, step.event_set
     # An event after which the state is not finite has ended the search.
     search = _with_finite_states(search)
-    contacts = _contacts_at_base(step, search) if event_set.has_transitions else None
-    if contacts is not None:
+    contacts: Contacts | None = None
+    if event_set.has_transitions:
+        # The functions that are zero at the base of the search, with their rates. Several gaps may
+        # jump at once, and then open one after another.
+        base_t, before, system = step.t + search.base_u * step.h, search.events, step.scheme.system
+        place, may_jump = (search.base_q, base_t, step.params), before.due | (search.at_once > 0)
+        opens, _ = event_set.contact.jumps(system, *place, before.active, step.extents, may_jump)
+        contacts = Contacts.of(
+            event_set, step.scheme, search.base_q, search.base_v, base_t, step.h,
+            event_set.params(step.params, before.active), before.speeds, step.accuracy, opens,
+        )  # fmt: skip
         # Elsewhere a sign that is unknown becomes known by a motion of its function, not by a
         # change.
         may = search.interrupted & event_set.enabled(search.events.active)
@@ -275,7 +284,7 @@ def _after_trial(step: _Step, carry: tuple[StepSearch, Array]) -> tuple[StepSear
         return _occurred(step, search, contacts, is_due)
 
     no_rows = jnp.full(len(event_set.events) if event_set.contact else 1, -1, jnp.int32)
-    nothing = search, no_rows, jnp.zeros(event_set.words, step.t.dtype)
+    nothing = search, no_rows, jnp.zeros(event_set.gaps.words, step.t.dtype)
     after, rows, outcome = jax.lax.cond(is_located, occurs, lambda: nothing)
     to_t = step.t + search.bracket.high * step.h
     then = (after.q, after.v) if event_set.has_transitions else ()
@@ -367,21 +376,6 @@ def _where(condition: Array, yes: Any, no: Any) -> Any:
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), yes, no)
 
 
-def _contacts_at_base(step: _Step, search: StepSearch) -> Contacts:
-    """The functions that are zero at the base of a search, with their rates."""
-    base_t, events, event_set = step.t + search.base_u * step.h, search.events, step.event_set
-    # Several gaps may jump at once, and then open one after another.
-    may_jump = events.due | (search.at_once > 0)
-    opens, _ = event_set.contact.jumps(
-        step.scheme.system, search.base_q, base_t, step.params, events.active, step.extents,
-        may_jump,
-    )  # fmt: skip
-    return Contacts.of(
-        event_set, step.scheme, search.base_q, search.base_v, base_t, step.h,
-        event_set.params(step.params, events.active), events.speeds, step.accuracy, opens,
-    )  # fmt: skip
-
-
 def _due(event_set: EventSet, search: StepSearch, contacts: Contacts) -> Bool[Array, " E"]:
     """Flags of the next events that occur at the base: one with a transition, and others first."""
     signs = search.events.signs
@@ -411,7 +405,10 @@ def _occurred(
     index = jnp.argmax(jnp.where(first.any(), first, crossed)).astype(jnp.int32)
     mine = jnp.arange(len(event_set.events)) == index
     interrupts, terminal = event_set.interrupts(index), event_set.stops(index)
-    ok, outcome = jnp.asarray(int(Status.OK), jnp.int32), jnp.zeros(event_set.words, search.q.dtype)
+    ok, outcome = (
+        jnp.asarray(int(Status.OK), jnp.int32),
+        jnp.zeros(event_set.gaps.words, search.q.dtype),
+    )
     after = After(search.q, search.v, ok, before.active, outcome, before.speeds)
     values = search.values
     if event_set.has_transitions:

@@ -138,11 +138,6 @@ class EventSet:
         """The first row of the occurrences of each event, and the total number of rows."""
         return tuple(np.cumsum([0, *(e.kept for e in self.events)]).tolist())
 
-    @property
-    def words(self) -> int:
-        """The numbers that hold the decisions about contacts at an event."""
-        return self.gaps.words
-
     @cached_property
     def one_sided(self) -> Bool[np.ndarray, " E"]:
         """Flags of the events whose functions are positive while they can occur."""
@@ -156,12 +151,12 @@ class EventSet:
         least = IN_SEGMENT_OF_GAPS if self.contact else IN_SEGMENT
         capacity = max(least, len(self.events) + 1) if self else 0
         zeros, size = jnp.zeros(capacity, jnp.int32), jnp.zeros(capacity, dtype)
-        outcome = jnp.zeros((capacity, self.words), dtype)
+        outcome = jnp.zeros((capacity, self.gaps.words), dtype)
         return Replay(zeros, size, zeros, zeros, outcome, jnp.zeros((), jnp.int32))
 
     def width(self, q: Array, v: Array) -> int:
         """The number of columns of an occurrence: its time and states."""
-        return 1 + (q.size + v.size) * (1 + self.has_transitions) + self.words
+        return 1 + (q.size + v.size) * (1 + self.has_transitions) + self.gaps.words
 
     def log(self, q: Array, v: Array) -> Float[Array, "R w"]:
         """Empty rows, in which a loop writes the occurrences of all events."""

@@ -133,7 +133,7 @@ def frictions_of(
                 f"Argument `static` of {friction.name!r} must be constant in a run, but reads the "
                 f"controller {error.args[0]!r}; let the controller act by a `force`."
             ) from error
-        friction.require_limits(*(actual(limit, _MEMBERS) for limit in limits))
+        friction.require_limits(*(actual(limits, _MEMBERS) or (None, None)))
         for k in range(size):
             gap = rows = None
             if friction.normal is None:
@@ -267,33 +267,7 @@ def least_norm(A: Float[Array, "m n"], multipliers: Float[Array, " m"]) -> Float
     return LDL().factor(A.T).min_norm_solve(matvec(A.T, multipliers))[0]
 
 
-def load_margin(
-    frictions: Sequence[Friction], system: System, eom: EquationsOfMotion,
-    multipliers: Float[Array, " m"], state: tuple[Array, Array, Array, RunParams],
-) -> Margin:  # fmt: skip
-    """The margin of the load of gaps and frictions, the last constraints of a system.
-
-    The multipliers are any that the law finds; those in the margin are within their bounds.
-    """
-    q, v, t, params = state
-    force, own = system.nonideal, len(frictions)
-    assert isinstance(force, SlidingForce)
-    count, first = force.count - own, len(multipliers) - force.count
-    slip = force.slip_at(system.dynamics.speeds(q, v, t, params), q, t, params)
-    rubbing = Rubbing.at(frictions, params, multipliers, force.count, t, slip)
-    held, kinetic = rubbing.held(force.discs), rubbing.directions * rubbing.limits[1]
-    each = jnp.where(rubbing.sticks, held, kinetic)
-    slip_rows = jnp.concatenate([c.jacobian(q, v, t, params) for c in force.constraints])
-    slope = jnp.concatenate([eom.A[first : first + count], slip_rows])
-    W, _ = compliance(metric_mass(system, q, v, t, params), eom.A[:first], slope)
-    by_gap = np.array([f.gap is not None for f in frictions])
-    offset = each * jnp.where(by_gap, 0.0, rubbing.normal)
-    law = Coulomb(
-        rubbing.sticks, each[:, None] * pressing(frictions, count, q.dtype), offset, force.discs
-    )
-    of_gaps, alone = multipliers[first : first + count], rubbing.multipliers - rubbing.pull
-    closed = params.active[-count - len(KINDS) * own :][:count]
-    return margin(W, jnp.concatenate([of_gaps, alone]), closed, law)
+RunState = tuple[Array, Array, Array, RunParams]  # q, v, t and parameters
 
 
 @dataclass(frozen=True)
@@ -479,19 +453,47 @@ class SlidingForce:
         noise = jnp.where(small & sticks, law.qdd, 0.0)
         return replace(law, qdd=law.qdd - jax.lax.stop_gradient(noise))
 
+    def rubbing(self, system: System, multipliers: Array, state: RunState) -> Rubbing:
+        """The frictions at a state, with the directions of forces."""
+        q, v, t, params = state
+        slip = self.slip_at(system.dynamics.speeds(q, v, t, params), q, t, params)
+        return Rubbing.at(self.frictions, params, multipliers, self.count, t, slip)
+
+    def margin(
+        self, system: System, eom: EquationsOfMotion, multipliers: Float[Array, " m"],
+        state: RunState,
+    ) -> Margin:  # fmt: skip
+        """The margin of the load of gaps and frictions, the last constraints of a system.
+
+        The multipliers are any that the law finds; those in the margin are within their bounds.
+        """
+        (q, v, t, params), own = state, len(self.frictions)
+        count, first = self.count - own, len(multipliers) - self.count
+        rubbing = self.rubbing(system, multipliers, state)
+        held, kinetic = rubbing.held(self.discs), rubbing.directions * rubbing.limits[1]
+        each = jnp.where(rubbing.sticks, held, kinetic)
+        slip_rows = jnp.concatenate([c.jacobian(q, v, t, params) for c in self.constraints])
+        slope = jnp.concatenate([eom.A[first : first + count], slip_rows])
+        W, _ = compliance(metric_mass(system, q, v, t, params), eom.A[:first], slope)
+        by_gap = np.array([f.gap is not None for f in self.frictions])
+        offset = each * jnp.where(by_gap, 0.0, rubbing.normal)
+        pressed = each[:, None] * pressing(self.frictions, count, q.dtype)
+        law = Coulomb(rubbing.sticks, pressed, offset, self.discs)
+        of_gaps, alone = multipliers[first : first + count], rubbing.multipliers - rubbing.pull
+        closed = params.active[-count - len(KINDS) * own :][:count]
+        return margin(W, jnp.concatenate([of_gaps, alone]), closed, law)
+
     def forces(
-        self, system: System, eom: EquationsOfMotion, multipliers: Array, state: Any
+        self, system: System, eom: EquationsOfMotion, multipliers: Array, state: RunState
     ) -> Array:
         """The multipliers within their bounds, with the forces of frictions that slide."""
         first = len(multipliers) - self.count
-        found = load_margin(self.frictions, system, eom, multipliers, state).forces
+        found = self.margin(system, eom, multipliers, state).forces
         # What equations bear of a load that contacts share in another way.
         rest = matvec(eom.A[first:].T, multipliers[first:] - found)
         own = LDL().factor(eom.A[:first].T).min_norm_solve(rest)[0] if first else multipliers[:0]
         shared = jnp.concatenate([multipliers[:first] + own, found])
-        q, v, t, params = state
-        slip = self.slip_at(system.dynamics.speeds(q, v, t, params), q, t, params)
-        rubbing = Rubbing.at(self.frictions, params, multipliers, self.count, t, slip)
+        rubbing = self.rubbing(system, multipliers, state)
         alone = rubbing.multipliers - rubbing.pull
         alone = jnp.concatenate([multipliers[: -len(self.frictions)], alone])
         return jnp.where(rubbing.sticks.any(), shared, alone)

@@ -140,6 +140,7 @@ class Gaps:
 
     @property
     def words(self) -> int:
+        """The numbers that hold the decisions about them at an event."""
         return -(-sum(self.flags) // _BITS) + 1 if self else 0
 
     @cached_property

@@ -176,10 +176,6 @@ class _Slots(NamedTuple):
         chosen = takes_part[None] & (ranks[None] == np.arange(size)[:, None])
         return _Slots(chosen, takes_part.sum(), size)
 
-    @property
-    def used(self) -> Bool[Array, " S"] | bool:
-        return True if self.gaps is None else self.gaps.any(1)
-
     def of_slots(self, x: Array) -> Array:
         """The entries of an array (C, ...) in the slots, zero or false in empty ones."""
         if self.gaps is None:
@@ -231,7 +227,8 @@ def decided_at(
     slots = _Slots.of(gaps, closed | ((gap.value <= gap.zero) & (gap.rate <= gap.calm)))
     e = gaps.restitutions(user, q.dtype) if count else gap.rate
     gap, e, closed = jax.tree.map(slots.of_slots, (gap, e, closed))
-    gap = gap._replace(value=jnp.where(slots.used, gap.value, 1.0))
+    if slots.gaps is not None:  # nothing touches in those that are empty
+        gap = gap._replace(value=jnp.where(slots.gaps.any(1), gap.value, 1.0))
     G = slots.of_slots(pressing(frictions, count, q.dtype).T).T
     A = base.dynamics.rows(q, state.v, state.t, params)
     mass = metric_mass(base, q, state.v, state.t, params)

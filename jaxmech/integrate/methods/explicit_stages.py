@@ -14,14 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.integrate.checks import check_dependent_rows, finite_states, first_that_holds, unless
+from jaxmech.integrate.checks import Failures, failures, finite_states, first_that_holds
 from jaxmech.integrate.methods.runge_kutta import Moved, Tableau, following
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.laws import Law, Partition
 from jaxmech.status import Status
 from jaxmech.system import Params
-
-Failures = list[tuple[Array, Status | Array]]  # flags and statuses, of which the first counts
 
 
 def evaluate_stage(
@@ -36,13 +34,7 @@ def evaluate_stage(
     q, v, complete = scheme.completed(chart, q, v, t, params)
     with jax.named_scope("law_of_motion"):
         eom, law = scheme.law(q, v, t, params, independent_rows)
-    failures: Failures = [
-        (~law.definite, Status.SINGULAR_MASS),
-        *unless(law.converged, Status.NONIDEAL_FAILED),
-        *unless(complete, Status.PROJECTION_FAILED),
-        check_dependent_rows(eom, law, v, independent_rows, is_start, is_end),
-    ]
-    return q, v, law, failures
+    return q, v, law, failures(eom, law, v, independent_rows, is_start, is_end, complete)
 
 
 class EvaluatedState(eqx.Module):
@@ -62,11 +54,7 @@ def evaluated_state(scheme: Scheme, q: Array, v: Array, t: Array, params: Params
     all_rows = jnp.ones(sum(scheme.system.dynamics.sizes(q, v, t, params)), bool)
     with jax.named_scope("law_of_motion"):
         eom, law = scheme.law(q, v, t, params, all_rows)
-    status = first_that_holds(
-        (~law.definite, Status.SINGULAR_MASS),
-        *unless(law.converged, Status.NONIDEAL_FAILED),
-        check_dependent_rows(eom, law, v, all_rows, yes, yes),
-    )
+    status = first_that_holds(*failures(eom, law, v, all_rows, yes, yes))
     return EvaluatedState(
         q, v, law.qdd, all_rows if law.independent is None else law.independent, law.rank, status
     )
@@ -116,16 +104,16 @@ def sum_stages(
         node, weights, is_start, is_end = stage
         stage_q, stage_v = q + h * so_far.speeds[0], v + h * so_far.accelerations[0]
         stage_t = t + node * h
-        stage_q, stage_v, law, failures = evaluate_stage(
+        stage_q, stage_v, law, cases = evaluate_stage(
             scheme, chart, stage_q, stage_v, stage_t, params, so_far.independent_rows,
             is_start=is_start, is_end=is_end,
         )  # fmt: skip
         good, independent_rows = so_far.good, so_far.independent_rows
         is_ok = so_far.status == Status.OK
-        status = jnp.where(is_ok, first_that_holds(*failures), so_far.status)
+        status = jnp.where(is_ok, first_that_holds(*cases), so_far.status)
         # `status` is read only where `good` is false: native code then computes it in a rare
         # branch.
-        for failed, _ in failures:
+        for failed, _ in cases:
             good &= ~failed
         if law.independent is not None:
             # Later stages lie only near the constraints, where dependent rows seem independent: so
@@ -217,12 +205,12 @@ def pair_stages(
         is_finite = jnp.asarray(True)
         if not is_small:  # where it pays
             (q, v), is_finite = finite_states((q, v), (start.q, start.v))
-        q, v, law, failures = evaluate_stage(
+        q, v, law, cases = evaluate_stage(
             scheme, chart, q, v, stage_t, params, start.independent_rows,
             is_start=jnp.asarray(False), is_end=is_last,
         )  # fmt: skip
         before = so_far.status != Status.OK, so_far.status
-        status = first_that_holds(before, (~is_finite, Status.NONFINITE), *failures)
+        status = first_that_holds(before, (~is_finite, Status.NONFINITE), *cases)
         speeds = system.dynamics.speeds(q, v, stage_t, params)
         return StageRates(
             jnp.concatenate([so_far.speeds[1:], speeds[None]]),

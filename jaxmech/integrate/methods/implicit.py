@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
+from jaxmech.integrate.checks import failures, first_that_holds
 from jaxmech.integrate.methods.runge_kutta import (
     AbstractPair,
     Moved,
@@ -161,9 +161,7 @@ class Rodas5P(AbstractPair):
         sums = _Sums(stage_zeros, stage_zeros, zeros, zeros, yes)
         sums = jax.lax.scan(solve_stage, sums, stages)[0]
         status = first_that_holds(
-            (~law.definite, Status.SINGULAR_MASS),
-            *unless(law.converged, Status.NONIDEAL_FAILED),
-            check_dependent_rows(eom, law, v, all_rows, yes, yes),
+            *failures(eom, law, v, all_rows, yes, yes),
             (~(sums.good & factors.regular), Status.NOT_CONVERGED),
         )
         independent = law.rank == jnp.asarray(all_rows.size, law.rank.dtype)

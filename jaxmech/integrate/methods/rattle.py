@@ -31,9 +31,9 @@ from jaxmech.system import (
     motion_share,
     on_constraints,
 )
-from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.probing import cached_by_shapes, concrete_at, depends_on, generic
-from jaxmech.utils.text import setting
+
+_ITERATIONS = 10  # of Newton's method in a step, of which three or four are usually enough
 
 # From x (n,) and data to the momentum that the constraint forces have to balance (n,), the
 # directions of these forces (m, n), independent of x, and the residual of the constraints (m,).
@@ -55,9 +55,9 @@ def _corrected(
     return x + change, multipliers, jacobians.regular
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _root(
-    equations: Equations, iterations: int, guess: Array, data: Any, independent: Array, size: Array
+    equations: Equations, guess: Array, data: Any, independent: Array, size: Array
 ) -> tuple[Array, Array, Array]:
     """The root x of balance(x) - rows^T lambda = 0 and level(x) = 0, lambda, and success.
 
@@ -78,14 +78,14 @@ def _root(
         return jax.lax.cond(state[2], lambda: state, lambda: correct(state))
 
     start = guess, jnp.zeros(independent.shape, guess.dtype), jnp.asarray(False)
-    return jax.lax.fori_loop(0, iterations, correct_or_rest, start)
+    return jax.lax.fori_loop(0, _ITERATIONS, correct_or_rest, start)
 
 
 @_root.defjvp
 def _root_jvp(
-    equations: Equations, iterations: int, primals: tuple[Any, ...], tangents: tuple[Any, ...]
+    equations: Equations, primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[Any, Any]:
-    x, multipliers, _ = root = _root(equations, iterations, *primals)
+    x, multipliers, _ = root = _root(equations, *primals)
     _, data, independent, _ = primals
 
     def residual(data: Any) -> tuple[Array, Array]:
@@ -104,26 +104,14 @@ class RATTLE(AbstractMethod):
     For a constant mass matrix and forces that depend on positions and time alone, with holonomic
     constraints, which may be redundant. Of second order, symplectic and reversible in time: the
     energy error stays bounded over very long times, and momenta are kept to round-off. Only the
-    multipliers are implicit; they are found by Newton's method.
-
-    Args:
-        iterations: maximum number of Newton iterations in a step; if these are not enough, the
-            status is `NOT_CONVERGED`.
+    multipliers are implicit; they are found by Newton's method, in up to ten iterations.
 
     Raises:
-        ValueError: if `iterations` is not a positive integer; by `simulate`, if the system is not
-            as described.
+        ValueError: by `simulate`, if the system is not as described.
     """
 
     order = 2
     error_constant = 1.0  # of q
-    iterations: int = setting(
-        10, "maximum number of Newton iterations in a step", most=100, kw_only=True
-    )
-
-    def __post_init__(self) -> None:
-        remedy = "leave it out for 10; three or four are usually enough"
-        require_positive_integer("iterations", self.iterations, remedy)
 
     def require(self, system: System, policies: Policies, *state: Any) -> None:
         """Raise a ValueError unless the system is separable and its constraints holonomic."""
@@ -161,9 +149,7 @@ class RATTLE(AbstractMethod):
             start, traced = data
             return hoisted_position(traced, u, start) if traced else position(u, start)
 
-        u, _, converged = _root(
-            with_traced, self.iterations, v, (start, traced), independent, rounding / jnp.abs(h)
-        )
+        u, _, converged = _root(with_traced, v, (start, traced), independent, rounding / jnp.abs(h))
         end = StepStart(q + h * u, u, t + h, h, params)
         at_end = system.equations(end.q, u, end.t, params)
         pushed = matvec(at_end.M, u) + h / 2 * at_end.Q
