@@ -449,7 +449,7 @@ def _events_in_step(
     def none(events: EventState) -> _StepEvents:
         no, zero = jnp.asarray(False), jnp.zeros((), jnp.int32)
         ok, unit = jnp.asarray(Status.OK, jnp.int32), jnp.ones((), end.q.dtype)
-        outcome = jnp.zeros(event_set.gaps.words, end.q.dtype)
+        outcome = event_set.gaps.undecided(end.q.dtype)
         return _StepEvents(events, no, zero, zero - 1, outcome, unit, end, end, ok)
 
     if not event_set:
@@ -488,11 +488,11 @@ def _events_in_step(
         after = scheme.in_step(search.q, search.v, end_t, h, after)
         next_state = evaluated_state(scheme, search.q, search.v, end_t, after)
         _, _, index, row, outcome = events.replay.at(events.replay.count - 1)
-        is_nan = search.info.good & jnp.isnan(events.values).any()
-        code = jnp.where(search.info.good, int(Status.OK), search.info.status)
-        code = jnp.where(is_nan, int(Status.EVENT_IS_NAN), code)
-        stopped = (code == Status.OK) & (events.stopped_by >= 0)
-        code = jnp.where(stopped, int(Status.STOPPED), code).astype(jnp.int32)
+        code = first_that_holds(
+            (~search.info.good, search.info.status),
+            (jnp.isnan(events.values).any(), Status.EVENT_IS_NAN),
+            (events.stopped_by >= 0, Status.STOPPED),
+        )
         ends = jax.tree.map(partial(jnp.where, search.interrupted), end_state, end)
         return _StepEvents(
             events, search.interrupted, index, row, outcome,

@@ -539,7 +539,7 @@ def adaptive_trajectory(
     zero, zero_count = jnp.zeros_like(x.ts[0]), jnp.zeros((), jnp.int32)
     active, state = event_set.active(), jnp.concatenate([x.q0, x.v0, x.memory])
     interval, offset = interval_at(x.times, zero, zero, zero), _no_offset(event_set, x)
-    outcome = jnp.zeros(event_set.gaps.words, x.q0.dtype)
+    outcome = event_set.gaps.undecided(x.q0.dtype)
     piece = EventPiece(zero, zero, zero_count, zero_count, active, outcome, offset, interval)
     from_start = PieceState(x.q0, x.v0, x.memory, offset), piece, zero
     parts: list[Any] = [partial(_plain, by_pair, event_set), rates]

@@ -391,7 +391,7 @@ def at_event(
         after = event_set.after(scheme, piece.which, state, params, piece.active, piece.outcome)
         next_state = after.q, after.v
         row += next_state
-    return size, next_state, jnp.concatenate([*row, jnp.zeros(event_set.gaps.words, q.dtype)])
+    return size, next_state, jnp.concatenate([*row, event_set.gaps.undecided(q.dtype)])
 
 
 def to_event(

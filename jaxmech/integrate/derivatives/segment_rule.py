@@ -415,10 +415,7 @@ class _EventSegments(_AbstractSegments):
     ) -> PieceState:  # fmt: skip
         """The state at the end of a step by one of the pieces."""
         (state, along), none = position, jnp.full((), -1, jnp.int32)
-        zero, outcome = (
-            jnp.zeros_like(timed[0]),
-            jnp.zeros(self.event_set.gaps.words, timed[0].dtype),
-        )
+        zero, outcome = jnp.zeros_like(timed[0]), self.event_set.gaps.undecided(timed[0].dtype)
         piece, goes_on = _piece(data, along, number, timed, zero, none, none, outcome)
         ended = plain(state, piece, timed[1], ~goes_on, shared)
         return jax.tree.map(partial(jnp.where, goes_on), ended, state)
@@ -505,7 +502,7 @@ def segment_trajectory(
         example = *state, number, first_segment, x.ts[0]
         x, run, (step,) = with_traced(forward, x, [partial(_bare_step, scheme)], [example])
         return _PlainSegments(run, scheme.per_save, steps, event_set, step).trajectory(x)
-    outcome = jnp.zeros(event_set.gaps.words, zero.dtype)
+    outcome = event_set.gaps.undecided(zero.dtype)
     piece = EventPiece(
         zero, zero, number, number, event_set.active(), outcome, zero[None], first_segment.interval
     )

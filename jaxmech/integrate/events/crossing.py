@@ -284,7 +284,7 @@ def _after_trial(step: _Step, carry: tuple[StepSearch, Array]) -> tuple[StepSear
         return _occurred(step, search, contacts, is_due)
 
     no_rows = jnp.full(len(event_set.events) if event_set.contact else 1, -1, jnp.int32)
-    nothing = search, no_rows, jnp.zeros(event_set.gaps.words, step.t.dtype)
+    nothing = search, no_rows, event_set.gaps.undecided(step.t.dtype)
     after, rows, outcome = jax.lax.cond(is_located, occurs, lambda: nothing)
     to_t = step.t + search.bracket.high * step.h
     then = (after.q, after.v) if event_set.has_transitions else ()
@@ -405,10 +405,7 @@ def _occurred(
     index = jnp.argmax(jnp.where(first.any(), first, crossed)).astype(jnp.int32)
     mine = jnp.arange(len(event_set.events)) == index
     interrupts, terminal = event_set.interrupts(index), event_set.stops(index)
-    ok, outcome = (
-        jnp.asarray(int(Status.OK), jnp.int32),
-        jnp.zeros(event_set.gaps.words, search.q.dtype),
-    )
+    ok, outcome = jnp.asarray(int(Status.OK), jnp.int32), event_set.gaps.undecided(u.dtype)
     after = After(search.q, search.v, ok, before.active, outcome, before.speeds)
     values = search.values
     if event_set.has_transitions:

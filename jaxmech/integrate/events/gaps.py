@@ -143,6 +143,9 @@ class Gaps:
         """The numbers that hold the decisions about them at an event."""
         return -(-sum(self.flags) // _BITS) + 1 if self else 0
 
+    def undecided(self, dtype: Any) -> Float[Array, " D"]:
+        return jnp.zeros(self.words, dtype)
+
     @cached_property
     def switches(self) -> tuple[str, ...]:
         """The names of their switches, the last ones of a run: of gaps, then of frictions."""
