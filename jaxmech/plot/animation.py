@@ -18,7 +18,7 @@ from jaxmech.geometry import Geometry
 from jaxmech.interop.mujoco import Robot
 from jaxmech.models import Model
 from jaxmech.parts import Mechanism
-from jaxmech.plot.motions import digits, dimension, display_of, extent, file_path, trail_names
+from jaxmech.plot.motions import digits, dimension, display_of, extent, file_path
 from jaxmech.plot.panels import STYLE
 from jaxmech.plot.scene import Scene
 from jaxmech.run import Solution
@@ -204,15 +204,11 @@ def animate(
         >>> jm.animate(squares, (swing.ts, swing.q[:, :2]), speed=0.5)
         Animation: t = 0 ... 3 s at 0.5 times real time, 151 frames in 6 s
     """
-    subject = getattr(subject, "mechanism", subject)  # of a robot
-    display = display_of(subject, motion, params, speed, fps)
-    moments = display.moments(fps, FINE)
-    shapes = display.shapes_at(moments)
-    chosen = trail_names(shapes, trails)
-    if ax is not None and (ax.name == "3d") != (dimension(shapes) == 3):
+    display = display_of(subject, motion, params, trails, speed=speed, fps=fps, fine=FINE)
+    if ax is not None and (ax.name == "3d") != (dimension(display.shapes) == 3):
         raise ValueError(
             'Argument `ax` must be in space, made with projection="3d", for shapes in space, '
             "and in the plane for those in the plane."
         )
-    scene = Scene(ax, shapes, chosen, FINE)
-    return Animation(moments[::FINE], fps, display.speed, scene.ax, display.label, scene)
+    scene = Scene(ax, display.shapes, display.trails, FINE)
+    return Animation(display.times[::FINE], fps, display.speed, scene.ax, display.label, scene)

@@ -9,7 +9,7 @@ kinds to solids, in half widths of a link.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -172,81 +172,45 @@ class Drawing:
         origin, along = self.on(0, at_a), self.axes(0, normal)[:, 1]
         return {f"{self.name}.ground": line(origin + _FAR * along, origin - _FAR * along)}
 
-    def wheel(self, label: str, k: int, at: Any, radius: Any, axle: Any, color: Any) -> Shapes:
-        """A wheel with spokes; in space, without an axle, a sphere with three circles on it."""
-        frame, mesh, key = self.frames[k], meshes.wheel(), f"{label}.wheel"
-        center = self.on(k, (0.0,) * self.size if at is None else at)
-        r = jnp.abs(self.read.number(radius))
+    def wheel(self, k: int, center: Array, radius: Any, axle: Any, color: Any = BY_BODY) -> Solid:
+        """A wheel with spokes."""
+        mesh, r = meshes.wheel(), jnp.abs(self.read.number(radius))
         if self.size == 2:
-            vertices = scaled(mesh.vertices, (r, r, self.sketch.height), (0, 0, self.depth(k)))
-            return {key: Solid(center, frame.axes, vertices, mesh.faces, color)}
-        if axle is None:
-            ball = 0.99 * r * meshes.sphere().vertices
-            pairs = [line(frame.axes[:, i], frame.axes[:, i - 1]) for i in range(3)]
-            rings = {f"{label}.circle{i + 1}": circle(center, r, x) for i, x in enumerate(pairs)}
-            return {key: Solid(center, frame.axes, ball, meshes.sphere().faces), **rings}
-        vertices = scaled(mesh.vertices, (r, r, 0.18 * r))
-        return {key: Solid(center, self.axes(k, axle), vertices, mesh.faces, color)}
+            axes, height, depth = self.frames[k].axes, self.sketch.height, self.depth(k)
+        else:
+            axes, height, depth = self.axes(k, axle), 0.18 * r, jnp.zeros(())
+        vertices = scaled(mesh.vertices, (r, r, height), (0.0, 0.0, depth))
+        return Solid(center, axes, vertices, mesh.faces, color)
 
 
-class Piece(NamedTuple):
-    """A solid at a joint."""
-
-    suffix: str  # of its name
-    mesh: Triangles
-    scale: tuple[float, float, float]  # in half widths of a link
-    color: Any = STEEL
-    axis: tuple[int, str] | None = None  # a body and the field with its axis; else those of b
+def _ball(x: Drawing) -> Shapes:
+    return {x.name: x.solid(meshes.sphere(), x.frames[1].axes, (1.5,) * 3), **x.base()}
 
 
-_BALL = Piece("", meshes.sphere(), (1.5, 1.5, 1.5))
-_SLEEVE = Piece("", meshes.cylinder(24), (1.5, 1.5, 3.6), DARK, (1, "axis_b"))
-_ARM = meshes.cylinder(16), (0.45, 0.45, 4.0), STEEL
-_PIECES: dict[str, tuple[Piece, ...]] = {
-    "revolute joint": (
-        Piece("", meshes.cylinder(24), (0.75, 0.75, 3.0), STEEL, (1, "axis_b")),
-        Piece(".collar", meshes.cylinder(24), (1.3, 1.3, 1.7), DARK, (1, "axis_b")),
-    ),
-    "cylindrical joint": (_SLEEVE,),
-    "screw": (_SLEEVE,),
-    "planar joint": (Piece("", meshes.sphere(), (1.0, 1.0, 1.0)),),
-    "spherical joint": (_BALL,),
-    "universal joint": (
-        Piece("", meshes.sphere(), (1.0, 1.0, 1.0), DARK),
-        Piece(".arm_a", *_ARM, (0, "axis_a")),
-        Piece(".arm_b", *_ARM, (1, "axis_b")),
-    ),
-}
-
-
-def _pieces(x: Drawing) -> Shapes:
-    shapes = {}
-    for piece in _PIECES[x.part.kind]:
-        axes = x.frames[1].axes
-        if piece.axis is not None:
-            k, name = piece.axis
-            axes = x.axes(k, getattr(x.part, name))
-        shapes[x.name + piece.suffix] = x.solid(piece.mesh, axes, piece.scale, piece.color)
-    return shapes
-
-
-def _held(x: Drawing) -> Shapes:
-    return _pieces(x) | x.base()
+def _universal(x: Drawing) -> Shapes:
+    """A ball with two arms."""
+    shapes = {x.name: x.solid(meshes.sphere(), x.frames[1].axes, (1.0,) * 3, DARK)}
+    for k, (end, axis) in enumerate({"a": x.part.axis_a, "b": x.part.axis_b}.items()):
+        shapes[f"{x.name}.arm_{end}"] = x.solid(
+            meshes.cylinder(16), x.axes(k, axis), (0.45, 0.45, 4.0)
+        )
+    return shapes | x.base()
 
 
 def _revolute(x: Drawing) -> Shapes:
     """A pin, in space in a collar."""
+    mesh, shapes = meshes.cylinder(24), x.base()
     if x.size == 3:
-        shapes = _held(x)
-        if x.has_visual(0) or x.has_visual(1):
-            del shapes[f"{x.name}.collar"]
+        axes = x.axes(1, x.part.axis_b)
+        shapes[x.name] = x.solid(mesh, axes, (0.75, 0.75, 3.0))
+        if not (x.has_visual(0) or x.has_visual(1)):
+            shapes[f"{x.name}.collar"] = x.solid(mesh, axes, (1.3, 1.3, 1.7), DARK)
         return shapes
     names = sorted((b.name for b in x.part.bodies), key=lambda n: x.sketch.levels.get(n, -1))
     low, high = map(x.sketch.depth, names)
-    pin = x.solid(meshes.cylinder(24), x.frames[1].axes, (0.5, 0.5, 0.0), DARK)
-    tall = (high - low + 1.3 * x.sketch.height) * meshes.cylinder(24).vertices[:, 2]
-    lifted = pin.vertices.at[:, 2].set(tall + (high + low) / 2)
-    return {x.name: pin._replace(vertices=lifted), **x.base()}
+    size = 0.5 * x.width, 0.5 * x.width, high - low + 1.3 * x.sketch.height
+    vertices = scaled(mesh.vertices, size, (0.0, 0.0, (high + low) / 2))
+    return {x.name: Solid(x.point, x.frames[1].axes, vertices, mesh.faces, DARK), **shapes}
 
 
 def _prismatic(x: Drawing) -> Shapes:
@@ -258,20 +222,18 @@ def _prismatic(x: Drawing) -> Shapes:
     return {f"{x.part.bodies[1].name}.block": block, **x.rail()}
 
 
-def _screw(x: Drawing) -> Shapes:
-    """A sleeve on a rail with a thread."""
-    size, mesh = x.width, meshes.coil(12, 0.2)
-    thread = scaled(mesh.vertices, (9 * size, size, size), (-4.5 * size, 0.0, 0.0))
-    axes = x.axes(0, x.part.axis)[:, jnp.array([2, 0, 1])]
-    coil = Solid(x.point, axes, thread, mesh.faces, STEEL)
-    return {**_pieces(x), f"{x.name}.thread": coil, **x.rail()}
+def _sleeve(x: Drawing) -> Shapes:
+    """A sleeve on a rail."""
+    axes = x.axes(1, x.part.axis_b)
+    return {x.name: x.solid(meshes.cylinder(24), axes, (1.5, 1.5, 3.6), DARK), **x.rail()}
 
 
 def _planar(x: Drawing) -> Shapes:
     """A ball on a plate."""
     axes, at = x.axes(0, x.part.normal), x.on(0, x.part.at_a)
     plate = x.solid(meshes.box(), axes, (14.0, 14.0, 0.3), GROUND, at)
-    return {**_pieces(x), f"{x.name}.plate": plate}
+    ball = x.solid(meshes.sphere(), x.frames[1].axes, (1.0,) * 3)
+    return {x.name: ball, f"{x.name}.plate": plate}
 
 
 def _bead(x: Drawing) -> Shapes:
@@ -291,11 +253,18 @@ def _other(x: Drawing) -> Shapes:
 
 
 def _rolling(x: Drawing) -> Shapes:
-    part = x.part
-    axle = getattr(part, "axle", None)
-    color = BY_BODY if axle is None else TYRE
-    wheel = {} if x.has_visual(1) else x.wheel(x.name, 1, part.at_b, part.radius, axle, color)
-    return {**x.ground_line(part.at_a, part.normal), **wheel}
+    """A wheel on its ground, or a sphere with three circles on it."""
+    part, shapes = x.part, x.ground_line(x.part.at_a, x.part.normal)
+    if x.has_visual(1):
+        return shapes
+    axle, key, center = getattr(part, "axle", None), f"{x.name}.wheel", x.on(1, part.at_b)
+    if x.size == 2 or axle is not None:
+        color = BY_BODY if axle is None else TYRE
+        return {**shapes, key: x.wheel(1, center, part.radius, axle, color)}
+    axes, r, mesh = x.frames[1].axes, x.read.number(part.radius), meshes.sphere()
+    circles = [circle(center, r, line(axes[:, i], axes[:, i - 1])) for i in range(3)]
+    shapes |= {f"{x.name}.circle{i + 1}": ring for i, ring in enumerate(circles)}
+    return {**shapes, key: Solid(center, axes, 0.99 * r * mesh.vertices, mesh.faces)}
 
 
 def _knife_edge(x: Drawing) -> Shapes:
@@ -346,7 +315,7 @@ def _gears(x: Drawing) -> Shapes:
     for k, (radius, axis) in enumerate(zip(radii, (part.axis_a, part.axis_b), strict=True)):
         if x.has_visual(k):
             continue
-        wheel = x.wheel("", k, None, radius, axis, BY_BODY)[".wheel"]
+        wheel = x.wheel(k, centers[k], radius, axis)
         if has_teeth:
             teeth = min(round(_TEETH * abs(radius) / min(map(abs, radii))), _MOST_TEETH)
             away = centers[1 - k] - centers[k]
@@ -391,8 +360,9 @@ def _rack(x: Drawing) -> Shapes:
         u, z = x.pointing(2, part.axis), x.pointing(0, part.axis_a)
         axes, depth = jnp.stack([u, jnp.cross(z, u), z], axis=1), jnp.zeros(())
     r = x.read.number(part.radius)
-    wheel = x.wheel("", 0, None, part.radius, part.axis_a, BY_BODY)[".wheel"]
-    width, center = jnp.ptp(wheel.vertices[:, 2]), jnp.asarray(pinion.origin)
+    center = jnp.asarray(pinion.origin)
+    wheel = x.wheel(0, center, part.radius, part.axis_a)
+    width = jnp.ptp(wheel.vertices[:, 2])
     way = axes[:, 0] @ (jnp.asarray(bar.origin) - center)
     module = 2 * r / _TEETH
     mesh = meshes.rack(_TEETH + 1)  # a tooth is where the pinion has a gap
@@ -430,11 +400,11 @@ SHAPES: dict[str, Callable[[Drawing], Shapes]] = {
     "revolute joint": _revolute,
     "prismatic joint": _prismatic,
     "weld": Drawing.base,
-    "cylindrical joint": lambda x: _pieces(x) | x.rail(),
-    "screw": _screw,
+    "cylindrical joint": _sleeve,
+    "screw": _sleeve,
     "planar joint": _planar,
-    "spherical joint": _held,
-    "universal joint": _held,
+    "spherical joint": _ball,
+    "universal joint": _universal,
     "distance": _stretched(_ROD, 0.45, STEEL),
     "point on line": _guided_bead,
     "point on plane": lambda x: {},

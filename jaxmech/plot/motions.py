@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech import meshes
-from jaxmech.geometry import BY_BODY, DARK, GROUND, Geometry, Solid, hull
+from jaxmech.geometry import BY_BODY, DARK, GROUND, Geometry, Solid, between, hull
 from jaxmech.meshes import Triangles
 from jaxmech.models import Model
 from jaxmech.parts import Mechanism
@@ -35,7 +35,6 @@ _STILL = 1e-9  # motion relative to the size of the picture below which a shape 
 _WIDTH = 0.035  # half the width of a link, relative to the usual length of a link
 _LEAST, _MOST = 0.005, 0.025  # the same, relative to the size of the picture
 _BOB, _PIN = 2.8, 0.5  # radii relative to half the width of a link
-_RIGID = 1e-4  # relative change of a length from which a link is elastic
 _NEAR = 1e-6  # distance of points that coincide, relative to the size of the picture
 _LAYERS = 3  # of links in the plane, one above the other
 _HANGING = -0.3  # mean height of the links below a support that is above them, in their lengths
@@ -142,28 +141,16 @@ def _merged(over_time: Any, fixed: Any) -> Shape:
 
 
 def _checked(output: Any) -> dict[str, Any]:
-    if not isinstance(output, Mapping):
-        raise TypeError(
-            "The geometry function must return a dict of arrays, got "
-            f"{type(output).__name__}; see `jaxmech.geometry`."
-        )
     shapes: dict[str, Any] = {
         str(name): Solid(*map(jnp.asarray, x)) if isinstance(x, Solid) else 1.0 * jnp.asarray(x)
-        for name, x in output.items()
+        for name, x in (output.items() if isinstance(output, Mapping) else ())
     }
-    sizes = {
-        x.origin.shape[-1] if isinstance(x, Solid) else x.shape[-1] if x.ndim in (1, 2) else 0
-        for x in shapes.values()
-    }
-    if len(sizes) != 1 or not sizes <= {2, 3}:
-        listing = ", ".join(
-            f"{name} {(x.origin if isinstance(x, Solid) else x).shape}"
-            for name, x in shapes.items()
-        )
+    points = {name: path(x) for name, x in shapes.items()}
+    if {x.shape[-1] if x.ndim in (1, 2) else 0 for x in points.values()} not in ({2}, {3}):
+        listing = ", ".join(f"{name} {x.shape}" for name, x in points.items())
         raise ValueError(
-            "The geometry function must return dots of shape (d,), lines of shape (k, d) and "
-            "solids, with d = 2 or d = 3 for all of them, but the shapes are: "
-            f"{listing or 'none'}."
+            "The geometry function must return a dict of dots of shape (d,), lines of shape (k, d) "
+            f"and solids, with d = 2 or d = 3 for all of them, but they are: {listing or 'none'}."
         )
     return shapes
 
@@ -302,25 +289,21 @@ class _Links:
         return 1.25 * self.height * (layer % _LAYERS)
 
     def rod(self, start: np.ndarray, end: np.ndarray, layer: int) -> Solid:
-        """A link with round ends, or if its length changes, a bar."""
+        """A link with round ends, stretched if its length changes."""
         along, d = end - start, start.shape[2]
         length = np.linalg.norm(along, axis=2, keepdims=True)
-        first = _first(length[..., 0])
+        first = _first(length)
+        ends = np.zeros((len(start), 2, d))
+        ends[:, 1, :1] = first
+        made = [hull(points, self.width) for points in ends]
         with np.errstate(divide="ignore", invalid="ignore"):
-            axes = _frames(along / length)
-        if (np.abs(length - first[:, None, None]) > _RIGID * first.max()).any():
-            sizes = np.diag([1.0, 1.6 * self.width, self.height])
-            mesh = meshes.box().moved((0.5, 0.0, 0.0), sizes)
-            vertices = np.broadcast_to(mesh.vertices, (len(start), *mesh.vertices.shape))
-            axes[..., 0] *= length
-        else:
-            ends = np.zeros((len(start), 2, d))
-            ends[:, 1, 0] = first
-            made = [hull(points, self.width) for points in ends]
-            mesh, vertices = made[0], np.stack([np.asarray(vertices) for vertices, _ in made])
-            vertices = vertices * [1.0, 1.0, self.height if d == 2 else 1.0]
-        lift = self.depth(layer) if d == 2 else 0.0
-        return Solid(start, axes, vertices + np.array([0.0, 0.0, lift]), mesh[1])
+            axes = np.array(_axes_along(along / length))
+            axes[..., 0] *= length / first[:, None]
+        vertices = np.stack([np.asarray(mesh.vertices) for mesh in made])
+        if d == 2:
+            lift = np.array([0.0, 0.0, self.depth(layer)])
+            vertices = vertices * [1.0, 1.0, self.height] + lift
+        return Solid(start, axes, vertices, made[0].faces)
 
     def joint(self, name: str, dot: np.ndarray, *, moves: bool) -> Iterator[tuple[str, object]]:
         """A dot as a bob, as a pin between several links, or as a support at rest."""
@@ -380,17 +363,12 @@ def _first(x: np.ndarray) -> np.ndarray:
     return np.nan_to_num(x[np.arange(len(x)), known.argmax(axis=1)])
 
 
-def _frames(u: np.ndarray) -> np.ndarray:
-    """Axes as columns (N, K, d, d), the first along u; in space they turn as little as possible."""
-    if u.shape[2] == 2:
-        return np.stack([u, np.stack([-u[..., 1], u[..., 0]], axis=-1)], axis=-1)
-    across = np.zeros_like(u)
-    n = np.eye(3)[np.abs(np.nan_to_num(u[:, 0])).argmin(axis=1)]
-    for k in range(u.shape[1]):
-        m = n - (n * u[:, k]).sum(1, keepdims=True) * u[:, k]
-        across[:, k] = m / np.linalg.norm(m, axis=1, keepdims=True)
-        n = np.where(np.isfinite(across[:, k]), across[:, k], n)
-    return np.stack([u, across, np.cross(u, across)], axis=-1)
+@jax.jit
+@jax.vmap
+@jax.vmap
+def _axes_along(u: Array) -> Array:
+    """Axes as columns (N, K, d, d), the first along unit vectors (N, K, d)."""
+    return jnp.asarray(between(meshes.box(), jnp.zeros_like(u), u, 1.0).axes)
 
 
 def _at(dot: np.ndarray, mesh: Triangles, axes: np.ndarray, color: object) -> Solid:
@@ -402,10 +380,12 @@ def _at(dot: np.ndarray, mesh: Triangles, axes: np.ndarray, color: object) -> So
 
 @dataclass(frozen=True, eq=False)
 class Display:
-    """The shapes and the motion of one or several trajectories, and how fast it is shown.
+    """The shapes of one or several trajectories, and how fast they are shown.
 
     Attributes:
-        geometry: the shapes, as a function of coordinates, time and parameters.
+        times: the times of the motion that are shown [s], (K,), several for each frame.
+        shapes: the shapes that have a size, over trajectories and these times.
+        trails: the names of those that leave a trail.
         track: the coordinates over time.
         params: the parameters of each trajectory.
         speed: seconds of the motion per second.
@@ -413,7 +393,9 @@ class Display:
         solution: the trajectories, if they come from a simulation.
     """
 
-    geometry: Geometry
+    times: np.ndarray
+    shapes: Shapes
+    trails: Sequence[str]
     track: Track
     params: Any
     speed: float
@@ -424,22 +406,13 @@ class Display:
     def first_params(self) -> Any:
         return jax.tree.map(lambda x: x[0], self.params)
 
-    def moments(self, fps: float, fine: int = 1) -> np.ndarray:
-        """The times of the motion that are shown, `fine` for each frame, from first to last."""
-        first, last = self.track.span
-        count = max(int(np.ceil(abs(last - first) / self.speed * fps - 1e-6)), 1)
-        return first + (last - first) * np.linspace(0, 1, fine * count + 1)
-
-    def shapes_at(self, times: np.ndarray) -> Shapes:
-        """The shapes of all trajectories at times (K,) that have a size."""
-        shapes = links_of(shapes_at(self.geometry, self.track, times, self.params))
-        return {name: shape for name, shape in shapes.items() if not _is_empty(shape)}
-
 
 def display_of(
-    subject: Any, motion: Any, params: Any, speed: float | None, fps: float
+    subject: Any, motion: Any, params: Any, trails: Sequence[str] | None, *,
+    speed: float | None, fps: float, fine: int = 1,
 ) -> Display:  # fmt: skip
-    """Check the arguments of `animate` or `view`, which explains them."""
+    """What `animate` and `view` show, which explain the arguments; `fine` times for each frame."""
+    subject = getattr(subject, "mechanism", subject)  # of a robot
     geometry, system = _geometry(subject)
     for name, value in (("speed", speed), ("fps", fps)):
         if value is not None:
@@ -485,7 +458,12 @@ def display_of(
     if speed < 1:
         label = f",  {1 / speed:.3g} times slower"
     label += f", {shown} of {count}" if shown < count else ""
-    return Display(geometry, track, params, speed, label, solution)
+    frames = max(int(np.ceil(seconds / speed * fps - 1e-6)), 1)
+    times = first + (last - first) * np.linspace(0, 1, fine * frames + 1)
+    shapes = links_of(shapes_at(geometry, track, times, params))
+    shapes = {name: shape for name, shape in shapes.items() if not _is_empty(shape)}
+    names = trail_names(shapes, trails)
+    return Display(times, shapes, names, track, params, speed, label, solution)
 
 
 def digits(speed: float) -> int:

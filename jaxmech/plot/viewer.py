@@ -34,7 +34,6 @@ from jaxmech.plot.motions import (
     extent,
     file_path,
     shapes_at,
-    trail_names,
 )
 from jaxmech.plot.panels import ORANGE
 from jaxmech.plot.scene import FRAMED, Box, Item, box_around, in_space, items_of
@@ -146,7 +145,7 @@ def _packed(
 
 
 def _arrows(
-    mechanism: Mechanism, display: Display, times: np.ndarray, box: Box, scale: float | None
+    mechanism: Mechanism, display: Display, box: Box, scale: float | None
 ) -> tuple[list[Item], float]:  # fmt: skip
     """The forces of all joints with names on their second bodies, and the metres per newton.
 
@@ -174,6 +173,7 @@ def _arrows(
             if isinstance(joint, Joint) and joint.name
         }
 
+    times = display.times
     starts = shapes_at(points, display.track, times, display.params)
     sign = 1.0 if times[-1] >= times[0] else -1.0
     ts = sign * np.asarray(motion.ts, float)
@@ -192,13 +192,13 @@ def _arrows(
     return items, scale
 
 
-def _facts(mechanism: Mechanism, display: Display, times: np.ndarray) -> dict[str, Any]:
+def _facts(mechanism: Mechanism, display: Display) -> dict[str, Any]:
     """By body: its mass, and the names and values of its coordinates at all times."""
-    q, order = display.track.at(times)[0], mechanism.system.coordinates
+    q, order = display.track.at(display.times)[0], mechanism.system.coordinates
     facts: dict[str, Any] = {}
     links = {x.body.name: x.name for x in mechanism.kinematics.links}
     for body in mechanism.bodies:
-        read = Reader(body.part, np.asarray(times[0]), display.first_params)
+        read = Reader(body.part, np.asarray(display.times[0]), display.first_params)
         prefixes = {body.name, links.get(body.name, body.name)}
         columns = [k for k, name in enumerate(order) if name.rpartition(".")[0] in prefixes]
         facts[body.name] = {
@@ -364,27 +364,32 @@ def view(
         require_positive("force_scale", force_scale)
     title = getattr(subject, "name", "motion")
     subject = getattr(subject, "mechanism", subject)  # of a robot
-    display = display_of(subject, motion, params, speed, fps)
-    ts = display.moments(fps)
-    shapes = display.shapes_at(ts)
-    box = box_around(shapes)
-    names = trail_names(shapes, trails)
-    items, scale, facts, down = [*items_of(shapes, box, names)], 0.0, {}, None
+    display = display_of(subject, motion, params, trails, speed=speed, fps=fps)
+    box = box_around(display.shapes)
+    items, scale, facts, down = [*items_of(display.shapes, box, display.trails)], 0.0, {}, None
     if isinstance(subject, Mechanism):
-        facts = _facts(subject, display, ts)
+        facts = _facts(subject, display)
         if any(isinstance(force, gravity) for force in subject.forces):
-            start = np.asarray(display.track.span[0])
-            down = np.asarray(down_of(subject, start, display.first_params), float)
+            down = np.asarray(down_of(subject, display.times[0], display.first_params), float)
             down = np.pad(down, (0, 3 - len(down)))
         if forces and display.solution is not None:
-            arrows, scale = _arrows(subject, display, ts, box, force_scale)
+            arrows, scale = _arrows(subject, display, box, force_scale)
             items += arrows
             # The first picture frames the arrows too.
             known = [x.points[np.isfinite(x.points).all(axis=(1, 2))] for x in arrows]
             ends = [x.reshape(-1, 3)[:: max(1, len(x) // FRAMED)] for x in known]
             box = replace(box, outermost=np.concatenate([box.outermost, *ends]))
     result = View(
-        ts, fps, display.speed, tuple(items), box, facts, title, display.label, scale, down
+        display.times,
+        fps,
+        display.speed,
+        tuple(items),
+        box,
+        facts,
+        title,
+        display.label,
+        scale,
+        down,
     )
     if file is not None:
         result.save(file)

@@ -140,7 +140,7 @@ def test_a_body_is_drawn_by_its_visuals() -> None:
         (
             lambda b: jp.screw("j", jp.ground, P, b, P, axis=(0, 0, 1), lead=0.1),
             [0.3],
-            {"j", "j.rail", "j.thread"},
+            {"j", "j.rail"},
         ),
         (
             lambda b: jp.cylindrical("j", jp.ground, P, b, P, axis=(0, 1, 0)),
