@@ -7,7 +7,7 @@ import hashlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -58,9 +58,6 @@ class SubjectInputs:
         return signals
 
 
-SUBJECTS = (System, Model, Mechanism, Robot)
-
-
 @dataclass(frozen=True, eq=False)
 class Subject:
     """The system of a study."""
@@ -68,6 +65,7 @@ class Subject:
     name: str  # name in the study
     system: System
     model: Model | None  # None where the file holds a bare `System`
+    params: Params = None  # of a bare system those beside it
     sha256: str | None = None  # digest of its file, None for a model of the catalogue
     beside: Mapping[str, Any] = field(default_factory=dict)  # other objects of the file, by name
     other: Any = None  # the object, if it is none of the usual ones but has a system
@@ -75,19 +73,13 @@ class Subject:
     # recorded ones, in the places of parameters
     inputs: SubjectInputs = field(default_factory=SubjectInputs)
 
-    @property
-    def params(self) -> Params:
-        """The parameters; of a bare system those beside it, None without any."""
-        owner = self.model if self.other is None else self.other
-        return self.beside.get("params") if owner is None else owner.params
-
 
 class Loaded(NamedTuple):
-    """An object, with the digest of its file and the other objects there by name."""
+    """An object, or a function that makes it, with the digest and the other objects of its file."""
 
     value: Any
     sha256: str | None = None
-    beside: Mapping[str, Any] = {}
+    beside: Mapping[str, Any] = {}  # by name
 
 
 def load(
@@ -112,44 +104,80 @@ def load(
             outputs take are left out.
         others: other classes of which the object may be, with a `system`.
     """
-    if not isinstance(name, str | Path):
+    kinds = (System, Model, Mechanism, Robot, *others)
+    name, (value, sha256, beside) = _loaded(name, folder, kinds, parameters)
+    if isinstance(value, kinds) or not callable(value):
         if options:
-            raise refuse("model_options", "must be left out where `model` is an object")
-        name, loaded = python_name(name), Loaded(name)
-    elif (name := str(name)).startswith("python:"):
-        message = "it was passed as an object; put it into a file, and name it by that"
-        raise refuse("model", f"must be a name, but of {name} nothing else is known: {message}")
-    elif is_robot(name):
-        loaded = _robot(folder / name, options, parameters)
-    elif ":" in name or name.endswith(".py"):
-        loaded = find(name, options, folder, (*SUBJECTS, *others))
-    elif name in CATALOGUE:
-        loaded = Loaded(_call(CATALOGUE[name], options))
+            raise refuse("model_options", "must be left out where `model` is not a function")
     else:
-        advice = not_one_of(name, CATALOGUE, "a model of the catalogue")
-        files = '"path/file.py:attribute", or the path of an MJCF or URDF file'
-        raise refuse("model", f"{advice}; or write {files}")
-    subject = _subject(name, loaded, others)
-    found: list[Any] = [find(x, {}, folder, (Controller,), "controllers") for x in controllers]
-    if not found:
-        return subject
-    try:
-        system = controlled(subject.system, [x.value for x in found])
-    except (TypeError, ValueError) as error:
-        raise refuse("controllers", f"cannot be used: {error}") from error
-    outputs, params = {x.value.name for x in found}, subject.params
-    if isinstance(params, dict):
-        params = {key: x for key, x in params.items() if key not in outputs}
-    model, other = (
-        x if x is None else replace(x, system=system, params=params)
-        for x in (subject.model, subject.other)
-    )
-    beside = {**subject.beside, "params": params}
-    return replace(subject, system=system, model=model, other=other, beside=beside)
+        accepted, title = inspect.signature(value).parameters, getattr(value, "__name__", name)
+        refuse_all(unknown(("model_options",), options, accepted, f"an option of {title}"))
+        try:
+            value = value(**options)
+        except (Exception, SystemExit) as error:
+            raise refuse("model", f"cannot be made: {described(error)}") from error
+
+    model: Model | None = None
+    other: Any = None
+    has_state = isinstance(value, System | Mechanism) and "q0" in beside
+    is_plain = isinstance(beside.get("params"), Mapping | None)
+    match value:
+        case System() if has_state and is_plain and "t0" not in beside:
+            params, state = beside.get("params") or {}, (beside["q0"], beside.get("v0"))
+            model = model_of(value, params, *state, name, "a system with a state beside it")
+        case Mechanism():
+            model = as_model(value, beside.get("q0"), beside.get("v0"))
+        case Model():
+            model = value
+        case Robot():
+            model = value.model
+        case _ if isinstance(value, others):
+            other = value
+        case _ if not isinstance(value, System):
+            usual = "a System, a Model, a Mechanism or a Robot (or, of a fit, an Identifiable)"
+            message = f"must name {usual}, but {name} is of type {type(value).__name__}"
+            raise refuse("model", message)
+    owner: Any = other if model is None else model
+    system = value if owner is None else owner.system
+    params = beside.get("params") if owner is None else owner.params
+    if found := [find(x, folder, (Controller,), "controllers").value for x in controllers]:
+        try:
+            system = controlled(system, found)
+        except (TypeError, ValueError) as error:
+            raise refuse("controllers", f"cannot be used: {error}") from error
+        outputs = {x.name for x in found}
+        if isinstance(params, dict):
+            params = {key: x for key, x in params.items() if key not in outputs}
+        model, other = (
+            x if x is None else replace(x, system=system, params=params) for x in (model, other)
+        )
+    return Subject(name, system, model, params, sha256, beside, other, has_state)
 
 
-def _robot(path: Path, options: Mapping[str, Any], parameters: Iterable[str]) -> Loaded:
-    """The model of an MJCF or URDF file."""
+def _loaded(
+    name: str | Any, folder: Path, kinds: tuple[type, ...], parameters: Iterable[str]
+) -> tuple[str, Loaded]:
+    """The object of a name, or a function of the options of the model that makes it."""
+    if isinstance(name, str | Path):
+        name = str(name)
+        if name.startswith("python:"):
+            message = "it was passed as an object; put it into a file, and name it by that"
+            message = f"must be a name, but of {name} nothing else is known: {message}"
+            raise refuse("model", message)
+        if is_robot(name):
+            return name, _robot(folder / name, parameters)
+        if ":" in name or name.endswith(".py"):
+            return name, find(name, folder, kinds)
+        if name not in CATALOGUE:
+            advice = not_one_of(name, CATALOGUE, "a model of the catalogue")
+            files = '"path/file.py:attribute", or the path of an MJCF or URDF file'
+            raise refuse("model", f"{advice}; or write {files}")
+        return name, Loaded(CATALOGUE[name])
+    return python_name(name), Loaded(name)
+
+
+def _robot(path: Path, parameters: Iterable[str]) -> Loaded:
+    """The function of its options that makes the model of an MJCF or URDF file."""
     if not path.is_file():
         raise refuse("model", f"must name an MJCF or URDF file, but there is none at {path}")
     requested = {parameter.partition(".")[0] for parameter in parameters} - {"ctrl"}
@@ -162,16 +190,13 @@ def _robot(path: Path, options: Mapping[str, Any], parameters: Iterable[str]) ->
         names = (*sorted(kinds), *(kind for kind in params if kind not in kinds))
         return from_mjcf(path, params=names, strict=strict, friction_speed=friction_speed).model
 
-    return Loaded(_call(robot, options), hashlib.sha256(path.read_bytes()).hexdigest())
+    return Loaded(robot, hashlib.sha256(path.read_bytes()).hexdigest())
 
 
-def find(
-    name: str, options: Mapping[str, Any], folder: Path, kinds: tuple[type, ...],
-    key: str | Key = "model",
-) -> Loaded:  # fmt: skip
-    """Execute "path/file.py:attribute" and return the attribute, or the result of a function.
+def find(name: str, folder: Path, kinds: tuple[type, ...], key: str | Key = "model") -> Loaded:
+    """Execute "path/file.py:attribute" and return the attribute.
 
-    Errors are those of the key that names it.
+    Errors are those of the key that names it; they list what is of these kinds, and functions.
     """
     file, colon, attribute = name.rpartition(":")
     if not colon or not file.endswith(".py") or not attribute.isidentifier():
@@ -207,48 +232,7 @@ def find(
             if isinstance(x, kinds) or (inspect.isfunction(x) and x.__module__ == module.__name__)
         }
         raise refuse(key, not_one_of(attribute, candidates, f"an attribute in {path}"))
-    value = public[attribute]
-    if isinstance(value, kinds):
-        if options:
-            raise refuse("model_options", f"must be left out: {attribute} is not a function")
-    elif callable(value):
-        value = _call(value, options, key)
-    return Loaded(value, hashlib.sha256(code).hexdigest(), vars(module))
-
-
-def _subject(name: str, loaded: Loaded, others: tuple[type, ...]) -> Subject:
-    value, sha256, beside = loaded
-    other, state_beside = value, isinstance(value, System | Mechanism)
-    if isinstance(value, others):
-        return Subject(name, other.system, None, sha256, beside, other)
-    match value:
-        case System() if "q0" in beside and "t0" not in beside:
-            params, state = beside.get("params"), (beside["q0"], beside.get("v0"))
-            if not isinstance(params, Mapping | None):
-                return Subject(name, value, None, sha256, beside)
-            value = model_of(value, params or {}, *state, name, "a system with a state beside it")
-        case System():
-            return Subject(name, value, None, sha256, beside)
-        case Mechanism():
-            value = as_model(value, beside.get("q0"), beside.get("v0"))
-        case Robot():
-            value = value.model
-    if not isinstance(value, Model):
-        kinds = "a System, a Model, a Mechanism or a Robot (or, of a fit, an Identifiable)"
-        raise refuse("model", f"must name {kinds}, but {name} is of type {type(value).__name__}")
-    state_beside = "q0" in beside and state_beside
-    return Subject(name, value.system, value, sha256, beside, state_beside=state_beside)
-
-
-def _call(
-    factory: Callable[..., object], options: Mapping[str, Any], key: str | Key = "model"
-) -> object:
-    accepted = inspect.signature(factory).parameters
-    refuse_all(unknown(("model_options",), options, accepted, f"an option of {factory.__name__}"))
-    try:
-        return factory(**options)
-    except (Exception, SystemExit) as error:
-        raise refuse(key, f"cannot be made: {described(error)}") from error
+    return Loaded(public[attribute], hashlib.sha256(code).hexdigest(), vars(module))
 
 
 def described(error: BaseException) -> str:

@@ -9,6 +9,7 @@ several of them, whose statistics are merged in order.
 import shutil
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, isqrt
@@ -20,14 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.config.errors import refuse
-from jaxmech.ensemble.member import StudyTrajectory, Tree, inputs_of, merged
+from jaxmech.config.errors import StoppedError, refuse
+from jaxmech.ensemble.member import StudyTrajectory, Tree, merged
 from jaxmech.ensemble.plan import STATES, Plan, errors_as_problems
 from jaxmech.ensemble.statistics import Sample, StatisticResult
 from jaxmech.ensemble.study import LANES, Study
-from jaxmech.integrate import MEMBERS, FixedSteps, choose_steps
+from jaxmech.integrate import FixedSteps
 from jaxmech.status import succeeded
-from jaxmech.utils.probing import evenly_spaced
 
 States = dict[str, Any]
 Shapes = tuple[Mapping[str, Any], Mapping[str, Any]]
@@ -43,46 +43,18 @@ _UNKNOWN_STEPS = 16
 _SHARE = 16  # of the memory of a device: largest part for the results of a block
 
 
-def with_steps(plan: Plan) -> Plan:
-    """The plan with its number of steps, chosen from some of its trajectories if not set."""
-    study, steps = plan.study, plan.study.steps
-    if not isinstance(steps, FixedSteps) or steps.per_save is not None:
-        return plan
-    member, rows = plan.member, evenly_spaced(study.size, MEMBERS)
-    parts = [inputs_of(plan.sampler.rows(row, row + 1), member.dtype) for row in rows.tolist()]
-    varying = jax.tree.map(lambda *x: np.concatenate(x), *(draws for draws, _ in parts))
-    chosen: list[FixedSteps] = []
-
-    def choose(q: Array, v: Array, params: Any) -> Array:
-        policy = choose_steps(
-            member.system, q, v, member.ts, params,
-            method=study.method, steps=steps, projection=study.projection,
-            formulation=study.formulation,
-            events=member.event_set.events, inactive=study.inactive,
-        )  # fmt: skip
-        chosen.append(policy)
-        return q
-
-    with errors_as_problems():
-        states = member.states(varying, parts[0][1], len(rows))
-        jax.vmap(choose, axis_size=len(rows))(*states)
-    policy = chosen[0]
-    return plan.sized(steps=replace(steps, per_save=policy.per_save, times=policy.times))
-
-
 def compile_kernel(plan: Plan) -> "BlockProgram":
-    """The program of a study, with its steps, and a block sized by the shapes of one trajectory.
+    """The program of a study whose steps are known; the shapes of a trajectory size its block.
 
     It is compiled at its first call. A StudyError tells what is wrong with the model.
     """
-    plan = with_steps(plan)
     member = plan.member
     with errors_as_problems():
         arrays, values, _ = jax.eval_shape(
             lambda inputs: member.computed(inputs, not member.may_skip_assembly), plan.first
         )
-    kernel = BlockProgram(plan, (arrays, values))
-    return replace(kernel, plan=plan.sized(block=block_of(plan.study, kernel.stored_bytes)))
+    kernel = BlockProgram(plan, 0, (arrays, values))
+    return replace(kernel, block=block_of(plan.study, kernel.stored_bytes))
 
 
 def block_of(study: Study, trajectory: int) -> int:
@@ -107,14 +79,12 @@ def block_of(study: Study, trajectory: int) -> int:
     return -(-min(block, study.size) // LANES) * LANES
 
 
-def slice_of(study: Study, coordinates: int, ends: int = 0) -> int:
+def slice_of(study: Study, block: int, coordinates: int, ends: int = 0) -> int:
     """Trajectories that are computed at a time: a part of a block.
 
     The series of as many fit into a cache or so, at the saved times and at those between them at
     which a step `ends`; a device other than a CPU takes the whole block.
     """
-    block = study.block
-    assert block is not None
     if jax.devices()[0].platform != "cpu":
         return block
     series = (study.times.saves + ends) * (2 * coordinates + 3 + len(study.observe))
@@ -160,7 +130,8 @@ class Inputs:
 class BlockProgram:
     """The compiled computation of one block of a study."""
 
-    plan: Plan  # with its steps and its block
+    plan: Plan  # with its steps
+    block: int  # the number of trajectories of one call
     shapes: Shapes = ({}, {})  # of the stored arrays and the quantities of one trajectory
 
     @property
@@ -170,13 +141,6 @@ class BlockProgram:
     @property
     def member(self) -> StudyTrajectory:
         return self.plan.member
-
-    @property
-    def block(self) -> int:
-        """The number of trajectories of one call."""
-        block = self.study.block
-        assert block is not None
-        return block
 
     def require_possible(self, out: Path) -> None:
         """Raise a StudyError if the disk cannot hold the results."""
@@ -222,7 +186,7 @@ class BlockProgram:
         """The draws of at most a block of trajectories, padded with copies of the last one."""
         # The last block has the shape of all others, so that one program serves.
         padding = self.block - (last - first)
-        varying, shared = inputs_of(self.plan.sampler.rows(first, last), self.member.dtype, padding)
+        varying, shared = self.plan.inputs(first, last, padding)
         index = np.int64 if jax.config.read("jax_enable_x64") else np.int32
         return Inputs(varying, shared, index(first), np.int32(last - first))
 
@@ -284,7 +248,9 @@ class BlockProgram:
         return jax.jit(self._computed, static_argnums=1)
 
     def _computed(self, inputs: Inputs, assembled: bool) -> Block:
-        size = slice_of(self.study, self.member.system.n, self.member.subject.inputs.ends)
+        size = slice_of(
+            self.study, self.block, self.member.system.n, self.member.subject.inputs.ends
+        )
         count = self.block // size
         index = inputs.first + jnp.arange(self.block, dtype=inputs.first.dtype)
         real = jnp.arange(self.block) < inputs.count
@@ -342,3 +308,29 @@ def computed_blocks(kernel: BlockProgram, blocks: Iterable[int]) -> Generator[tu
         if following is not None:
             running.append(start(device, following))
         yield inputs, jax.device_get(ready)
+
+
+def compute_here(
+    kernel: BlockProgram, missing: list[int], write: Callable[[int, dict[str, np.ndarray]], None],
+    stop: Callable[[], bool], finished: Callable[[int], None],
+) -> None:  # fmt: skip
+    """Compute the missing blocks of a run in this process, and write each one meanwhile."""
+    waiting: Future[None] | None = None  # of the thread that writes
+    computed = computed_blocks(kernel, missing)
+    # One thread writes, so that blocks reach the disk in order while the next is computed.
+    with ThreadPoolExecutor(1) as writer:
+        try:
+            for block in missing:
+                if stop():
+                    raise StoppedError
+                inputs, results = next(computed)
+                if waiting is not None:
+                    waiting.result()
+                waiting = writer.submit(write, block, kernel.stored(inputs, results))
+                finished(block)
+        finally:
+            # What was computed is kept, also after an interruption or an error, which the result
+            # of a future raises here if it was one of writing.
+            computed.close()
+            if waiting is not None:
+                waiting.result()

@@ -22,7 +22,6 @@ from jaxmech.config import Subject
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all, unknown
 from jaxmech.ensemble.distributions import Distribution, Fixed, Law, quantile
 from jaxmech.ensemble.study import Design, Study
-from jaxmech.utils.text import not_one_of
 from jaxmech.utils.trees import entry_names
 
 Index = tuple[int, ...]
@@ -121,8 +120,7 @@ def _factor(study: Study, names: list[str]) -> np.ndarray:
             if len(matches) > 1:
                 raise refuse(key, f"must say which variable {name} is: {' or '.join(matches)}")
             if not matches:
-                reason = not_one_of(name, names, "a variable that is drawn from a distribution")
-                raise refuse(key, f"must name drawn variables, but {name} {reason}")
+                raise StudyError(unknown(key, [name], names, "a variable that is drawn"))
             pair_indices.append(names.index(matches[0]))
         i, j = pair_indices
         if i == j or matrix[i, j]:
@@ -208,9 +206,7 @@ def _plans(study: Study, subject: Subject) -> list[_DrawPlan]:
     model, system, of = subject.model, subject.system, f"of {subject.name}"
     coordinates, added = system.coordinates, subject.inputs.parameters
     plans, problems = [], list[Problem]()
-    for problem in unknown(("fixed",), study.fixed, coordinates, f"a coordinate {of}"):
-        message = f"must name coordinates, but {problem.key[-1]} {problem.message}"
-        problems.append(Problem(("fixed",), message))
+    problems += unknown(("fixed",), study.fixed, coordinates, f"a coordinate {of}")
     for name in () if model else coordinates[: system.dynamics.mechanical]:
         if name not in study.coordinates:
             message = (
@@ -236,8 +232,7 @@ def _plans(study: Study, subject: Subject) -> list[_DrawPlan]:
             # the whole array before its entries
             group = {key: rules[key] for key in sorted(rules) if key.partition("[")[0] == name}
             if name not in defaults and not is_free:
-                message = not_one_of(name, defaults, kind)
-                problems += [Problem((section, key), message) for key in group]
+                problems += unknown((section,), group, defaults, kind)
                 continue
             try:
                 plans.append(_plan_of(section, name, group, defaults.get(name), is_free))

@@ -1,6 +1,6 @@
 """One trajectory of a study as a function of its draws: its stored and observed quantities.
 
-`quantities_of` has all that can be observed, stored or reduced, by name: the series of `simulate`,
+Its `quantities` are all that can be observed, stored or reduced, by name: the series of `simulate`,
 its audit, coordinates and velocities, multipliers, observed quantities, and what events leave.
 """
 
@@ -16,9 +16,8 @@ from jaxtyping import Array
 
 from jaxmech.compiler import native_call
 from jaxmech.config import Subject
-from jaxmech.config.errors import Problem, refuse, refuse_all
+from jaxmech.config.errors import Key, refuse
 from jaxmech.ensemble.draws import Variable, array_name
-from jaxmech.ensemble.statistics import FirstPassage
 from jaxmech.ensemble.study import SECTIONS, SERIES, Study
 from jaxmech.integrate import EventSet
 from jaxmech.linalg import matvec
@@ -26,7 +25,6 @@ from jaxmech.run import Solution, observe, simulate
 from jaxmech.state import assemble
 from jaxmech.status import Status
 from jaxmech.system import Levels, System, extents_at
-from jaxmech.utils.text import not_one_of
 from jaxmech.utils.units import columns, shown_coordinates, units_of
 
 Tree = dict[str, dict[str, Any]]  # section, name -> value
@@ -73,57 +71,6 @@ class Quantity(NamedTuple):
     dims: Dims = ()
     unit: str = ""
     is_stored: bool = False
-
-
-def quantities_of(study: Study, system: System) -> dict[str, Quantity]:
-    """All quantities of a study, or a StudyError if two have one name, or a name none."""
-    time, problems = ("time",), list[Problem]()
-    coordinate = ("time", "coordinate")
-    velocity = ("time", VELOCITY if system.velocities else "coordinate")
-    known = dict.fromkeys(("q", "rates"), Quantity(coordinate))
-    known |= dict.fromkeys(("v", "qdd", "constraint_force"), Quantity(velocity))
-    for name in ("energy", "position_residual", "velocity_residual"):
-        known[name] = Quantity(time, _UNITS.get(name, ""))
-    known |= {name: Quantity((), _UNITS.get(name, ""), is_stored=True) for name in AUDIT}
-    known |= dict.fromkeys(multipliers_names(system), Quantity(time))
-    entries = quantity_entries(system)
-    units = units_of(system.units, entries)
-    known |= {name: Quantity(time, units.get(name, "")) for name in entries}
-    for name, item in study.observe.items():
-        if name in known or name == "multipliers":
-            message = "must have another name: there is a quantity of that name"
-            problems.append(Problem(("observe", name), message))
-        known[name] = Quantity(time if item.keep == "all" else (), item.unit or "")
-    crossed = (*entries, *study.observe)
-    if study.events:
-        known |= {name: Quantity((), _UNITS.get(name, ""), is_stored=True) for name in OF_EVENTS}
-    for name, event in study.events.items():
-        occurrence = (f"{name}_occurrence",)
-        own = {
-            f"{name}_count": Quantity(is_stored=True),
-            f"{name}_time": Quantity(unit="s"),
-            f"{name}_times": Quantity(occurrence, "s", is_stored=True),
-            f"{name}_q": Quantity((*occurrence, *coordinate[1:]), is_stored=True),
-            f"{name}_v": Quantity((*occurrence, *velocity[1:]), is_stored=True),
-            f"{name}_passed": Quantity(time),
-        }
-        if clashes := own.keys() & known.keys():
-            message = f"must have another name: there is a quantity `{min(clashes)}` already"
-            problems.append(Problem(("events", name), message))
-        if event.of is not None and event.of not in crossed:
-            message = not_one_of(event.of, crossed, "a coordinate or an observed quantity")
-            problems.append(Problem(("events", name, "of"), message))
-        known |= own
-    for name, statistic in study.statistics.items():
-        is_passage = isinstance(statistic, FirstPassage)
-        valid, what = (
-            (study.events, "an event of this study") if is_passage else (known, "a quantity")
-        )
-        if statistic.of not in valid:
-            message = not_one_of(statistic.of, valid, what)
-            problems.append(Problem(("statistics", name, "of"), message))
-    refuse_all(problems)
-    return known
 
 
 def quantity_entries(system: System) -> dict[str, tuple[str, int]]:
@@ -216,9 +163,8 @@ class StudyTrajectory:
     def event_set(self) -> EventSet:
         """The events for `simulate`, or a StudyError."""
         events, observe = self.study.events.items(), self.study.observe
-        entries = quantity_entries(self.system)
         try:
-            made = [item.event(name, entries, observe) for name, item in events]
+            made = [item.event(name, self.entries, observe) for name, item in events]
             return EventSet.of(self.system, made, self.study.inactive)
         except (TypeError, ValueError) as error:
             raise refuse("events", f"cannot be used: {error}") from error
@@ -317,10 +263,7 @@ class StudyTrajectory:
             return jnp.concatenate([rates, jnp.zeros_like(sol.memory)], axis=1)
 
         values["rates"] = held(jax.vmap(rates)(sol.q, sol.v, sol.ts))
-        values |= {
-            name: getattr(sol, array)[:, k]
-            for name, (array, k) in quantity_entries(self.system).items()
-        }
+        values |= {name: getattr(sol, array)[:, k] for name, (array, k) in self.entries.items()}
         if (events := sol.events) is not None:
             missed = sum((events[x].missed for x in events), jnp.zeros_like(events.stopped_by))
             values |= {"stopped_by": events.stopped_by, "t_end": events.t_end}
@@ -350,9 +293,46 @@ class StudyTrajectory:
         return values
 
     @cached_property
+    def entries(self) -> dict[str, tuple[str, int]]:
+        """The array and the index of each quantity that is a number of the state."""
+        return quantity_entries(self.system)
+
+    def named_quantities(self) -> Iterator[tuple[Key, dict[str, Quantity]]]:
+        """Those of the system, then each observed one and those of each event, with its key."""
+        study, system = self.study, self.system
+        time, coordinate = ("time",), ("time", "coordinate")
+        velocity = ("time", VELOCITY if system.velocities else "coordinate")
+        known = dict.fromkeys(("q", "rates"), Quantity(coordinate))
+        known |= dict.fromkeys(("v", "qdd", "constraint_force"), Quantity(velocity))
+        for name in ("energy", "position_residual", "velocity_residual"):
+            known[name] = Quantity(time, _UNITS.get(name, ""))
+        stored = (*AUDIT, *(OF_EVENTS if study.events else ()))
+        known |= {name: Quantity((), _UNITS.get(name, ""), is_stored=True) for name in stored}
+        known |= dict.fromkeys(multipliers_names(system), Quantity(time))
+        units = units_of(system.units, self.entries)
+        yield (), known | {name: Quantity(time, units.get(name, "")) for name in self.entries}
+        for name, item in study.observe.items():
+            own = Quantity(time if item.keep == "all" else (), item.unit or "")
+            yield ("observe", name), {name: own}
+        for name in study.events:
+            occurrence = (f"{name}_occurrence",)
+            yield (
+                ("events", name),
+                {
+                    f"{name}_count": Quantity(is_stored=True),
+                    f"{name}_time": Quantity(unit="s"),
+                    f"{name}_times": Quantity(occurrence, "s", is_stored=True),
+                    f"{name}_q": Quantity((*occurrence, *coordinate[1:]), is_stored=True),
+                    f"{name}_v": Quantity((*occurrence, *velocity[1:]), is_stored=True),
+                    f"{name}_passed": Quantity(time),
+                },
+            )
+
+    @cached_property
     def quantities(self) -> dict[str, Quantity]:
         """All quantities of the study by name."""
-        return quantities_of(self.study, self.system)
+        parts = (part for _, part in self.named_quantities())
+        return {name: quantity for part in parts for name, quantity in part.items()}
 
     @cached_property
     def wanted(self) -> frozenset[str]:

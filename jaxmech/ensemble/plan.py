@@ -3,7 +3,6 @@
 `origin` says what its results depend on, and `require_used` refuses what nothing reads.
 """
 
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -50,15 +49,17 @@ from jaxmech.ensemble.member import (
     first_of,
     inputs_of,
     memory_names,
-    quantities_of,
 )
+from jaxmech.ensemble.statistics import FirstPassage
 from jaxmech.ensemble.study import Observed, Study, WhiteNoise
-from jaxmech.integrate import FixedSteps, Gaps
+from jaxmech.integrate import MEMBERS, FixedSteps, Gaps, choose_steps
 from jaxmech.laws import observed_at
 from jaxmech.system import DryFriction, Params, Signal, System
 from jaxmech.utils.checks import MissingParameterError, argument_count
-from jaxmech.utils.digests import arrays_digest, jaxpr_digest, sha256
-from jaxmech.utils.trees import as_dtype
+from jaxmech.utils.digests import arrays_digest, file_digest, sha256, traced_digest
+from jaxmech.utils.probing import evenly_spaced
+from jaxmech.utils.text import not_one_of
+from jaxmech.utils.trees import as_dtype, is_within, leaf_names
 
 STATES = "statistics"  # the array that holds the states of the statistics
 _FUNCTIONS = {"observe": ("function",), "events": ("function", "jump")}  # fields of settings
@@ -87,17 +88,16 @@ class Plan:
     @cached_property
     def first(self) -> Tree:
         """The inputs of the first member."""
-        return first_of(*inputs_of(self.sampler.rows(0, 1), self.member.dtype))
+        return first_of(*self.inputs(0, 1))
+
+    def inputs(self, first: int, last: int, padding: int = 0) -> tuple[Tree, Tree]:
+        """The inputs of some members: those that vary, padded, and those that all share."""
+        return inputs_of(self.sampler.rows(first, last), self.member.dtype, padding)
 
     @property
     def recorded(self) -> tuple[dict[str, Any], dict[Path, str]]:
         """The configuration that a run folder holds, and the names of its copies of files."""
         return with_copies(plain(self.named), self.folder)
-
-    def sized(self, **sizes: Any) -> "Plan":
-        """The plan with other steps, or another block."""
-        named, study = replace(self.named, **sizes), replace(self.study, **sizes)
-        return replace(self, named=named, member=replace(self.member, study=study))
 
 
 def planned(study: Study, folder: Path = Path(), run: Path | None = None) -> Plan:
@@ -114,7 +114,6 @@ def planned(study: Study, folder: Path = Path(), run: Path | None = None) -> Pla
         study.model, study.model_options, folder,
         parameters=study.parameters, controllers=study.controllers,
     )  # fmt: skip
-    quantities_of(study, subject.system)  # which have names of their own
     with_functions = _with_functions(study, folder)
     if study.inputs:
         inputs = _read_inputs(study, folder)
@@ -124,12 +123,34 @@ def planned(study: Study, folder: Path = Path(), run: Path | None = None) -> Pla
         )
         subject = replace(subject, inputs=inputs)
     sampler = Sampler(study, subject)
-    reserved = {"t", "coordinate", STATES, *(x.stored_name for x in sampler.rows(0, 1))}
-    reserved |= {VELOCITY} if subject.system.velocities else set()
-    for name in reserved & study.observe.keys() if study.store != "statistics" else ():
-        message = f"must have another name: a run folder has an array `{name}` already"
-        raise refuse(("observe", name), message)
-    return Plan(study, StudyTrajectory(with_functions, subject), sampler, folder)
+    plan = Plan(study, StudyTrajectory(with_functions, subject), sampler, folder)
+    refuse_all(_name_problems(plan))
+    return plan
+
+
+def _name_problems(plan: Plan) -> Iterator[Problem]:
+    """The quantities and events of a study with a name that is taken, or that are of none."""
+    study, sampler, member = plan.study, plan.sampler, plan.member
+    crossed, taken = (*member.entries, *study.observe), {"multipliers"}
+    if study.store != "statistics":  # arrays of the run folder
+        taken |= {"t", "coordinate", STATES, *(x.stored_name for x in sampler.rows(0, 1))}
+        taken |= {VELOCITY} if member.system.velocities else set()
+    known = set[str]()
+    for key, part in member.named_quantities():
+        if clashes := part.keys() & (known | taken if key[:1] == ("observe",) else known):
+            message = f"must have another name: there is a quantity `{min(clashes)}` already"
+            yield Problem(key, message)
+        known |= part.keys()
+    for name, event in study.events.items():
+        if event.of is not None and event.of not in crossed:
+            message = not_one_of(event.of, crossed, "a coordinate or an observed quantity")
+            yield Problem(("events", name, "of"), message)
+    for name, statistic in study.statistics.items():
+        valid, what = known, "a quantity"
+        if isinstance(statistic, FirstPassage):
+            valid, what = {*study.events}, "an event of this study"
+        if statistic.of not in valid:
+            yield Problem(("statistics", name, "of"), not_one_of(statistic.of, valid, what))
 
 
 def with_stored_sizes(study: Study, path: Path) -> Study:
@@ -155,7 +176,7 @@ def _with_functions(study: Study, folder: Path) -> Study:
     def get(key: Key, value: Any) -> Any:
         if isinstance(value, str):
             try:
-                value = find(value, {}, folder, (_CALLABLE,), key).value
+                value = find(value, folder, (_CALLABLE,), key).value
             except StudyError as error:
                 problems.extend(error.problems)
         count = argument_count(value) if callable(value) else 0
@@ -232,16 +253,6 @@ def errors_as_problems() -> Iterator[None]:
         raise refuse("model", f"cannot be computed: {described(error)}") from error
 
 
-def digest(fn: Callable[..., Any], *args: Any) -> str:
-    """The digest of the operations and constants to which JAX traces a function.
-
-    Names of functions, comments and paths of files do not count. Different versions of JAX yield
-    different digests, since they trace to different operations.
-    """
-    arrays = jax.tree.map(jnp.asarray, args)
-    return sha256(str(jax.tree.structure(arrays)), jaxpr_digest(jax.make_jaxpr(fn)(*arrays)))
-
-
 def system_digest(system: System, params: Params, dtype: Any = float) -> str:
     """The digest of all functions of a system, and of what else its motions depend on."""
     dtype = jnp.result_type(dtype)
@@ -261,7 +272,7 @@ def system_digest(system: System, params: Params, dtype: Any = float) -> str:
         values = system.function_values(q, v, t, params)
         return derived, values, [rule(params) for rule in others]
 
-    return sha256(repr(names), digest(functions, q, v, t, params))
+    return sha256(repr(names), traced_digest(functions, q, v, t, params))
 
 
 @errors_as_problems()
@@ -272,7 +283,7 @@ def origin(plan: Plan) -> dict[str, Any]:
     params = plan.member.params(inputs)
     functions = {"system": system_digest(system, params, dtype)}
     if subject.model:
-        functions["start"] = digest(subject.model.state, inputs["start"], params)
+        functions["start"] = traced_digest(subject.model.state, inputs["start"], params)
     sizes = system.n, system.n_velocities, len(memory_names(system))
     states = [*(np.zeros((2, size), dtype) for size in sizes), np.zeros(2, dtype)]
     for name, quantity in study.observe.items():
@@ -281,12 +292,14 @@ def origin(plan: Plan) -> dict[str, Any]:
             return it.along(system, (q, v, memory, t), params, None)
 
         needs_more = quantity.needs_reactions
-        code = _of_file(quantity.function) if needs_more else digest(along, *states, params)
+        code = (
+            file_digest(quantity.function) if needs_more else traced_digest(along, *states, params)
+        )
         functions[f"observe {name}"] = code
     for name, event in study.events.items():
         for suffix, fn in (("", event.function), (" jump", event.jump)):
             if callable(fn):
-                functions[f"event {name}{suffix}"] = _of_file(fn)
+                functions[f"event {name}{suffix}"] = file_digest(fn)
     # Some at the beginning and the last member: another seed, size or rule changes one of them, and
     # all draws of a large study would take long.
     last = sampler.size - 1
@@ -305,33 +318,32 @@ def origin(plan: Plan) -> dict[str, Any]:
     return facts | ({"inputs": notes} if notes else {})
 
 
-def _of_file(fn: Any) -> str:
-    """The digest of the file of a function that cannot be traced yet, or of its code alone."""
-    try:
-        return sha256(Path(inspect.getfile(fn)).read_text(encoding="utf-8"))
-    except (TypeError, OSError):
-        code = getattr(fn, "__code__", None)
-        return sha256(repr(code and (code.co_code, code.co_consts, code.co_names)))
-
-
 @errors_as_problems()
 def require_used(plan: Plan) -> None:
-    """Raise a StudyError for inputs, and parameters of a bare `System`, that nothing uses."""
-    study, subject = plan.study, plan.subject
-    if subject.model and not subject.inputs.signals:
+    """Raise a StudyError for inputs, outputs of controllers and parameters that nothing reads.
+
+    Of the parameters, only those of a bare `System` are given for it.
+    """
+    study, subject, system = plan.study, plan.subject, plan.subject.system
+    controllers = () if system.sampling is None else system.sampling.controllers
+    if subject.model and not subject.inputs.signals and not controllers:
         return
-    drawn, system = plan.first, subject.system
+    drawn, before = plan.first, system.with_outputs({})
     q, v = jnp.zeros(system.n), jnp.zeros(system.n_velocities)
-    state = State(q, v, q[0], plan.member.params(drawn))
+    # outputs as parameters, so that it is seen who reads them
+    state = State(q, v, q[0], system.with_outputs(plan.member.params(drawn)))
 
     def also(q: Array, v: Array, t: Array, params: Any) -> Any:
         """What reads parameters beside the system."""
-        start = subject.model.state(drawn["start"], params) if subject.model else ()
+        start: list[Any] = [subject.model.state(drawn["start"], params)] if subject.model else []
+        for c in controllers:  # which may read outputs of others
+            memory = jnp.asarray(c.memories.start, q.dtype)
+            start.append(c.computed(q, v, memory, t, {**params, c.name: before[c.name]}))
         if not (study.events or study.observe or study.statistics):
             return start
         if system.sampling is not None:  # as in a run
             memory = system.memory_at(t[None], params)
-            params = system.with_outputs(params, memory)
+            params = {**system.with_outputs(params, memory), **params}
         gaps = Gaps.of(system, q, t, params)
         reactions = observed_at(gaps.system(system), study.formulation, q, v, t, params)
         reactions, events = gaps.joined(reactions), plan.member.event_set.events
@@ -348,8 +360,46 @@ def require_used(plan: Plan) -> None:
     message = "is not read by the system; call it in one of its functions, as `params[name](t)`"
     idle = (name for name in subject.inputs.signals if f"{name}.values" in unused)
     problems = [Problem(("inputs", name), message) for name in idle]
+    named = {x.of for table in (study.events, study.statistics) for x in table.values()}
+    for c in controllers:
+        outputs = {name for name in leaf_names(state.params) if is_within(name, [c.name])}
+        if outputs and outputs <= unused and named.isdisjoint(c.memory_names):
+            message = (
+                f"have an output {c.name!r} that nothing reads; read it as `params[{c.name!r}]`, "
+                "give the controller the `name` under which it is read, or observe it"
+            )
+            problems.append(Problem(("controllers",), message))
     params = {} if subject.model else drawn["parameters"]
     used_names = ", ".join(sorted(params.keys() - unused)) or "none"
     message = f"is not used by the system; it uses {used_names}"
     problems += [Problem(("parameters", name), message) for name in params if name in unused]
     refuse_all(problems)
+
+
+def with_steps(plan: Plan) -> Plan:
+    """The plan with its number of steps, chosen from some of its trajectories if not set."""
+    study, steps, member = plan.study, plan.study.steps, plan.member
+    if not isinstance(steps, FixedSteps) or steps.per_save is not None:
+        return plan
+    fixed = steps
+    rows = evenly_spaced(study.size, MEMBERS)
+    parts = [plan.inputs(row, row + 1) for row in rows.tolist()]
+    varying = jax.tree.map(lambda *x: np.concatenate(x), *(draws for draws, _ in parts))
+    chosen: list[FixedSteps] = []
+
+    def choose(q: Array, v: Array, params: Any) -> Array:
+        policy = choose_steps(
+            member.system, q, v, member.ts, params,
+            method=study.method, steps=fixed, projection=study.projection,
+            formulation=study.formulation,
+            events=member.event_set.events, inactive=study.inactive,
+        )  # fmt: skip
+        chosen.append(policy)
+        return q
+
+    with errors_as_problems():
+        states = member.states(varying, parts[0][1], len(rows))
+        jax.vmap(choose, axis_size=len(rows))(*states)
+    fixed = replace(fixed, per_save=chosen[0].per_save, times=chosen[0].times)
+    member = replace(member, study=replace(study, steps=fixed))
+    return replace(plan, named=replace(plan.named, steps=fixed), member=member)

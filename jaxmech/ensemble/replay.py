@@ -100,9 +100,9 @@ def replays(
             raise InputError(f"{path} has {range_text}, but {index} is not one of them")
     quantities = {item.of for item in study.events.values()}  # which are part of the program
     observe = {name: item for name, item in study.observe.items() if name in quantities}
-    alone = replace(study, observe=observe, statistics={}, store="all", save=SERIES, block=LANES)
+    alone = replace(study, observe=observe, statistics={}, store="all", save=SERIES)
     plan = planned(alone, folder)
-    program = BlockProgram(plan)
+    program = BlockProgram(plan, LANES)
     differing = tuple(RunFolder(path).changes(environment(), _ENVIRONMENT))
     replayed = []
     for index in indices:

@@ -3,8 +3,7 @@
 import json
 import warnings
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ import numpy as np
 from tqdm import tqdm
 
 from jaxmech.config import npz, write_whole
-from jaxmech.config.errors import RunWarning, StoppedError
-from jaxmech.ensemble.blocks import BlockProgram, compile_kernel, computed_blocks
+from jaxmech.config.errors import RunWarning
+from jaxmech.ensemble.blocks import BlockProgram, compile_kernel, compute_here
 from jaxmech.ensemble.cluster import MAY_DIFFER, compute_away, connected
-from jaxmech.ensemble.plan import origin, planned, require_used
+from jaxmech.ensemble.plan import origin, planned, require_used, with_steps
 from jaxmech.ensemble.store import SUMMARY, StudyFolder, open_results, open_run
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.summary import as_table, summarize
@@ -80,6 +79,7 @@ def run_study(
     plan = planned(study, folder, out)
     require_used(plan)
     facts, may_differ = origin(plan), MAY_DIFFER if client else ()
+    plan = with_steps(plan)
     kernel = compile_kernel(plan)
     kernel.require_possible(out)
 
@@ -101,9 +101,10 @@ def run_study(
                 merged.follow()
 
             if workers is not None:
-                compute_away(workers, kernel.plan.named, folder, target, missing, stop, finished)
+                study = replace(kernel.plan.named, block=kernel.block)
+                compute_away(workers, study, folder, target, missing, stop, finished)
             else:
-                compute_here(kernel, target, missing, stop, finished)
+                compute_here(kernel, missing, target.write, stop, finished)
         merged.follow()
         if study.statistics:
             results = kernel.results(merged.states)
@@ -131,29 +132,3 @@ class MergedStates:
             states = self.kernel.unpacked(self.run.states(self.count))
             self.states = self.kernel.merge(self.states, states) if self.count else states
             self.count += 1
-
-
-def compute_here(
-    kernel: BlockProgram, target: StudyFolder, missing: list[int], stop: Callable[[], bool],
-    finished: Callable[[int], None],
-) -> None:  # fmt: skip
-    """Compute the missing blocks of a run."""
-    waiting: Future[None] | None = None  # of the thread that writes
-    computed = computed_blocks(kernel, missing)
-    # One thread writes, so that blocks reach the disk in order while the next is computed.
-    with ThreadPoolExecutor(1) as writer:
-        try:
-            for block in missing:
-                if stop():
-                    raise StoppedError
-                inputs, results = next(computed)
-                if waiting is not None:
-                    waiting.result()
-                waiting = writer.submit(target.write, block, kernel.stored(inputs, results))
-                finished(block)
-        finally:
-            # What was computed is kept, also after an interruption or an error, which the result
-            # of a future raises here if it was one of writing.
-            computed.close()
-            if waiting is not None:
-                waiting.result()

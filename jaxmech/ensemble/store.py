@@ -439,6 +439,7 @@ def open_run(
     """
     folder = StudyFolder(path, kernel.study.size, kernel.block)
     config, copies = kernel.plan.recorded
+    config["block"] = kernel.block
     with folder.opened("ensemble"):
         if folder.is_complete or marked_blocks(path):
             folder.require_same_config(config, MAY_CHANGE)

@@ -79,6 +79,27 @@ def jaxpr_digest(*jaxprs: ClosedJaxpr) -> str:
     return sha256(*map(_closed_digest, jaxprs))
 
 
+def traced_digest(fn: Callable[..., Any], *args: Any) -> str:
+    """The digest of the operations and constants to which JAX traces a function.
+
+    Names of functions, comments and paths of files do not count. Different versions of JAX yield
+    different digests, since they trace to different operations.
+    """
+    arrays = jax.tree.map(jnp.asarray, args)
+    return sha256(str(jax.tree.structure(arrays)), jaxpr_digest(jax.make_jaxpr(fn)(*arrays)))
+
+
+def file_digest(fn: Any) -> str:
+    """The digest of the file of a function that cannot be traced, or of its code alone."""
+    try:
+        return sha256(Path(inspect.getfile(fn)).read_bytes())
+    except (TypeError, OSError):
+        code = getattr(fn, "__code__", None)
+        return sha256(
+            _ADDRESS.sub("", repr(code and (code.co_code, code.co_consts, code.co_names)))
+        )
+
+
 def function_digest(jaxpr: Jaxpr) -> str:
     """The digest of the operations of a jaxpr, as `jaxpr_digest` without the constants."""
     if jaxpr not in _DIGESTS:
@@ -152,11 +173,11 @@ def _text(value: Any) -> str:
             return f"{array.dtype}{array.shape}{sha256(array.tobytes())}"
     # A function by its file, a dataclass by its fields, anything else by its text.
     if inspect.isfunction(value):
-        return _file(value)
+        return file_digest(value)
     if is_dataclass(value) and not isinstance(value, type):
         return _text([getattr(value, f.name) for f in fields(value) if f.compare])
     if inspect.isfunction(inner := getattr(value, "callback_func", None)):  # `pure_callback`
-        return _file(inner)
+        return file_digest(inner)
     return _ADDRESS.sub("", repr(value))
 
 
@@ -164,8 +185,3 @@ def _text(value: Any) -> str:
 def _aval(aval: Any) -> str:
     # Cached, since JAX is slow to write it.
     return str(aval)
-
-
-def _file(fn: Callable[..., Any]) -> str:
-    path = Path(inspect.getfile(fn))
-    return sha256(path.read_bytes()) if path.is_file() else fn.__qualname__

@@ -12,7 +12,7 @@ import jaxmech.ensemble as je
 from jaxmech import Controller, FixedSteps, Recording, controlled, fit, observe, simulate
 from jaxmech.cli.main import main
 from jaxmech.config.toml import read
-from jaxmech.ensemble.plan import system_digest
+from jaxmech.ensemble.plan import planned, require_used, system_digest
 from jaxmech.errors import StudyError
 from jaxmech.identify import Fit
 from jaxmech.parts import Mechanism, gravity, ground, planar_body, revolute
@@ -134,6 +134,46 @@ def test_a_study_names_its_controllers(tmp_path: Path) -> None:
     config.write_text(STUDY.replace("loop.py:pd", "loop.py:pid"))
     with pytest.raises(StudyError, match=r"`controllers` is not an attribute .* did you mean `pd`"):
         je.run_study(read(config, je.Study), tmp_path / "other", folder=tmp_path)
+
+
+UNREAD = """
+from dataclasses import replace
+from loop import pd
+import jaxmech as jm
+
+wrong = replace(pd, name="twist")
+inner = jm.Controller(lambda x, memory, t, p: (p["twist"], memory), 0.02, name="torque")
+"""
+PLACEHOLDER = """
+model = "loop.py:pendulum"
+size = 4
+controllers = ["unread.py:wrong"]
+
+[times]
+end = 1.0
+
+[coordinates]
+theta = 0.3
+
+[parameters]
+g = 9.81
+kp = 40.0
+lag = 0.013
+torque = 0.0
+"""
+
+
+def test_a_controller_whose_output_nothing_reads_is_refused(tmp_path: Path) -> None:
+    """The value of a parameter would stay in its place. Another controller may read it, though."""
+    (tmp_path / "loop.py").write_text(LOOP)
+    (tmp_path / "unread.py").write_text(UNREAD)
+    config = tmp_path / "study.toml"
+    config.write_text(PLACEHOLDER)
+    with pytest.raises(StudyError, match="have an output 'twist' that nothing reads"):
+        je.run_study(read(config, je.Study), tmp_path / "run", folder=tmp_path)
+    both = PLACEHOLDER.replace("wrong", 'wrong", "unread.py:inner').replace("torque = 0.0\n", "")
+    config.write_text(both)
+    require_used(planned(read(config, je.Study), tmp_path))
 
 
 FIT = """

@@ -80,12 +80,12 @@ def test_short_trajectories_come_in_large_blocks_on_a_cpu() -> None:
 def test_a_slice_is_a_part_of_a_block_whose_series_are_small() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax, "devices", lambda: [Device("cpu")])
-        assert slice_of(replace(FEW, block=65536), 2) == 65536
-        long = replace(FEW, block=16384, times=Times(end=1.0, saves=1001))
-        assert slice_of(long, 2) == 256
-        assert slice_of(replace(long, block=1009), 2) == 1009  # rather than one at a time
+        assert slice_of(FEW, 65536, 2) == 65536
+        long = replace(FEW, times=Times(end=1.0, saves=1001))
+        assert slice_of(long, 16384, 2) == 256
+        assert slice_of(long, 1009, 2) == 1009  # rather than one at a time
         patch.setattr(jax, "devices", lambda: [H200])
-        assert slice_of(long, 2) == 16384
+        assert slice_of(long, 16384, 2) == 16384
 
 
 def test_a_block_is_copied_while_the_next_one_is_computed() -> None:

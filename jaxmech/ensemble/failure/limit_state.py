@@ -26,11 +26,10 @@ from jaxtyping import Array
 from jaxmech.compiler import batched_closure
 from jaxmech.config import Subject
 from jaxmech.config.errors import StoppedError, refuse
-from jaxmech.ensemble.blocks import with_steps
 from jaxmech.ensemble.distributions import Law
 from jaxmech.ensemble.draws import Sampler, at_normal
 from jaxmech.ensemble.member import StudyTrajectory, Tree, inputs_of, merged, quantity_entries
-from jaxmech.ensemble.plan import Plan, errors_as_problems, planned
+from jaxmech.ensemble.plan import Plan, errors_as_problems, planned, with_steps
 from jaxmech.ensemble.study import Failure, Observed, Study, StudyEvent, Times
 from jaxmech.integrate import FixedSteps
 from jaxmech.laws import observed_at
