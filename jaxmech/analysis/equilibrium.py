@@ -90,8 +90,8 @@ def _assess(
 
     if not np.isfinite(A).all():
         return assessment(Stability.UNKNOWN, -1, 0, 0, growth=np.nan)
-    found = spectrum_of(A, M, K, float(rate))
-    values, zero = found.eigenvalues, found.zero
+    spectrum = spectrum_of(A, M, K, float(rate))
+    values, zero = spectrum.eigenvalues, spectrum.zero
     nonzero = values[~zero]
     # Round-off of the largest eigenvalue moves a slow one less, even if this one is repeated.
     size = np.sqrt(np.abs(nonzero) * np.abs(values).max(initial=0.0))

@@ -162,12 +162,12 @@ def structure(
         (1, False)
     """
     system, params = with_params(system, params)
-    whole, at_start = system, State(*system.arguments(q, v, t, params))
+    full, at_start = system, State(*system.arguments(q, v, t, params))
     system, findings = with_closed_gaps(system, at_start)
     with_gaps, (system, state) = system, checked_in_rates(system, q, v, t, params)
     begin = state._replace(v=with_gaps.dynamics.from_speeds(*state))
     sizes = system.dynamics.sizes(*state)
-    unused = unused_parameters(whole, begin)
+    unused = unused_parameters(full, begin)
     findings = not_numbers(system, state) + findings
     rank, masses = None, None
     broken: tuple[Violation, ...] = ()

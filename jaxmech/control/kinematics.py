@@ -241,25 +241,25 @@ def kinematics(
         names = (name,) if count == 1 else tuple(f"{name}[{k}]" for k in range(count))
     require_finite(values=(s, ds, dds), start=q, t=ts, params=params)
     columns = [x.reshape(-1, count) for x in (s, ds, dds)]
-    found = _kinematics(system, driven, names, q, *columns, ts, params)
-    found = eqx.tree_at(
-        lambda x: (x.values, x.drive, x.end), found,
-        (s, found.drive.reshape(s.shape), found.end.reshape(s.shape[1:])),
+    solution = _kinematics(system, driven, names, q, *columns, ts, params)
+    solution = eqx.tree_at(
+        lambda x: (x.values, x.drive, x.end), solution,
+        (s, solution.drive.reshape(s.shape), solution.end.reshape(s.shape[1:])),
     )  # fmt: skip
-    failed = np.flatnonzero(np.asarray(found.status)) if throw and is_known(found) else ()
+    failed = np.flatnonzero(np.asarray(solution.status)) if throw and is_known(solution) else ()
     for k in failed[:1]:
-        status = KinematicStatus(int(found.status[k]))
+        status = KinematicStatus(int(solution.status[k]))
         value, end = (
-            np.array2string(np.asarray(x), precision=6) for x in (found.values[k], found.end)
+            np.array2string(np.asarray(x), precision=6) for x in (solution.values[k], solution.end)
         )
         of_start = status in (KinematicStatus.UNDETERMINED, KinematicStatus.INCONSISTENT)
         argument = "start" if of_start else "values"
         raise ValueError(
             f"Argument `{argument}` must lead to values[{k}] = {value} of "
-            f"{', '.join(found.drivers)}, but the way ends at {end}: {status.message}; or pass "
+            f"{', '.join(solution.drivers)}, but the way ends at {end}: {status.message}; or pass "
             "throw=False."
         )
-    return found
+    return solution
 
 
 @dataclass(frozen=True)

@@ -331,9 +331,9 @@ class NonlinearProgram:
                 low, high = bounds.get(name, (-np.inf, np.inf))
                 self.low[places], self.high[places] = low, high
         limits = [bounds[name] for name in self.limited]
-        own = self.rows - len(limits)
-        least = np.array([0.0] * own + [float(x) for x, _ in limits])
-        most = np.array([np.inf] * own + [float(x) for _, x in limits])
+        unlimited = self.rows - len(limits)
+        least = np.array([0.0] * unlimited + [float(x) for x, _ in limits])
+        most = np.array([np.inf] * unlimited + [float(x) for _, x in limits])
         still, zero = np.zeros(count * size), np.zeros(self.ends)
         self.least = np.concatenate([still, np.tile(least, count * PER), zero, least])
         self.most = np.concatenate([still, np.tile(most, count * PER), zero, most])
@@ -371,8 +371,8 @@ class NonlinearProgram:
         if np.ndim(change) == 0 and kept is not None and kept[0] == key:
             return kept[1]
         w = np.append(z, 0.0)[self.index] + change
-        found = blocks(self.problem, w, self.fractions, self.charts, self.span, self.others)
-        result = tuple(map(np.asarray, found))
+        values = blocks(self.problem, w, self.fractions, self.charts, self.span, self.others)
+        result = tuple(map(np.asarray, values))
         if np.ndim(change) == 0:
             self._last = key, result
         return result

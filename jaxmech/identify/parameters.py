@@ -227,13 +227,13 @@ def bodies_of(system: System) -> dict[str, BodyNames]:
     for body in energy.kinematics.bodies:
         if not isinstance(body, AbstractRigidBody):
             continue
-        own, point = body.properties, body.properties.center
-        others = [key for key in ("mass", "inertia") if not isinstance(getattr(own, key), str)]
+        props, point = body.properties, body.properties.center
+        others = [key for key in ("mass", "inertia") if not isinstance(getattr(props, key), str)]
         entries = (point,) if isinstance(point, str) else point if isinstance(point, tuple) else ()
         is_known = point is None or (entries and all(isinstance(x, str | float) for x in entries))
-        if own.static_moment is not None or not is_known:
+        if props.static_moment is not None or not is_known:
             others.append("center")
-        names = tuple(x for x in (own.mass, *entries, own.inertia) if isinstance(x, str))
+        names = tuple(x for x in (props.mass, *entries, props.inertia) if isinstance(x, str))
         bodies[body.name] = BodyNames(body.name, body.dimension, names, tuple(others))
     return bodies
 
@@ -406,14 +406,14 @@ def parameters(
     if isinstance(free, str):
         raise TypeError(f"Argument `free` must be a sequence of names: write ({free!r},).")
     numeric = [k for k, x in enumerate(leaves) if x.dtype != bool]
-    able = [names[k] for k in numeric]
-    branches = {name[:k] for name in able for k, letter in enumerate(name) if letter in ".["}
+    usable = [names[k] for k in numeric]
+    branches = {name[:k] for name in usable for k, letter in enumerate(name) if letter in ".["}
     # what parameters and bodies are both called is the parameters
-    others = {x: body for x, body in (bodies or {}).items() if x not in {*able, *branches}}
+    others = {x: body for x, body in (bodies or {}).items() if x not in {*usable, *branches}}
     numbers = {x: others[x].names() for x in free or () if x in others}
     owners = dict[str, str]()  # the body that a parameter is fitted with
-    for body, own in numbers.items():
-        for name in own:
+    for body, parts in numbers.items():
+        for name in parts:
             if name in owners:  # it cannot follow both
                 raise ValueError(
                     f"Argument `free` names the body {body!r}, whose parameter {name!r} has more "
@@ -423,14 +423,14 @@ def parameters(
             owners[name] = body
     chosen = [k for k in numeric if free is None or is_within(names[k], (*free, *owners))]
     fitted_names = [names[k] for k in chosen]
-    wanted: Any
-    for argument, wanted, known in (
-        ("free", free or (), [*able, *sorted(branches), *others]),
-        ("free", owners, able),
+    chosen_names: Any
+    for argument, chosen_names, known in (
+        ("free", free or (), [*usable, *sorted(branches), *others]),
+        ("free", owners, usable),
         ("bounds", bounds, fitted_names),
         ("prior", prior, fitted_names),
     ):
-        for name in wanted:
+        for name in chosen_names:
             if name not in known:
                 text = not_one_of(str(name), known, "a parameter that is fitted")
                 raise ValueError(

@@ -257,8 +257,8 @@ def linearized(
 
     def slopes(u: Array, segment: Data) -> tuple[Slopes, SegmentRun]:
         def whole(x: Array) -> tuple[Slopes, SegmentRun]:
-            made = run_segment(problem, x[: z.size], x[z.size :], segment, ForwardMode())
-            return Slopes(made.residual, made.begin, made.end), made
+            run = run_segment(problem, x[: z.size], x[z.size :], segment, ForwardMode())
+            return Slopes(run.residual, run.begin, run.end), run
 
         x = jnp.concatenate([z, u])
         return slopes_by_groups(whole, x, quickest_together(len(data.along), x.size, x.dtype))

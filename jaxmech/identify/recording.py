@@ -36,11 +36,11 @@ def rates(values: HostArray, ts: HostArray) -> HostArray:
         if not seen.any():
             continue
         samples, times = column[seen], ts[seen]
-        some = np.unique(np.linspace(0, len(times) - 1, min(len(times), _JUDGED)).astype(int))
+        judged = np.unique(np.linspace(0, len(times) - 1, min(len(times), _JUDGED)).astype(int))
         widths = [width for width in _WIDTHS if width <= len(times)] or [len(times)]
         # Without noise all may fit to round-off, which must not choose: then the widest is taken.
         rounding = (64 * np.finfo(float).eps * np.abs(samples).max()) ** 2
-        errors = [max(_error(samples, times, width, some), rounding) for width in widths[::-1]]
+        errors = [max(_error(samples, times, width, judged), rounding) for width in widths[::-1]]
         width = widths[::-1][int(np.argmin(errors))]
         parts = np.array_split(ts, -(-len(ts) // _AT_ONCE))
         slopes[:, k] = np.concatenate([_parabolas(samples, times, width, x)[1] for x in parts])
@@ -403,7 +403,7 @@ class Columns:
             for titles, sd in ((q_titles, sds[0]), (v_titles or q_titles, sds[1]))
         )
         try:
-            whole = Recording(
+            recording = Recording(
                 ts, samples, q0, v0,
                 weights=None if self.noise_sd is None else 1 / np.asarray(self.noise_sd, float),
                 start_sd=(of_q0, of_v0) if np.isfinite([*of_q0, *of_v0]).any() else None,
@@ -415,7 +415,7 @@ class Columns:
                 sensors=rows.labels(*observed),
                 starts=(rows.labels(*q_titles), rows.labels(*v_titles)),
             )  # fmt: skip
-            return whole.every(self.stride)
+            return recording.every(self.stride)
         except ValueError as error:
             raise TableError(f"{rows.path}: {error}") from error
 

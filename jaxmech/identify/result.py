@@ -90,11 +90,11 @@ class Density:
         task, conditions = self._task, self._conditions
         by_y = jax.jacfwd(self.numbers)(y)[:, : self._size]
         y = jnp.concatenate([self._unknowns(y), y[self._size :]])
-        made = runs(task.problem, y, task.data)
+        run = runs(task.problem, y, task.data)
         outer = outer_rows(task.problem, task.data, conditions, y)
-        left = conditions.jump_weight[None] * jumps(made.end, made.begin, task.data)
+        left = conditions.jump_weight[None] * jumps(run.end, run.begin, task.data)
         squares = (outer**2).sum() + (left**2).sum()
-        r = made.residual * np.asarray(conditions.sensor_weight)[None, None]
+        r = run.residual * np.asarray(conditions.sensor_weight)[None, None]
         r = jnp.where(task.seen, r, 0.0)
         if task.loss is not None:
             misfit = task.loss.value(r).sum()
@@ -553,8 +553,8 @@ def result_of(solved: Solved, others: Sequence[Recording]) -> Fit:
     if others:
         stack, held = segments(others, step=task.longest)
         none = jnp.zeros((len(stack.q0), stack.start_size, 0))
-        made = runs(task.problem, z, Data(stack, data.leaves, none))
-        validation = Predicted(held.recordings, held.gathered(made.predicted))
+        run = runs(task.problem, z, Data(stack, data.leaves, none))
+        validation = Predicted(held.recordings, held.gathered(run.predicted))
 
     return Fit(
         params=task.params(at),

@@ -539,5 +539,5 @@ def _member(
     # side before a jump there.
     near = _NEAR * np.finfo(ts.dtype).eps * np.abs(np.asarray(s.ts)[k]).max()
     corners = ends_of_steps(s.inputs_of(k), ts[0] - near, ts[1] + near)[None].astype(ts.dtype)
-    own = jax.tree.map(lambda x: np.asarray(x)[None], with_inputs(params, s.inputs_of(k)))
-    return q[None], v[None], ts[None], own, corners
+    run_params = jax.tree.map(lambda x: np.asarray(x)[None], with_inputs(params, s.inputs_of(k)))
+    return q[None], v[None], ts[None], run_params, corners

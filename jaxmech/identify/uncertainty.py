@@ -264,9 +264,9 @@ def _moves(
         unit = J @ root
         left, axes = np.linalg.eigh(np.eye(unit.shape[1]) - unit.T @ unit)
         # What nothing but this group tells has no residuals there.
-        some = left > _RANK
-        axes, known = axes[:, some], known and bool(some.all())
-        moves.append(root @ (axes @ (left[some] ** power * (axes.T @ (unit.T @ r)))))
+        is_known = left > _RANK
+        axes, known = axes[:, is_known], known and bool(is_known.all())
+        moves.append(root @ (axes @ (left[is_known] ** power * (axes.T @ (unit.T @ r)))))
     return moves, known
 
 
@@ -496,10 +496,10 @@ def identifiability(
 ) -> Identifiability:
     """Examine what a fit determines, from its information J^T J (p, p) with the prior."""
     spanned = directions(np.asarray(values, float), np.asarray(information, float))
-    every = tuple(names)
+    all_names = tuple(names)
     relative = spanned.null_space / spanned.scales[:, None]
     exact = tuple(
-        Direction(every, z / np.abs(z[z != 0]).min() if _is_simple(z) else z)
+        Direction(all_names, z / np.abs(z[z != 0]).min() if _is_simple(z) else z)
         for z in _circuits(relative).T
     )
     to_fix: tuple[str, ...] = ()
@@ -509,9 +509,9 @@ def identifiability(
         from scipy.linalg import qr  # slow to import, and seldom needed
 
         pivots = qr(np.linalg.qr(relative)[0].T, pivoting=True, mode="economic")[2]
-        to_fix = tuple(every[k] for k in sorted(pivots[: relative.shape[1]]))
+        to_fix = tuple(all_names[k] for k in sorted(pivots[: relative.shape[1]]))
     return Identifiability(
-        every, spanned.root.shape[1], spanned.condition, spanned.determined, exact, to_fix
+        all_names, spanned.root.shape[1], spanned.condition, spanned.determined, exact, to_fix
     )
 
 

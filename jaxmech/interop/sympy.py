@@ -102,11 +102,11 @@ class _Names:
             )
         inputs = plain.atoms(sympy.core.function.AppliedUndef)
         state_symbols = {*self.symbols[0], *self.symbols[1], self.t}
-        given = sorted([*inputs, *(plain.free_symbols - state_symbols)], key=_name_of)
-        arguments = [*self.symbols, self.t, given]
+        symbols = sorted([*inputs, *(plain.free_symbols - state_symbols)], key=_name_of)
+        arguments = [*self.symbols, self.t, symbols]
         fn = sympy.lambdify(arguments, plain, modules="jax", cse=True)
         flat = isinstance(expression, list)
-        return _Expression(fn, tuple(map(_name_of, given)), flat, of_positions)
+        return _Expression(fn, tuple(map(_name_of, symbols)), flat, of_positions)
 
 
 def _name_of(symbol: Any) -> str:

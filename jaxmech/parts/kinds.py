@@ -42,8 +42,8 @@ class Part:
         """Check and convert all fields by their kinds."""
         fields, size = _fields(cast(Any, type(self))), 0
         if carriers := [name for name, kind, _ in fields if kind is BODY]:
-            given = [getattr(self, name) for name in carriers]
-            bodies, size = partners(self.part, given, sizes=self.dimensions, turning=self.turning)
+            ends = [getattr(self, name) for name in carriers]
+            bodies, size = partners(self.part, ends, sizes=self.dimensions, turning=self.turning)
             for name, body in zip(carriers, bodies, strict=True):
                 object.__setattr__(self, name, body)
         for name, kind, is_optional in fields:

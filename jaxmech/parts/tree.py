@@ -305,8 +305,8 @@ class BodyCoordinates(AbstractKinematics):
     """The coordinates of the bodies in order, `crank.x` and so on, all of whose links are free."""
 
     def entries(self, body: AbstractBody, x: Array) -> Array:
-        own = [link.entries(x) for link in self.links if link.body.name == body.name]
-        return own[0] if own else x[:0]  # of the ground
+        entries = [link.entries(x) for link in self.links if link.body.name == body.name]
+        return entries[0] if entries else x[:0]  # of the ground
 
     def frames(self, bodies: Bodies, q: Array, t: Array, params: Any) -> tuple[Frame, ...]:
         return tuple(body.frame(self.entries(body, q)) for body in bodies)

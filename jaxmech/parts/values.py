@@ -50,11 +50,11 @@ class Reader:
         """Read a value as an array of one of the given shapes."""
         with naming_missing(self.part, self.params):
             if callable(value):
-                found = value(self.t, self.params)
+                raw = value(self.t, self.params)
             else:
-                found = self.params[value] if isinstance(value, str) else value
-                found = found(self.t) if callable(found) else found
-        array = jnp.asarray(found).astype(self.dtype)
+                raw = self.params[value] if isinstance(value, str) else value
+                raw = raw(self.t) if callable(raw) else raw
+        array = jnp.asarray(raw).astype(self.dtype)
         if array.shape not in shapes:
             expected = " or ".join(map(str, shapes))
             source = f"the value of {getattr(value, '__name__', value)!s}"

@@ -83,7 +83,7 @@ class KnownState:
             return []
         plain, sizes = KnownState(system, q, v, t, params), system.dynamics.sizes(q, v, t, params)
         levels, extents, x = plain.levels, plain.extents, np.asarray(q)
-        found = []
+        violations = []
         for level, kind, rates, residuals, A in (
             ("position", Holonomic, None, levels.position, levels.A_position),
             (
@@ -99,8 +99,8 @@ class KnownState:
                 first += size
                 if not near(residuals[rows], A[rows], x, extents, rates=rates, xp=np):
                     largest = float(np.abs(residuals[rows]).max())
-                    found.append(Violation(constraint.name, level, largest))
-        return found
+                    violations.append(Violation(constraint.name, level, largest))
+        return violations
 
     def without_mass(self) -> tuple[str, ...]:
         """The velocities that a motion on the constraints can have without kinetic energy.

@@ -162,8 +162,8 @@ def unsharded(x: Array) -> Array:
     sharding = jax.typeof(x).sharding
     if all(axis is None for axis in sharding.spec):
         return x
-    whole = jax.sharding.PartitionSpec(*[None] * x.ndim)
-    return jax.sharding.reshard(x, sharding.update(spec=whole))
+    unsplit = jax.sharding.PartitionSpec(*[None] * x.ndim)
+    return jax.sharding.reshard(x, sharding.update(spec=unsplit))
 
 
 def without_mesh() -> AbstractContextManager[None]:

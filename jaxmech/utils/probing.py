@@ -131,7 +131,7 @@ def depends_on(fn: Callable[..., Any], args: tuple[Any, ...]) -> bool:
 
 
 def actual(tree: Any, limit: int) -> Any:
-    """The values of up to `most` evenly spaced members of a batch, as numpy arrays with that axis.
+    """The values of up to `limit` evenly spaced members of a batch, as numpy arrays with that axis.
 
     Typed random keys stay arrays of JAX.
     Without `jax.vmap` there is one member. The result is None under `jit`, `scan` and `checkpoint`,
@@ -183,5 +183,5 @@ def _actual(leaves: list[Any], limit: int) -> list[Any] | None:
 
 
 def evenly_spaced(count: int, limit: int) -> np.ndarray:
-    """The indices of at most `most` evenly spaced members, including both ends."""
+    """The indices of at most `limit` evenly spaced members, including both ends."""
     return np.unique(np.linspace(0, count - 1, min(count, limit)).round().astype(int))

@@ -129,13 +129,13 @@ def supports(tree: Tree) -> tuple[Support, ...]:
         members = tree.members(index)
         factors = {float(model.body_gravcomp[k]) for k in members if model.body_mass[k]}
         assert isinstance(moving, AbstractRigidBody)
-        own = moving.properties
+        props = moving.properties
         if len(factors) == 1:  # of a whole body, whose mass and centre may be parameters
             carried = tuple(tidy(factors.pop() * g))
             if any(carried):
-                forces.append(Support(names[index], moving, own.mass, own.center, carried))
+                forces.append(Support(names[index], moving, props.mass, props.center, carried))
             continue
-        if isinstance(own.mass, str) or isinstance(own.center, str):
+        if isinstance(props.mass, str) or isinstance(props.center, str):
             raise ValueError(
                 f"The body {names[index]!r}, which consists of bodies with different `gravcomp`, "
                 'cannot have a mass or a centre that is a parameter; leave "mass" and "center" out '

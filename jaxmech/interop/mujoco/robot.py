@@ -292,8 +292,8 @@ def _robot(
     sites = {}
     for s, name in enumerate(names_of(model, "site", model.nsite)):
         mount = tree.mounts[model.site_bodyid[s]]
-        own = Offset(model.site_pos[s], model.site_quat[s])
-        sites[name] = body_pose(mount, mount.pose.then(own))
+        offset = Offset(model.site_pos[s], model.site_quat[s])
+        sites[name] = body_pose(mount, mount.pose.then(offset))
     coordinates = {}  # of each joint; those of a free one are of its body
     for j, name in enumerate(joints):
         is_free = is_any(model.jnt_type[j], mujoco().mjtJoint.mjJNT_FREE)

@@ -139,13 +139,13 @@ class _Assembler(Operations):
         last = {i: at for at, nodes in enumerate(reads) for i in nodes}
         late = [i for k, part in self.live.loops.items() for i in self._read_by_loops(k, planned)]
         last.update(dict.fromkeys([*ends, *late], len(items)))
-        own = {*numbers}
+        inside = {*numbers}
         for at, (item, nodes) in enumerate(zip(items, reads, strict=True)):
             if isinstance(item, Piece):
                 self._call(item)
             else:
                 self.add(item)
-            self._free({i for i in nodes if last[i] == at and i in own and i in self._own_slots})
+            self._free({i for i in nodes if last[i] == at and i in inside and i in self._own_slots})
 
     def _reserve_elements(self, loop: Loop, part: LiveLoop) -> None:
         """Let functions write nodes where a loop scans them."""
