@@ -47,13 +47,6 @@ class Case(NamedTuple):
     varied: tuple[str, str] = ("m", "c")  # the first differs in the batch
 
 
-class Options(NamedTuple):
-    """What all rows of a table have in common."""
-
-    rate: float  # at which states are saved [Hz]
-    growth: float | None  # of the second coordinate, up to its event
-
-
 Made = tuple[jp.Mechanism, Mapping[str, jp.Start]]
 
 
@@ -160,14 +153,15 @@ def event_of(case: Case, growth: float | None) -> tuple[jm.Event, ...]:
     return (jm.Event(lambda q, v, t, p: q[1] - limit, direction=1, transition=turned_back),)
 
 
-def end_of(case: Case, kind: str, span: float, options: Options) -> Callable[[Params], Any]:
+def end_of(
+    case: Case, kind: str, span: float, given: argparse.Namespace
+) -> Callable[[Params], Any]:
     """A number of the last state as a function of two parameters."""
-    rate, growth = options
+    rate, events = given.rate, event_of(case, given.event)
     ts = jnp.linspace(0.0, span, round(span * rate) + 1)
     fixed = jm.FixedSteps(per_save=max(1, round(1 / (rate * MS))))
     steps = fixed if kind == "fixed" else jm.Adaptive()
     system, q, v, params, _ = case
-    events = event_of(case, growth)
 
     def end(p: Params) -> Any:
         return (
@@ -186,21 +180,21 @@ def batch_of(case: Case) -> Params:
     }
 
 
-def row(name: str, kind: str, span: float, options: Options, counts: bool) -> tuple[Any, ...]:
-    """A row of the table, or with `counts` of that of operations alone."""
+def row(name: str, kind: str, span: float, given: argparse.Namespace) -> tuple[Any, ...]:
+    """A row of the table, or with `--counts` of that of operations alone."""
     case = CASES[name]()
-    end, p = end_of(case, kind, span, options), batch_of(case)
+    end, p = end_of(case, kind, span, given), batch_of(case)
     directions = dict(zip(case.varied, (jnp.ones(()), jnp.zeros(())), strict=True))
 
     def tangent_of(fn: Callable[[Params], Any]) -> Callable[[Params], Any]:
         return lambda p: jax.jvp(fn, (p,), (directions,))[1]
 
     functions = [end, tangent_of(end), jax.grad(end)]
-    if counts:
+    if given.counts:
         functions.append(tangent_of(jax.grad(end)))
     step, *others = (jm.compiler.explain(fn, p).parts[-1].operations for fn in functions)
     operations = name, kind, span, step, *(count / step for count in others)
-    if counts:
+    if given.counts:
         return operations
     batches = [jax.jit(jax.vmap(fn)) for fn in functions]
     motion, tangent, gradient = (timed(partial(batch, p)) for batch in batches)
@@ -225,8 +219,7 @@ def main() -> None:
     print(table_head(names))
     runs = itertools.product(arguments.steps, arguments.cases, arguments.spans)
     for kind, name, span in runs:
-        options = Options(arguments.rate, arguments.event)
-        print(table_row(row(name, kind, span, options, arguments.counts)), flush=True)
+        print(table_row(row(name, kind, span, arguments)), flush=True)
 
 
 if __name__ == "__main__":

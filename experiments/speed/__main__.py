@@ -40,24 +40,18 @@ def main(config: Path, out: Path | None = None, devices: Sequence[str] = ("cpu",
         )
     code = 0
     try:
-        benchmarks.run(results, _progress, lambda measured: _finished(results, measured))
+        benchmarks.run(results, _progress, _finished)
     except KeyboardInterrupt:
         code = INTERRUPTED
     finally:
         _progress("")
-        print(f"Written to {out}/: {', '.join(write(results, out))}", flush=True)
+        found = report.content(results)
+        (out / "speed.json").write_text(report.as_json(found), encoding="utf-8")
+        (out / "speed.md").write_text(report.as_markdown(found), encoding="utf-8")
+        print(f"Written to {out}/: speed.json, speed.md", flush=True)
     if code:
         print("Interrupted; the measurements up to then are written.", file=sys.stderr)
     return code
-
-
-def write(results: Results, out: Path) -> list[str]:
-    """Write the run folder, and return the names of its files."""
-    found = report.content(results)
-    files = {"speed.json": report.as_json(found), "speed.md": report.as_markdown(found)}
-    for name, text in files.items():
-        (out / name).write_text(text, encoding="utf-8")
-    return [*files]
 
 
 def _progress(text: str) -> None:
@@ -66,11 +60,9 @@ def _progress(text: str) -> None:
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def _finished(results: Results, measured: Measured) -> None:
+def _finished(measured: Measured) -> None:
     _progress("")
-    row = report.as_row(results, measured)
-    lines = [report.heading(row), report.facts(row), *report.problems([row])]
-    print("\n".join([*lines, ""]), flush=True)
+    print("\n".join([*report.of_case(report.as_row(measured)), ""]), flush=True)
 
 
 def _arguments() -> Namespace:

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.integrate import solve_ivp
 
 from jaxmech import (
     DormandPrince5,
@@ -59,47 +58,6 @@ def test_bead_on_a_parabola() -> None:
     motion = motion_at(model.system, q, v, 0.0, p)
     assert dependent_at(model.system, q, v, 0.0, p).tolist() == [0, 1]
     np.testing.assert_allclose(motion.multipliers, [p["m"] * (p["g"] + 2 * 2.0**2)], rtol=1e-14)
-
-
-SURFACE = System(
-    lambda q, v, t, p: 0.5 * p["m"] * v @ v - 0.5 * p["k"] * q @ q,
-    [
-        Holonomic(lambda q, t, p: q[0] * q[1] * q[2] - p["c1"], "product"),
-        Holonomic(lambda q, t, p: q[0] + q[1] - p["c2"], "sum"),
-    ],
-    coordinates=("x1", "x2", "x3"),
-)
-SURFACE_P = {"m": 1.2, "k": 0.8, "c1": 1.5, "c2": 3.0}
-
-
-def on_surface(x3: float, rate: float) -> tuple[np.ndarray, np.ndarray]:
-    """x1 > x2 by Bravy's inverse functions, and the velocity that belongs to x3'."""
-    c1, c2 = SURFACE_P["c1"], SURFACE_P["c2"]
-    root = np.sqrt(c2**2 - 4 * c1 / x3)
-    slope = c1 / (x3**2 * root)  # dg1/dx3 = -dg2/dx3
-    return np.array([(c2 + root) / 2, (c2 - root) / 2, x3]), rate * np.array([slope, -slope, 1.0])
-
-
-def test_the_reduced_equation_is_the_motion() -> None:
-    """Section 12: with x1 = g1(x3) and x2 = g2(x3) the third equation holds x3 alone."""
-    p, ts = SURFACE_P, np.linspace(0.0, 1.4, 5)
-
-    def rate(_: float, y: Any) -> Any:
-        (x3, speed), (m, k, c1) = y, (p["m"], p["k"], p["c1"])
-        (x1, x2, _), (slope, _, _) = on_surface(x3, 1.0)
-        root = x1 - x2
-        bend = -2 * c1 / (x3**3 * root) - 2 * c1**2 / (x3**4 * root**3)  # d2g1/dx3^2
-        # slope (m x1'' + k x1) - slope (m x2'' + k x2) + m x3'' + k x3 = 0
-        known = slope * (2 * m * bend * speed**2 + k * (x1 - x2)) + k * x3
-        return [speed, -known / (m * (1 + 2 * slope**2))]
-
-    exact = solve_ivp(rate, (0, 1.4), [1.2, 0.7], "DOP853", ts, rtol=1e-12, atol=1e-12).y
-    q, v = on_surface(1.2, 0.7)
-    sol = simulate(
-        SURFACE, q, v, ts, p, method=DormandPrince5(), steps=FixedSteps(100), formulation=LAW
-    )
-    np.testing.assert_allclose(sol.q[:, 2], exact[0], atol=1e-9)
-    np.testing.assert_allclose(sol.v[:, 2], exact[1], atol=1e-9)
 
 
 # trajectories

@@ -122,17 +122,6 @@ def test_what_moves_fills_the_picture_at_equal_scales() -> None:
     assert ax.get_xlabel() == "x [m]"
 
 
-@pytest.mark.parametrize(
-    ("seconds", "speed"), [(2.0, 1.0), (30.0, 1.0), (0.03, 0.005), (100.0, 10.0), (0.9, 0.1)]
-)
-def test_the_speed_suits_the_motion(seconds: float, speed: float) -> None:
-    motion = jm.animate(rod, (TS / 2 * seconds, TS[:, None]), {"l": 1.0})
-    assert motion.speed == pytest.approx(speed)
-    assert (len(motion.ts) - 1) / motion.fps == pytest.approx(seconds / speed)
-    said = motion.draw(0.0).get_title(loc="left")
-    assert ("slower" in said, "faster" in said) == (speed < 1, speed > 1)
-
-
 def test_members_of_a_batch_have_the_parameters_of_their_runs() -> None:
     lengths = np.linspace(1.0, 2.0, 20)
     turn = jm.System(lambda q, v, t, p: 0.5 * p["l"] ** 2 * v @ v, coordinates=("angle",))
@@ -194,18 +183,6 @@ def test_no_half_a_file_is_left(
     with pytest.raises(KeyboardInterrupt):
         short.save(tmp_path / "rod.gif")
     assert not list(tmp_path.iterdir())
-
-
-def test_the_last_dot_that_moves_leaves_the_trail() -> None:
-    def dots(q: Any, t: Any, p: Any) -> dict[str, Any]:
-        here = jnp.concatenate([q, q])
-        return {"b": 3 * here, "a": here, "c": jnp.zeros(2)}
-
-    motion = jm.animate(dots, (TS, TS[:, None]))
-    motion.draw(2.0)
-    assert max(trails(motion), key=len)[-1] == pytest.approx([2.0, 2.0])
-    assert len(trails(jm.animate(dots, (TS, TS[:, None]), trails=["a", "b"]))) == 2
-    assert not trails(jm.animate(dots, (TS, TS[:, None]), trails=()), "None")
 
 
 def test_a_solid_moves_as_one_artist() -> None:

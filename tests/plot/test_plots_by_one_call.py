@@ -6,7 +6,6 @@ from pathlib import Path
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from matplotlib.figure import Figure
 
 import jaxmech as jm
 from jaxmech.ensemble import Results, Study, Times, Uniform, open_results, run_study
-from jaxmech.plot.panels import COLORS, STYLE
 from jaxmech.status import Status
 from tests.identify.swings import made_up
 
@@ -79,16 +77,6 @@ def test_impacts_are_vertical_and_reach_the_stop() -> None:
     assert np.all(np.diff(rate[np.isfinite(rate[:, 0]), 0]) >= 0)
 
 
-def test_what_a_controller_counts_is_not_drawn() -> None:
-    plant = jm.System(
-        lambda q, v, t, p: v @ v / 2, force=lambda q, v, t, p: p["u"][None], coordinates={"x": "m"}
-    )
-    spring = jm.Controller(lambda m, mem, t, p: (-4 * m[0][0], mem), 0.05, delay=0.03, name="u")
-    sol = jm.simulate(jm.controlled(plant, spring), [1.0], [0.0], jnp.linspace(0, 1, 11))
-    assert "u.sample" in sol.names
-    assert list(sol.plot().axes)[:3] == ["x [m]", "x.rate [m/s]", "u"]
-
-
 def test_a_batch_is_drawn_by_quantiles_without_those_that_failed(motions: jm.Solution) -> None:
     status = motions.status.at[3].set(Status.NONFINITE)
     failed = eqx.tree_at(lambda sol: sol.status, motions, status)
@@ -134,14 +122,3 @@ def test_panels_are_written_and_shown(motion: jm.Solution, tmp_path: Path) -> No
     assert panels.save(tmp_path / "x.png").stat().st_size > 1000
     figure = Figure()
     assert motion.plot("x1", figure=figure).figure is figure
-
-
-def test_pictures_have_one_style_and_leave_that_of_others_alone(motion: jm.Solution) -> None:
-    before = dict(mpl.rcParams)
-    ax = motion.plot("x1").axes["x1"]
-    assert mpl.rcParams == before
-    assert ax.lines[0].get_color() == COLORS[0]
-    assert ax.xaxis.get_ticklabels()[0].get_color() == STYLE["xtick.labelcolor"]
-    assert ax.xaxis.label.get_fontsize() == STYLE["axes.labelsize"]
-    with plt.style.context("jaxmech.plot.style"):
-        assert plt.rcParams["axes.labelcolor"] == STYLE["axes.labelcolor"]

@@ -158,27 +158,20 @@ SLED = jm.System(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("steps", "tolerance"),
-    [(jm.FixedSteps(40), 1e-5), (jm.Adaptive(rtol=1e-9, atol=1e-9), 1e-7)],
-)
-def test_a_push_that_grows_and_turns_lets_a_sled_slip_once(steps: Any, tolerance: float) -> None:
+def test_a_push_that_grows_and_turns_lets_a_sled_slip_once() -> None:
     still, ts = jnp.zeros(2), jnp.linspace(0.0, 5.0, 11)
 
     def slip(limit: Any) -> Any:
-        sol = jm.simulate(SLED, still, still, ts, limit, steps=steps)
+        sol = jm.simulate(SLED, still, still, ts, limit, steps=jm.FixedSteps(40))
         return sol.events["rub slips"].t[0], sol
 
-    if isinstance(steps, jm.FixedSteps):
-        slope, sol = jax.grad(slip, has_aux=True)(3.0)
-        np.testing.assert_allclose(slope, 0.5, rtol=1e-9)
-    else:
-        _, sol = slip(3.0)
+    slope, sol = jax.grad(slip, has_aux=True)(3.0)
+    np.testing.assert_allclose(slope, 0.5, rtol=1e-9)
     np.testing.assert_allclose(sol.events["rub slips"].t[0], 1.5, rtol=1e-12)
     assert sol.events["rub slips"].count == 1
     assert sol.events["rub stops"].count == 0
     # Radau's method of scipy at a relative tolerance of 1e-11, from 1e-4 s after the slip.
-    np.testing.assert_allclose(sol.q[-1], [-9.86599807, 7.77825777], atol=tolerance)
+    np.testing.assert_allclose(sol.q[-1], [-9.86599807, 7.77825777], atol=1e-5)
 
 
 @pytest.mark.slow

@@ -12,16 +12,15 @@ from tests.unilateral.systems import BALL, G, height, time_to_rest
 
 TS = jnp.linspace(0.0, 2.0, 11)
 FIXED, BY_TOLERANCE = jm.FixedSteps(10), jm.Adaptive(max_steps=256)
-STEPS = pytest.mark.parametrize(
-    "steps", [FIXED, pytest.param(BY_TOLERANCE, marks=pytest.mark.slow)], ids=["fixed", "tolerance"]
-)
 
 
 def dropped(e: Any, steps: Any = FIXED, ts: Any = TS, start: Any = 1.0) -> jm.Solution:
     return jm.simulate(BALL, start * jnp.ones(1), jnp.zeros(1), ts, {"e": e}, steps=steps)
 
 
-@STEPS
+@pytest.mark.parametrize(
+    "steps", [FIXED, pytest.param(BY_TOLERANCE, marks=pytest.mark.slow)], ids=["fixed", "tolerance"]
+)
 def test_a_ball_comes_to_rest_and_stays(steps: Any) -> None:
     e = jnp.array([0.0, 0.3, 0.6])
     sols = jax.vmap(lambda e: dropped(e, steps))(e)
@@ -44,10 +43,9 @@ def test_a_ball_comes_to_rest_and_stays(steps: Any) -> None:
     np.testing.assert_allclose(dropped(e[1], steps).q, sols.q[1], atol=1e-14)
 
 
-@STEPS
-def test_derivatives_go_through_all_bounces(steps: Any) -> None:
+def test_derivatives_go_through_all_bounces() -> None:
     def time_of_bounce(e: Any, start: Any) -> Any:
-        return dropped(e, steps, start=start).events["floor closes"].t[3]
+        return dropped(e, start=start).events["floor closes"].t[3]
 
     # first + 2 first (e + e^2 + e^3), first = sqrt(2 start / g)
     wrt_e, wrt_start = jax.grad(time_of_bounce, argnums=(0, 1))(0.5, 1.0)
@@ -57,10 +55,10 @@ def test_derivatives_go_through_all_bounces(steps: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("method", "steps"), [(jm.Rodas5P(), FIXED), (jm.Rodas5P(), BY_TOLERANCE)])
-def test_implicit_methods_find_all_bounces(method: Any, steps: Any) -> None:
+def test_an_implicit_method_finds_all_bounces() -> None:
     def bounces(e: Any) -> tuple[Any, jm.Solution]:
-        sol = jm.simulate(BALL, jnp.ones(1), jnp.zeros(1), TS, {"e": e}, method=method, steps=steps)
+        start, policies = (jnp.ones(1), jnp.zeros(1)), {"method": jm.Rodas5P(), "steps": FIXED}
+        sol = jm.simulate(BALL, *start, TS, {"e": e}, **policies)
         return sol.events["floor closes"].t[2], sol
 
     first = np.sqrt(2 / G)

@@ -112,8 +112,7 @@ def right(q: Array, t: Array, p: Any) -> Array:
 
 
 @pytest.mark.slow
-@by_steps
-def test_contacts_that_become_constraints(steps: Any) -> None:
+def test_contacts_that_become_constraints() -> None:
     """A bar that drops on both ends, that lies there at first, and that falls on one end."""
     how = {fn: contact(lambda q, v, t, p, fn=fn: fn(q, t, p), fn.__name__, on=fn.__name__)
            for fn in (left, right)}  # fmt: skip
@@ -123,7 +122,7 @@ def test_contacts_that_become_constraints(steps: Any) -> None:
 
     def run(q0: Array) -> jm.Solution:
         return jm.simulate(
-            system, q0, jnp.zeros(2), jnp.array([0.0, 0.5, 1.0]), steps=steps,
+            system, q0, jnp.zeros(2), jnp.array([0.0, 0.5, 1.0]), steps=jm.FixedSteps(2),
             events=tuple(how.values()), inactive=("left", "right"),
         )  # fmt: skip
 
@@ -206,14 +205,13 @@ def sequence(q: Array, v: Array, m: Array) -> Array:
 
 
 @pytest.mark.slow
-@by_steps
-def test_derivatives_of_impacts_at_the_same_time(steps: Any) -> None:
+def test_derivatives_of_impacts_at_the_same_time() -> None:
     """Those of a sequence of impacts, also with respect to gaps that are zero."""
     system = jm.System(in_row, coordinates=("a", "b", "c"))
 
     def simulated(q0: Array, v0: Array, m: Array) -> Array:
         p, ts = {"m": m, "e": jnp.ones(())}, jnp.array([0.0, 1.5, 3.0])
-        sol = jm.simulate(system, q0, v0, ts, p, steps=steps, events=HITS[:2])
+        sol = jm.simulate(system, q0, v0, ts, p, steps=jm.FixedSteps(2), events=HITS[:2])
         return jnp.concatenate([sol.q[-1], sol.v[-1]])
 
     at = jnp.array([-0.9, 0.1, 0.2]), jnp.array([1.0, 0.0, 0.0]), jnp.array([1.0, 2.0, 4.0])
