@@ -129,9 +129,8 @@ def test_an_inverted_pendulum_with_a_late_torque(delay: float, theta: float, rat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delay", [0.006, 0.054])
 @pytest.mark.parametrize(
-    "steps", [FixedSteps(4), pytest.param(Adaptive(rtol=1e-11), marks=pytest.mark.slow)]
+    ("delay", "steps"), [(0.006, FixedSteps(4)), (0.054, Adaptive(rtol=1e-11))]
 )
 def test_any_delay_and_its_gradient(delay: float, steps: Any) -> None:
     def theta(delay: Any) -> Any:

@@ -209,8 +209,7 @@ def test_a_belt(coordinates: Any) -> None:
 
 
 @pytest.mark.slow
-@COORDINATES
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize(("coordinates", "size"), [("joints", 2), ("bodies", 3)])
 def test_a_rack(coordinates: Any, size: int) -> None:
     """T on a pinion of radius r: (J / r + m r) x'' = T."""
     o: Any = O2 if size == 2 else O3

@@ -222,32 +222,6 @@ def test_a_slip_of_several_frictions_has_derivatives_by_all_limits() -> None:
     np.testing.assert_allclose(slopes, np.full((3, 3), 1 / np.sqrt(4.5**2 - 9)), rtol=1e-9)
 
 
-@pytest.mark.slow
-def test_a_crate_on_four_feet_moves_like_its_center() -> None:
-    places = (-0.5, -0.2, 0.3, 0.5)
-    crate = jp.planar_body("crate", mass=1.0, inertia=0.05)
-    feet = [
-        jp.contact(f"foot{k}", jp.ground, (0, 0), crate, (x, -0.3), normal=(0, 1), friction=0.4)
-        for k, x in enumerate(places)
-    ]
-
-    def push(q: Any, v: Any, t: Any, p: Any) -> Any:
-        return jnp.stack([6.0 * jnp.sin(2 * t), 0 * t, 0 * t])
-
-    mechanism = jp.Mechanism([crate], feet, [jp.gravity(G), push])
-    sled = jm.System(
-        lambda q, v, t, p: 0.5 * v @ v, [jm.DryFriction(lambda q, v, t, p: v[0], static=0.4 * G)],
-        force=lambda q, v, t, p: jnp.stack([6.0 * jnp.sin(2 * t)]), coordinates=("x",),
-    )  # fmt: skip
-    ts, steps = jnp.linspace(0.0, 4.0, 21), jm.FixedSteps(20)
-    sol = jm.simulate(mechanism, [0.0, 0.3, 0.0], [0.0] * 3, ts, steps=steps)
-    exact = jm.simulate(sled, [0.0], [0.0], ts, steps=steps)
-    np.testing.assert_allclose(sol.q[:, 0], exact.q[:, 0], atol=1e-9)
-    forces = jm.observe(mechanism, sol).multipliers
-    for k in range(len(places)):
-        assert (jnp.abs(forces[f"foot{k} friction"]) <= 0.4 * forces[f"foot{k}"] + 1e-12).all()
-
-
 RADIUS, ROD, FORCE = 0.1, 0.25, 4.0
 
 

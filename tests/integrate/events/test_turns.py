@@ -29,7 +29,13 @@ PASSES = [
     Event(lambda q, v, t, p: q[0] % (2 * jnp.pi) - np.pi, direction=1, name="saw", keep=1),
 ]
 EXACT = (0.3 + 2 * np.pi * np.arange(10)) / (2 * np.pi)
-POLICIES = [{}, {"steps": Adaptive()}, {"method": jm.Rodas5P(), "steps": Adaptive()}]
+BY_TOLERANCE = {"steps": Adaptive()}
+RUNS = [
+    (CRANK, {}),
+    (FREE, {}),
+    (FREE, BY_TOLERANCE),
+    (CRANK, BY_TOLERANCE | {"method": jm.Rodas5P()}),
+]
 
 
 def turned(system: jm.System, policies: Any, speed: Any = 2 * np.pi) -> jm.Solution:
@@ -39,8 +45,7 @@ def turned(system: jm.System, policies: Any, speed: Any = 2 * np.pi) -> jm.Solut
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("system", [CRANK, FREE], ids=["driven", "free"])
-@pytest.mark.parametrize("policies", POLICIES, ids=repr)
+@pytest.mark.parametrize(("system", "policies"), RUNS)
 def test_every_turn_of_a_uniform_rotation_is_an_event(system: jm.System, policies: Any) -> None:
     sol = turned(system, policies)
     assert sol.events["level"].count == 10
@@ -52,7 +57,7 @@ def test_every_turn_of_a_uniform_rotation_is_an_event(system: jm.System, policie
 @pytest.mark.slow
 def test_each_of_a_batch_has_steps_for_its_own_events() -> None:
     speeds = 2 * np.pi * np.array([0.05, 1.0, 40.0])
-    sols = jax.vmap(lambda speed: turned(CRANK, {"steps": Adaptive()}, speed))(speeds)
+    sols = jax.vmap(lambda speed: turned(CRANK, BY_TOLERANCE, speed))(speeds)
     assert sols.ok.all()
     assert sols.events["level"].count.tolist() == [1, 10, 400]
     assert sols.accepted[0] < 60
