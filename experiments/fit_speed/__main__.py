@@ -25,38 +25,24 @@ from experiments.measuring import in_a_process, write
 APART = 0.05  # standard errors between the same optima
 
 
-def alone(name: str, side: str, cache: str) -> dict[str, Any]:
-    """The result of `two_fits` in a process of its own."""
-    caches = {"XDG_CACHE_HOME": cache}
-    if side != "jaxmech":  # whose programs written by hand are compiled for minutes
-        caches["JAX_COMPILATION_CACHE_DIR"] = f"{cache}/{side}"
-    return in_a_process(two_fits, name, side, **caches)
-
-
 def row(name: str) -> dict[str, Any]:
-    """The results of all sides for one problem."""
+    """The results of both sides for one problem, which must have converged to the same optimum."""
     case = PROBLEMS[name]()
-    found: dict[str, Any] = {"unknowns": len(case.start()) + case.states.size}
     with tempfile.TemporaryDirectory() as cache:
-        for side in SIDES:
-            found[side] = alone(name, side, cache)
-        again = alone(name, "jaxmech", cache)
-        found["jaxmech"]["cold, kernels on disk"] = again["cold"]
-        require_agreement(found)
-    found["load"] = os.getloadavg()[0] / (os.cpu_count() or 1)
-    return found
-
-
-def require_agreement(found: dict[str, Any]) -> None:
-    """Raise unless jaxmech and scipy have converged to the same optimum."""
-    ours = found["jaxmech"]
-    for side in SIDES:
-        if side != "jaxmech":
-            apart = np.subtract(ours["values"], found[side]["values"]) / np.array(ours["errors"])
-            found[side]["apart, in standard errors"] = float(np.abs(apart).max())
-    converged = ours["converged"] and found["scipy"]["converged"]
-    if not (converged and found["scipy"]["apart, in standard errors"] < APART):
-        raise RuntimeError(f"the optima differ: {found}")
+        ours, again, theirs = (
+            in_a_process(two_fits, name, side, XDG_CACHE_HOME=cache)
+            for side in ("jaxmech", "jaxmech", "scipy")
+        )
+    off = np.subtract(ours["values"], theirs["values"]) / np.array(ours["errors"])
+    apart = float(np.abs(off).max())
+    if not (ours["converged"] and theirs["converged"] and apart < APART):
+        raise RuntimeError(f"the optima differ: {ours}, {theirs}")
+    return {
+        "unknowns": len(case.start()) + case.states.size,
+        "jaxmech": {**ours, "cold, kernels on disk": again["cold"]},
+        "scipy": {**theirs, "apart, in standard errors": apart},
+        "load": os.getloadavg()[0] / (os.cpu_count() or 1),
+    }
 
 
 def show(name: str, found: dict[str, Any]) -> None:
