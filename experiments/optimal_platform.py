@@ -8,7 +8,6 @@ place of springs and dampers. In a second it moves from rest to rest, by 10 cm, 
 """
 
 import os
-import time
 from typing import Any
 
 import jax
@@ -17,6 +16,7 @@ import numpy as np
 
 import jaxmech as jm
 from experiments.derivatives import stewart
+from experiments.measuring import timed
 from jaxmech import parts as jp
 from jaxmech.control import Optimum, optimize
 
@@ -64,10 +64,9 @@ def main() -> None:
     """Print the optimum and the time that it takes, with all that is compiled."""
     os.environ["JAXMECH_KERNEL_CACHE"] = "off"
     jax.config.update("jax_enable_x64", True)
-    began = time.process_time()
-    best, _ = search()
+    seconds, _, (best, _) = timed(search, 0)
     print(best)
-    print(f"{time.process_time() - began:.0f} CPU s")
+    print(f"{seconds:.0f} CPU s")
 
 
 if __name__ == "__main__":
