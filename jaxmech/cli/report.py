@@ -43,7 +43,6 @@ from jaxmech.plot import (
     fit_over_data,
     is_series,
     legend_below,
-    loss,
     new_figure,
     residuals,
     statistic_drawings,
@@ -400,12 +399,10 @@ def write_fit_report(fit: Fit, out: Path, name: str) -> Path:
         f"{counted(len(fit.names), 'parameter')} from {fit.count:,} measurements in {recordings}. "
         f"{state} after {fit.optimization.evaluations} evaluations: {fit.optimization.reason}."
     )
-    after = drawn(partial(loss, fit), "The loss after each step of the optimizer.")
     parts = [
         PagePart("Measured and fitted", pictures=[*_over_time(fit)]),
         PagePart("Parameters", text=str(Outcome(name, fit))),
         PagePart("Residuals", pictures=[*_over_time(fit, is_misfit=True)]),
-        PagePart("Trust", pictures=[after], is_closed=True),
     ]
     write_whole(out, page(name, lead, parts, fit.warnings))
     return out

@@ -11,7 +11,6 @@ it, and `viewer` makes the pages of `view`.
 from jaxmech.plot.animation import Animation as Animation
 from jaxmech.plot.animation import animate as animate
 from jaxmech.plot.fit import fit_over_data as fit_over_data
-from jaxmech.plot.fit import loss as loss
 from jaxmech.plot.fit import plot_fit as plot_fit
 from jaxmech.plot.fit import residuals as residuals
 from jaxmech.plot.panels import Panels as Panels

@@ -92,12 +92,9 @@ class Animation:
         colors = sheet.quantize(_COLORS, dither=Image.Dither.NONE)
         reduced = [x.quantize(palette=colors, dither=Image.Dither.NONE) for x in pictures]
         # The background, the colour of a corner, has its exact value in all frames.
-        color_index, palette = reduced[0].getpixel((0, 0)), reduced[0].getpalette()
-        color = pictures[0].getpixel((0, 0))
-        assert isinstance(color_index, int)
-        assert isinstance(color, tuple)
-        assert palette is not None
-        palette[3 * color_index : 3 * color_index + 3] = [int(x) for x in color]
+        index: Any = reduced[0].getpixel((0, 0))
+        palette: Any = reduced[0].getpalette()
+        palette[3 * index : 3 * index + 3] = pictures[0].getpixel((0, 0))
         for picture in reduced:
             picture.putpalette(palette)
         # A frame lasts some hundredths of a second, whose sum keeps to the rate.

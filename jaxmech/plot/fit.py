@@ -1,4 +1,4 @@
-"""Plots of a fit: measured and fitted motion, residuals, loss."""
+"""Plots of a fit: measured and fitted motion, residuals."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from jaxmech.identify import Fit, Recording
 from jaxmech.plot.panels import (
-    BLUE,
     COLORS,
     GREY,
     Drawing,
@@ -64,24 +62,6 @@ def residuals(
     """
     ax = axes_or_new(ax)
     return _draw(fit, recording, validation, sensors, ax, is_misfit=True)
-
-
-def loss(fit: Fit, *, ax: Axes | None = None) -> Axes:
-    """Draw half the sum of squared residuals after each step, logarithmic.
-
-    Args:
-        fit: the fit.
-        ax: axes to draw into.
-    """
-    ax = axes_or_new(ax)
-    mark = "o" if len(fit.optimization.history) <= _MOST_MARKS else ""
-    steps = np.arange(len(fit.optimization.history))
-    ax.plot(steps, fit.optimization.history, color=BLUE, linewidth=1.2, marker=mark, markersize=3)
-    ax.set_yscale("log")
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    labelled(ax, "step", "loss")
-    ax.margins(x=0.02)
-    return ax
 
 
 def plot_fit(fit: Fit, sensors: Sequence[str], figure: Figure | None) -> Panels:

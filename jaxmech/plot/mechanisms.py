@@ -9,6 +9,7 @@ kinds to solids, in half widths of a link.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import jax.numpy as jnp
@@ -29,7 +30,7 @@ from jaxmech.geometry import (
     scaled,
 )
 from jaxmech.meshes import Triangles
-from jaxmech.parts import Frame, Joint, Mechanism, Reader, gravity, vectors
+from jaxmech.parts import Frame, Joint, Mechanism, Reader, gravity
 
 STEEL, DAMPER, TYRE = (0.5, 0.53, 0.57), (0.35, 0.38, 0.42), (0.25, 0.25, 0.27)
 
@@ -118,8 +119,7 @@ class Drawing:
 
     def pointing(self, k: int, axis: Any) -> Array:
         """A direction on a body as a unit vector along the axes of the ground."""
-        u = jnp.asarray(self.read.vector(axis, self.size))
-        return jnp.asarray(self.frames[k].direction(u / jnp.sqrt(u @ u)))
+        return self.axes(k, axis)[:, 0 if self.size == 2 else -1]
 
     def axes(self, k: int, axis: Any) -> Array:
         """Axes (d, d) on a body; the given one is the last in space, the first in the plane."""
@@ -129,10 +129,11 @@ class Drawing:
         return jnp.stack(columns[::-1] if self.size == 2 else columns, axis=1)
 
     def solid(
-        self, mesh: Triangles, axes: Any, scale: Sequence[float], color: Any = STEEL, at: Any = None
-    ) -> Solid:
+        self, mesh: Triangles, axes: Any, scale: Sequence[float], color: Any = STEEL, *,
+        at: Any = None, depth: Any = 0.0,
+    ) -> Solid:  # fmt: skip
         """A mesh, by default at the joint, with a scale in half widths of a link."""
-        vertices = scaled(mesh.vertices, [x * self.width for x in scale])
+        vertices = scaled(mesh.vertices, [x * self.width for x in scale], (0.0, 0.0, depth))
         return Solid(self.point if at is None else at, axes, vertices, mesh.faces, color)
 
     def bead(self, end: Any) -> Solid:
@@ -143,13 +144,13 @@ class Drawing:
         """What holds a joint to the ground, if its first body is the ground."""
         if not self.is_on_ground or self.has_visual(1):
             return {}
-        down = jnp.asarray(self.sketch.down)
+        down, depth = jnp.asarray(self.sketch.down), 0.0 * self.width
         if self.size == 3:
-            axes = jnp.stack([*self.frames[0].normals(down), down], axis=1)
-            return {f"{self.name}.ground": self.solid(meshes.foot(), axes, (1.0,) * 3, GROUND)}
-        axes = jnp.stack([jnp.stack([-down[1], down[0]]), -down], axis=1)
-        solid = self.solid(meshes.support(), axes, (1.0,) * 3, GROUND)
-        return {f"{self.name}.ground": _at_depth(solid, self.sketch.depth("ground"))}
+            mesh, axes = meshes.foot(), jnp.stack([*self.frames[0].normals(down), down], axis=1)
+        else:
+            mesh, depth = meshes.support(), self.sketch.depth("ground")
+            axes = jnp.stack([jnp.stack([-down[1], down[0]]), -down], axis=1)
+        return {f"{self.name}.ground": self.solid(mesh, axes, (1.0,) * 3, GROUND, depth=depth)}
 
     def rail(self) -> Shapes:
         """A bar along an axis on a, over all positions that the joint reaches."""
@@ -157,13 +158,11 @@ class Drawing:
         reach = axes[:, 0 if self.size == 2 else -1] @ (self.point - start)
         if self.size == 3:  # the reach is along x
             axes = axes[:, jnp.array([2, 0, 1])]
-        bar, width = meshes.box().moved((0.5, 0.0, 0.0)).vertices, self.width
-        past = np.where(bar[:, 0] > 0.5, 3.0, np.where(bar[:, 0] < 0.5, -3.0, 0.0))
-        depth = self.sketch.depth("ground") if self.size == 2 else 0.0 * width
-        x, y = bar[:, 0] + past * width, 0.9 * width * bar[:, 1]
-        vertices = jnp.stack([x, y, 0.9 * width * bar[:, 2] + depth], axis=1)
+        bar, thick, past = meshes.box().moved((0.5, 0.0, 0.0)), 0.9 * self.width, 3 * self.width
+        depth = self.sketch.depth("ground") if self.size == 2 else 0.0
+        vertices = scaled(bar.vertices, (1 + 2 * past, thick, thick), (-past, 0.0, depth))
         color = GROUND if self.is_on_ground else STEEL
-        return {f"{self.name}.rail": Solid(start, axes, vertices, meshes.box().faces, color, reach)}
+        return {f"{self.name}.rail": Solid(start, axes, vertices, bar.faces, color, reach)}
 
     def ground_line(self, at_a: Any, normal: Any) -> Shapes:
         """The straight ground in the plane, across a normal."""
@@ -216,9 +215,8 @@ def _revolute(x: Drawing) -> Shapes:
 def _prismatic(x: Drawing) -> Shapes:
     """A block on a rail."""
     size = (3.6, 2.4, 1.0) if x.size == 2 else (2.4, 2.4, 3.6)
-    block = x.solid(meshes.box(), x.axes(0, x.part.axis), size, BY_BODY)
-    if x.size == 2:
-        block = _at_depth(block, x.depth(1))
+    depth = x.depth(1) if x.size == 2 else 0.0
+    block = x.solid(meshes.box(), x.axes(0, x.part.axis), size, BY_BODY, depth=depth)
     return {f"{x.part.bodies[1].name}.block": block, **x.rail()}
 
 
@@ -231,7 +229,7 @@ def _sleeve(x: Drawing) -> Shapes:
 def _planar(x: Drawing) -> Shapes:
     """A ball on a plate."""
     axes, at = x.axes(0, x.part.normal), x.on(0, x.part.at_a)
-    plate = x.solid(meshes.box(), axes, (14.0, 14.0, 0.3), GROUND, at)
+    plate = x.solid(meshes.box(), axes, (14.0, 14.0, 0.3), GROUND, at=at)
     ball = x.solid(meshes.sphere(), x.frames[1].axes, (1.0,) * 3)
     return {x.name: ball, f"{x.name}.plate": plate}
 
@@ -281,24 +279,16 @@ def _contact(x: Drawing) -> Shapes:
 
 
 def _stop(x: Drawing) -> Shapes:
-    """A peg for each stop: on the rail, or where the middle of the body is when it turns to it."""
-    freedom, ends = x.part.freedom, {}
-    for label, end in (("lower", x.part.lower), ("upper", x.part.upper)):
-        if end is None:
-            continue
-        if hasattr(freedom, "axis"):
-            at = x.on(0, freedom.at_a) + x.read.number(end) * x.pointing(0, freedom.axis)
-        else:
-            turn = x.read.number(end) - freedom.position(x.frames, x.read)
-            center = getattr(getattr(x.part.bodies[1], "properties", None), "center", None)
-            middle = x.frames[1].origin if center is None else x.on(1, center)
-            if freedom.axes is None:
-                turned = vectors.plane_rotation(turn)
-            else:
-                turned = vectors.rotation_about(x.pointing(0, freedom.axes[0]), turn)
-            at = x.point + turned @ (middle - x.point)
-        ends[f"{x.name}.{label}"] = x.bead(at)
-    return ends
+    """A peg on the rail for each stop of a slide."""
+    freedom, ends = x.part.freedom, {"lower": x.part.lower, "upper": x.part.upper}
+    if not hasattr(freedom, "axis"):
+        return {}
+    start, along = x.on(0, freedom.at_a), x.pointing(0, freedom.axis)
+    return {
+        f"{x.name}.{label}": x.bead(start + x.read.number(end) * along)
+        for label, end in ends.items()
+        if end is not None
+    }
 
 
 def _rope(x: Drawing) -> Shapes:
@@ -380,12 +370,10 @@ def _rack(x: Drawing) -> Shapes:
 
 def _torsion_spring(x: Drawing) -> Shapes:
     """A spiral about the axis, whose outer end turns with the second body."""
-    size, mesh = 3.5 * x.width, meshes.spiral()
     axes, depth = jnp.asarray(x.frames[1].axes), 2.5 * x.sketch.height * len(x.sketch.levels)
     if x.size == 3:
         axes, depth = x.axes(1, x.part.axis_b), 2.5 * x.width
-    vertices = scaled(mesh.vertices, (size, size, size), (0.0, 0.0, depth))
-    return {x.name: Solid(x.point, axes, vertices, mesh.faces, SPRING)}
+    return {x.name: x.solid(meshes.spiral(), axes, (3.5,) * 3, SPRING, depth=depth)}
 
 
 def _stretched(mesh: Triangles, width: float, color: Any) -> Callable[[Drawing], Shapes]:
@@ -441,10 +429,6 @@ def _marks(part: Any) -> list[tuple[int, Any]]:
     b = getattr(part, "at_b", None) or getattr(part, "at", None)
     points = [(0, getattr(part, "at_a", None)), (-1, b)]
     return [(k, point) for k, point in points if point is not None]
-
-
-def _at_depth(solid: Solid, depth: Any) -> Solid:
-    return solid._replace(vertices=scaled(solid.vertices, (1.0,) * 3, (0.0, 0.0, depth)))
 
 
 def shapes_of_mechanism(mechanism: Mechanism, q: Array, t: Array, params: Any) -> Shapes:
@@ -575,35 +559,29 @@ class _Link:
             }
         if is_covered and self.count < 2:
             return {}
-        radius = jnp.minimum(sketch.width, _SHORT * self.length)
+        radius, points = jnp.minimum(sketch.width, _SHORT * self.length), self.points
+        disc = np.sqrt(2) * self.gyration
         if d == 2:
-            return self._in_plane(radius, height, level)
-        corners = self.points
-        if self.count < 2:  # of the box, with axes of its own, that has the inertia of the body
+            radius = jnp.where(self.is_bare, disc, radius)
+        elif self.count < 2:  # the box, with axes of its own, that has the inertia of the body
             moments, axes = jnp.linalg.eigh(self.inertia)
             squares = 1.5 * (moments.sum() - 2 * moments) / self.mass
-            half = jnp.sqrt(jnp.maximum(squares, 0.0))
-            grid = np.meshgrid([-1, 1], [-1, 1], [-1, 1], indexing="ij")
-            signs = np.stack(grid, -1).reshape(8, 3)
+            half, signs = (
+                jnp.sqrt(jnp.maximum(squares, 0.0)),
+                np.array([*product((-1, 1), repeat=3)]),
+            )
             corners = self.local[None] + 0.8 * (signs * half[None]) @ axes.T
-        padded = jnp.concatenate(
-            [self.points] + [self.points[:1]] * (len(corners) - len(self.points))
-        )
-        vertices, faces = hull(jnp.where(self.is_bare, corners, padded), radius)
-        return {name: Solid(self.frame.origin, self.frame.axes, vertices, faces)}
-
-    def _in_plane(self, radius: Array, height: Array, level: Array) -> Shapes:
-        disc = np.sqrt(2) * self.gyration
-        vertices, faces = hull(self.points, jnp.where(self.is_bare, disc, radius))
-        flat = scaled(vertices, (1.0, 1.0, height), (0.0, 0.0, level))
-        link = {self.body.name: Solid(self.frame.origin, self.frame.axes, flat, faces)}
-        if self.count > 1:
-            return link
-        # A line on a disc shows how it turns; elsewhere it has no size.
-        size = jnp.where(self.is_bare, disc, 0.0)
-        bar = meshes.box().moved((0.5, 0.0, 0.0))
-        shift = (*self.local, level + 0.55 * height)
-        flat_bar = scaled(bar.vertices, (size, 0.1 * size, 0.2 * height), shift)
-        flat_bar = jnp.where(self.is_bare, flat_bar, 0.0)
-        mark = Solid(self.frame.origin, self.frame.axes, flat_bar, meshes.box().faces, DARK)
-        return {**link, f"{self.body.name}.radius": mark}
+            padded = points[np.minimum(np.arange(8), len(points) - 1)]
+            points = jnp.where(self.is_bare, corners, padded)
+        vertices, faces = hull(points, radius)
+        if d == 2:
+            vertices = scaled(vertices, (1.0, 1.0, height), (0.0, 0.0, level))
+        shapes = {name: Solid(self.frame.origin, self.frame.axes, vertices, faces)}
+        if d == 2 and self.count < 2:
+            # A line on a disc shows how it turns; elsewhere it has no size.
+            size, thickness = (jnp.where(self.is_bare, x, 0.0) for x in (disc, 0.2 * height))
+            mesh, shift = meshes.box().moved((0.5, 0.0, 0.0)), (*self.local, level + 0.55 * height)
+            bar = scaled(mesh.vertices, (size, 0.1 * size, thickness), shift)
+            mark = Solid(self.frame.origin, self.frame.axes, bar, mesh.faces, DARK)
+            shapes[f"{name}.radius"] = mark
+        return shapes

@@ -145,7 +145,7 @@ def _checked(output: Any) -> dict[str, Any]:
         str(name): Solid(*map(jnp.asarray, x)) if isinstance(x, Solid) else 1.0 * jnp.asarray(x)
         for name, x in (output.items() if isinstance(output, Mapping) else ())
     }
-    points = {name: path(x) for name, x in shapes.items()}
+    points = {name: x.origin if isinstance(x, Solid) else x for name, x in shapes.items()}
     if {x.shape[-1] if x.ndim in (1, 2) else 0 for x in points.values()} not in ({2}, {3}):
         listing = ", ".join(f"{name} {x.shape}" for name, x in points.items())
         raise ValueError(

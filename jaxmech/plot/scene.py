@@ -4,8 +4,9 @@ Items are solids, lines, dots and trails, each with its frames or points over ti
 picture solids are outlines seen from above in the plane, and shaded faces in space.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ _MOST_TICKS = 7  # over the width of the picture
 _FLAT = 0.25  # smallest side of the picture relative to the largest
 
 Color = tuple[float, float, float]
+Moved = tuple[Any, Callable[[int], None]]  # an artist, and what moves it to an entry of the shapes
 
 
 @dataclass(frozen=True)
@@ -266,27 +268,25 @@ class Faces(Poly3DCollection):  # type: ignore[misc]
         return float(super().do_3d_projection())
 
 
-Drawing = Outline | Faces
-
-
-def _solids(ax: Axes, items: Sequence[Item], members: int) -> list[tuple[Drawing, Any]]:
-    """The artists of solids, each with what its method `show` needs."""
+def _solids(ax: Axes, items: Sequence[Item], members: int) -> list[Moved]:
+    """The artists of solids, each with what moves it."""
     if not items:
         return []
     opacity = _GHOST + (0.92 - _GHOST) / members
     if ax.name == "3d":
         faces = Faces(items, linewidths=0.3, zorder=3, alpha=opacity if members > 1 else None)
         ax.add_collection3d(faces)  # type: ignore[attr-defined]
-        return [(faces, items)]
+        return [(faces, partial(faces.show, items))]
     depths = np.array([item.mesh.vertices[:, 2].max() for item in items if item.mesh is not None])
     span = np.ptp(depths) or 1.0
-    pairs: list[tuple[Drawing, Any]] = []
+    pairs: list[Moved] = []
     for item, depth in zip(items, depths, strict=True):
         fill = (*item.color, opacity)
         edge = tuple(0.6 * x for x in item.color)
         order = 2 + _DEPTHS * float(depth - depths.min()) / span
         style = {"facecolor": fill, "edgecolor": edge, "linewidth": 0.8, "zorder": order}
-        pairs.append((ax.add_patch(Outline(item, **style)), item))  # type: ignore[arg-type]
+        outline: Any = ax.add_patch(Outline(item, **style))
+        pairs.append((outline, partial(outline.show, item)))
     return pairs
 
 
@@ -341,14 +341,12 @@ class Scene:
             items = [
                 replace(x, color=to_rgb(colors[x.member])) if x.member >= 0 else x for x in items
             ]
-        self._artists: list[tuple[Any, Any]] = []  # each with what it shows
+        self._artists: list[Moved] = []
         for item in items:
             if item.mesh is None:
-                artist = self._artist(item)
-                if item.member < 0:  # stays in place
-                    self._move(artist, item, 0)
-                else:
-                    self._artists.append((artist, item))
+                artist, move = self._artist(item)
+                move(0)
+                self._artists += [] if item.member < 0 else [(artist, move)]
         self._artists += _solids(self.ax, [x for x in items if x.mesh is not None], count)
 
     @property
@@ -358,49 +356,44 @@ class Scene:
 
     def show(self, moment: int) -> None:
         """Draw the shapes at a time, and the trails up to it."""
-        for artist, item in self._artists:
-            self._move(artist, item, moment * self._every)
+        for _, move in self._artists:
+            move(moment * self._every)
 
-    def _artist(self, item: Item) -> Any:
-        """Make a dot, a line, a filled outline or a trail."""
-        is_fixed, is_group, empty = item.member < 0, self._count > 1, [list[float]()] * self._d
-        style: dict[str, Any] = {"axlim_clip": True} if self._d == 3 and is_fixed else {}
-        if item.kind == "trail":
-            style = {"linewidth": 0.9, "alpha": 0.6, "zorder": 1.5}
-        elif item.kind == "dot":
-            size = 4.0 if is_fixed or is_group else 6.0
-            style |= {"marker": "o", "markersize": size, "linestyle": "", "zorder": 4}
+    def _artist(self, item: Item) -> Moved:
+        """Make a dot, a line, a filled outline or a trail, and what moves it."""
+        space: Any = self.ax
+        is_fixed, is_curve = item.member < 0, item.points.shape[1] > THICK
+        is_thin, order = is_fixed or self._count > 1, 1 if is_fixed else 3
+        if item.closed:
+            style: Any = {
+                "facecolor": to_rgba(item.color, 0.15), "edgecolor": to_rgba(item.color, 0.95),
+                "linewidth": 1.4 if is_thin or is_curve else 2.2, "zorder": min(order, 2),
+            }  # fmt: skip
+            if self._d == 2:
+                artist: Any = space.add_patch(Polygon(np.zeros((2, 2)), closed=True, **style))
+            else:
+                artist = space.add_collection3d(Poly3DCollection([np.zeros((3, 3))], **style))
         else:
-            is_curve = item.points.shape[1] > THICK
-            if item.closed:
-                width = 1.0 if is_fixed else 1.4 if is_curve or is_group else 2.2
-                style = {
-                    "facecolor": to_rgba(item.color, 0.15), "edgecolor": to_rgba(item.color, 0.95),
-                    "linewidth": width, "zorder": 1 if is_fixed else 2,
-                }  # fmt: skip
-                if self._d == 2:
-                    return self.ax.add_patch(Polygon(np.zeros((2, 2)), closed=True, **style))
-                space: Any = self.ax
-                return space.add_collection3d(Poly3DCollection([np.zeros((3, 3))], **style))
-            width = 3.0 if not (is_fixed or is_group) else 1.4
-            style |= {"linewidth": 1.2 if is_curve else width, "solid_capstyle": "round"}
-            style["zorder"] = 1 if is_fixed else 3
-        return self.ax.plot(*empty, color=item.color, **style)[0]
+            style = {
+                "trail": {"linewidth": 0.9, "alpha": 0.6, "zorder": 1.5},
+                "dot": {"marker": "o", "markersize": 4 if is_thin else 6, "zorder": 4},
+                "line": {"linewidth": 1.4 if is_thin or is_curve else 3, "zorder": order},
+            }[item.kind]
+            if self._d == 3 and is_fixed:
+                style["axlim_clip"] = True
+            (artist,) = space.plot(*[[]] * self._d, color=item.color, **style)
 
-    def _move(self, artist: Any, item: Any, k: int) -> None:
-        if isinstance(artist, Drawing):
-            artist.show(item, k)
-            return
-        points = item.points[: k + 1, 0] if item.kind == "trail" else item.points[k]
-        points = points[:, : self._d]
-        if isinstance(artist, Polygon):
-            artist.set_xy(points)
-        elif isinstance(artist, Poly3DCollection):
-            artist.set_verts([points])
-        elif self._d == 3:
-            artist.set_data_3d(*points.T)
-        else:
-            artist.set_data(*points.T)
+        def move(k: int) -> None:
+            points = item.points[: k + 1, 0] if item.kind == "trail" else item.points[k]
+            points = points[:, : self._d]
+            if not item.closed:
+                (artist.set_data_3d if self._d == 3 else artist.set_data)(*points.T)
+            elif self._d == 2:
+                artist.set_xy(points)
+            else:
+                artist.set_verts([points])
+
+        return artist, move
 
     def _frame(self, box: Box) -> None:
         low, high = box.low[: self._d], box.high[: self._d]

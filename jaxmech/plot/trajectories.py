@@ -196,6 +196,11 @@ class _Shown:
     event: str | None
 
     @property
+    def record(self) -> Any:
+        """The states at the event, if there is one."""
+        return self.sol.events[self.event] if self.event and self.sol.events else None
+
+    @property
     def title(self) -> str:
         failed = int((~self.good).sum())
         lost = f", {failed:,} failed and left out" if failed else ""
@@ -211,37 +216,35 @@ class _Shown:
     @property
     def ts(self) -> np.ndarray:
         """The times, (N, T)."""
-        if self.event is not None and self.sol.events is not None:
-            return self.each(self.sol.events[self.event].t)
+        if self.record is not None:
+            return self.each(self.record.t)
         return self.each(np.broadcast_to(self.sol.ts, np.shape(self.sol.energy)))
 
     def column(self, name: str) -> np.ndarray:
         """A column at these times, (N, T)."""
-        if self.event is None or self.sol.events is None:
-            return self.each(self.sol[name])
-        record = self.sol.events[self.event]
+        if self.record is not None:
+            return self.column_of(name, self.record.q, self.record.v)
+        return self.each(self.sol[name])
+
+    def column_of(self, name: str, q: Any, v: Any) -> np.ndarray:
+        """A column of states, (N, K)."""
         entries = columns(self.sol.coordinates, self.sol.velocities)
-        return self.each(Named(entries, {"q": record.q, "v": record.v}, "the solution")[name])
+        return self.each(Named(entries, {"q": q, "v": v}, "the solution")[name])
 
     def with_jumps(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Times and a column, and where they are drawn as lines its jumps at events, (N, T + J)."""
-        ts, values = [self.ts], [self.column(name)]
-        events = self.sol.events
-        entries = columns(self.sol.coordinates, self.sol.velocities)
-        jumps = self.event is None and name in entries  # no controller acts at an event
-        if jumps and events is not None and len(ts[0]) <= MOST_LINES:
-            for record in map(events.__getitem__, events):
-                if record.q_after is not None and record.v_after is not None:
-                    for q, v in ((record.q, record.v), (record.q_after, record.v_after)):
-                        ts.append(self.each(record.t))
-                        states = Named(entries, {"q": q, "v": v}, "the events")
-                        values.append(self.each(states[name]))
-        t = np.concatenate(ts, axis=1)
+        times, values = [self.ts], [self.column(name)]
+        # No controller acts at an event.
+        events = self.sol.events if self.record is None and len(values[0]) <= MOST_LINES else None
+        if events is not None and name in columns(self.sol.coordinates, self.sol.velocities):
+            for x in map(events.__getitem__, events):
+                if x.q_after is not None and x.v_after is not None:
+                    times += [self.each(x.t)] * 2
+                    values += [self.column_of(name, x.q, x.v)]
+                    values += [self.column_of(name, x.q_after, x.v_after)]
+        t, y = np.concatenate(times, axis=1), np.concatenate(values, axis=1)
         order = np.argsort(t, axis=1, kind="stable")  # what is before a jump comes first
-        return (
-            np.take_along_axis(t, order, 1),
-            np.take_along_axis(np.concatenate(values, axis=1), order, 1),
-        )
+        return np.take_along_axis(t, order, 1), np.take_along_axis(y, order, 1)
 
     def groups(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """The labels and names of panels: columns of the same unit, rates apart."""
@@ -297,13 +300,11 @@ class _Shown:
                 bar.outline.set_visible(False)
             else:
                 for k, states in enumerate(zip(across, up, strict=True)):
-                    if self.event:
-                        color = COLORS[k] if len(across) <= len(COLORS) else BLUE
-                        ax.plot(*states, ".", color=color, markersize=3)
-                        continue
-                    color = COLORS[k % len(COLORS)]
-                    ax.plot(*states, color=color, linewidth=1.1)
-                    ax.plot(*(x[:1] for x in states), "o", color=color, markersize=3.5)
+                    color = COLORS[k % len(COLORS)] if len(across) <= MOST_LINES else BLUE
+                    style = "." if self.event else "-"
+                    ax.plot(*states, style, color=color, markersize=3, linewidth=1.1)
+                    if not self.event:
+                        ax.plot(*(x[:1] for x in states), "o", color=color, markersize=3.5)
             units = self.sol.unit(x), self.sol.unit(y)
             labelled(ax, with_unit(x, units[0]), with_unit(y, units[1]))
             ax.margins(0.05)

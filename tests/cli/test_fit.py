@@ -25,7 +25,7 @@ from jaxmech.identify import Fit, MultiStart, Recording, Shooting
 from jaxmech.identify.result import Predicted
 from jaxmech.identify.uncertainty import uncertainty
 from jaxmech.integrate import DormandPrince5
-from jaxmech.plot.fit import fit_over_data, loss, residuals
+from jaxmech.plot.fit import fit_over_data, residuals
 from tests.identify.swings import made_up
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -273,9 +273,6 @@ def test_pictures_show_what_they_should() -> None:
     residuals(fit, ax=ax, sensors=["x"])
     np.testing.assert_allclose(ax.lines[-1].get_ydata(), fit.residuals[0][:, 0])
     assert ax.lines[-1].get_label() == "x"
-    ax = Figure().subplots()
-    loss(fit, ax=ax)
-    np.testing.assert_array_equal(ax.lines[0].get_ydata(), fit.optimization.history)
 
 
 def _fit_of_unlike_sensors() -> Fit:
@@ -341,10 +338,9 @@ def test_the_page_about_a_fit(done, capsys) -> None:
         in page
     )
     assert all(name in page for name in fit.names)
-    for caption in ("residuals over time", "The loss"):
-        assert caption in page
+    assert "residuals over time" in page
     titles = re.findall(r"<(?:h2|summary)>([^<]*)<", page)
-    assert titles[:4] == ["Measured and fitted", "Parameters", "Residuals", "Trust"]
+    assert titles[:3] == ["Measured and fitted", "Parameters", "Residuals"]
     assert "<h1>pendulum</h1>" in page
     assert "RMS errors of the recordings" in page
     assert not re.findall(r'(?:src|href)="(?!data:)', page)

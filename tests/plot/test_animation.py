@@ -173,18 +173,6 @@ def test_a_gif_lasts_as_long_as_the_motion(short: Animation, tmp_path: Path) -> 
     assert [file.name for file in tmp_path.iterdir()] == ["rod.gif"]
 
 
-def test_no_half_a_file_is_left(
-    short: Animation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(self: Any, k: int) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(type(short.scene), "show", full)
-    with pytest.raises(KeyboardInterrupt):
-        short.save(tmp_path / "rod.gif")
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_solid_moves_as_one_artist() -> None:
     def plate(q: Any, t: Any, p: Any) -> dict[str, Any]:
         c, s = jnp.cos(q[0]), jnp.sin(q[0])
