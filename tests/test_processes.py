@@ -127,7 +127,7 @@ def in_a_fresh_process() -> None:
         return jnp.linalg.svd(m), jnp.linalg.eigh(s), jnp.linalg.cholesky(s), lu
 
     m = np.random.default_rng(7).normal(size=(2048, 10, 10))
-    for _ in range(40):
+    for _ in range(20):
         cholesky = jax.block_until_ready(factors(m))[2]
     s = m @ m.transpose(0, 2, 1) + np.eye(10)
     np.testing.assert_allclose(cholesky @ cholesky.transpose(0, 2, 1), s, atol=1e-10)
