@@ -20,8 +20,6 @@ from jaxmech.config import (
     environment,
     load,
     plain,
-    python_files,
-    require_no_run_code,
     with_copies,
     write_whole,
 )
@@ -107,7 +105,6 @@ class FitStudy(Settings):
 
 def model(study: FitStudy, folder: Path = Path()) -> Subject:
     """The model of a study, an `Identifiable`, with the study's parameters and controllers."""
-    require_no_run_code(python_files(plain(study), folder), folder)
     given = study.parameters
     names = {name for key in _NAMED for name in getattr(given, key)} | {*(given.free or ())}
     subject = load(
@@ -208,10 +205,9 @@ def run_fit(
     except StudyError as error:
         raise error.within("data") from None
     facts = environment(subject.name, subject.sha256)
-    path, code = (folder / study.data.file).resolve(), hashlib.sha256()
-    for file in sorted(path.parent.glob(path.name)) or [path]:
-        code.update(file.read_bytes())
-    facts["data_sha256"] = code.hexdigest()
+    path = (folder / study.data.file).resolve()
+    contents = [file.read_bytes() for file in sorted(path.parent.glob(path.name)) or [path]]
+    facts["data_sha256"] = hashlib.sha256(b"".join(contents)).hexdigest()
     run, (config, copies) = RunFolder(out), with_copies(plain(study), folder)
     # the path from there to the data, which are not copied
     config["data"]["file"] = Path(os.path.relpath(path, out.resolve())).as_posix()

@@ -208,14 +208,15 @@ def ensemble(config: Config, /, *, out: Out = None, cluster: Where = None) -> in
     exit code: 0 done; 1 more failed trajectories than `failed_allowed`; 2 bad input, or a file that
     cannot be read or written; 130 interrupted; 143 stopped by SIGTERM
     """
-    from jaxmech.config import located
-    from jaxmech.ensemble import as_table, failed, run_study
+    from jaxmech.config import located, read
+    from jaxmech.ensemble import Study, as_table, failed, run_study
 
-    study, folder = _computed_study(config)
+    study = read(config, Study)
+    _use(study.precision)
     out, start = out or Path("runs") / config.stem, time.perf_counter()
     with located(config), graceful() as stop:
         summary = run_study(
-            study, out, folder=folder, progress=True, tell=tell, stop=stop, client=cluster
+            study, out, folder=config.parent, progress=True, tell=tell, stop=stop, client=cluster
         )
     seconds = f"{time.perf_counter() - start:.1f} s"
     print(f"{as_table(summary)}\n{seconds}; results in {out / 'results.zarr'}")
@@ -236,13 +237,14 @@ def failure(config: Config, /, *, out: Out = None) -> int:
 
     exit code: 0 done; 1 with warnings; 2 bad input
     """
-    from jaxmech.config import located
-    from jaxmech.ensemble import failure_probability
+    from jaxmech.config import located, read
+    from jaxmech.ensemble import Study, failure_probability
 
-    study, folder = _computed_study(config)
+    study = read(config, Study)
+    _use(study.precision)
     out, start = out or Path("runs") / f"{config.stem}_failure", time.perf_counter()
     with located(config), graceful() as stop:
-        result = failure_probability(study, out, folder=folder, stop=stop)
+        result = failure_probability(study, out, folder=config.parent, stop=stop)
     print(f"{result}\n{time.perf_counter() - start:.1f} s; results in {out}")
     return UNSATISFACTORY if result.doubts else DONE
 
@@ -278,7 +280,7 @@ def fit(config: Config, /, *, out: Out = None, data: Path | None = None) -> int:
     from jaxmech.cli.fit import FitStudy, run_fit
     from jaxmech.config import located, read
 
-    _use_float64()
+    _use("float64")
     study = read(config, FitStudy)
     if data:
         study = replace(study, data=replace(study.data, file=str(data.resolve())))
@@ -307,7 +309,7 @@ def replay(
     """
     from jaxmech.ensemble import replay as replayed
 
-    _use_float64()
+    _use("float64")
     trajectory = replayed(run, index, *_named_study(config))
     print(trajectory)
     return DONE if all(trajectory.compared.values()) else UNSATISFACTORY
@@ -326,7 +328,7 @@ def report(run: Run, /, *, config: Origin = None, out: Path | None = None) -> No
     """
     from jaxmech.config import RunFolder
 
-    _use_float64()
+    _use("float64")
     out = out or run / "report.html"
     if RunFolder(run).command == "fit":
         from jaxmech.cli.fit import stored
@@ -377,7 +379,7 @@ def check(system: System, /, *, fast: Annotated[bool, Parameter(negative="")] = 
     from jaxmech.cli.resolve import load_state
     from jaxmech.integrate import FixedSteps
 
-    _use_float64()
+    _use("float64")
     loaded, (q, v, t, params) = load_state(system)
     found = structure(loaded, q, v, t, params)
     print(found)
@@ -413,7 +415,7 @@ def audit(
     """
     from jaxmech.cli.audit import audit as examined
 
-    _use_float64()
+    _use("float64")
     try:
         found = examined(file, seconds)
     except (ImportError, ValueError) as error:
@@ -461,20 +463,10 @@ def doctor() -> int:
     from jaxmech.cli.doctor import facts, failed_tests
 
     print("\n".join(facts()))
-    _use_float64()
+    _use("float64")
     faults = [*failed_tests()]
     print("\n".join(faults) or "  all is well")
     return UNSATISFACTORY if faults else DONE
-
-
-def _computed_study(config: Path) -> "tuple[Study, Path]":
-    """The study of a configuration, in the precision that it asks for, and its folder."""
-    check_jax(version("jax"))
-    study, folder = _named_study(config)
-    assert study is not None
-    if study.precision == "float64":
-        _use_float64()
-    return study, folder
 
 
 def _named_study(config: Path | None) -> "tuple[Study | None, Path]":
@@ -485,12 +477,13 @@ def _named_study(config: Path | None) -> "tuple[Study | None, Path]":
     return (read(config, Study), config.parent) if config else (None, Path())
 
 
-def _use_float64() -> None:
-    """Compute in double precision, with a release of jax that is not known to be wrong."""
+def _use(precision: str) -> None:
+    """Compute in a precision, with a release of jax that is not known to be wrong."""
     import jax
 
     check_jax(version("jax"))
-    jax.config.update("jax_enable_x64", True)
+    if precision == "float64":
+        jax.config.update("jax_enable_x64", True)
 
 
 def check_jax(release: str) -> None:

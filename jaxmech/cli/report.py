@@ -133,10 +133,6 @@ _NORMAL = 1.959963984540054  # of a two-sided interval of 95 %
 _LEAST, _MOST_BINS = 8, 60  # members from which a distribution is drawn, and its bins
 
 
-def _names(of: Any) -> list[str]:
-    return [of] if isinstance(of, str) else [*(of or ())]
-
-
 @dataclass(frozen=True, eq=False)
 class MemberQuantity:
     """A number of each good member."""
@@ -193,8 +189,7 @@ class MemberQuantity:
 
 def quantities(results: Results) -> list[MemberQuantity]:
     """The quantities of statistics, then the observed ones; without any, the coordinates."""
-    table = results.config.get("statistics", {})
-    names = [x for one in table.values() for x in _names(one.get("of"))]
+    names = [statistic["of"] for statistic in results.config.get("statistics", {}).values()]
     names = [*dict.fromkeys([*names, *results.config.get("observe", {})])]
     known = [*filter(None, (_quantity(results, name) for name in names))]
     if not known and results.has("q"):
@@ -219,10 +214,10 @@ def _quantity(results: Results, name: str) -> MemberQuantity | None:
     if known.sum() < _LEAST:
         return None
     statistics = results.config.get("statistics", {}).values()
-    asked = [one for one in statistics if name in _names(one.get("of"))]
-    sides = [one.get(side) for one in asked for side in ("above", "below")]
-    limits = tuple(dict.fromkeys(float(x) for x in sides if x is not None))
-    down = any(one.get("below") is not None or one.get("smallest") for one in asked)
+    asked = [statistic for statistic in statistics if statistic["of"] == name]
+    sides = [(side, x[side]) for x in asked for side in ("above", "below") if side in x]
+    limits = tuple(dict.fromkeys(float(limit) for _, limit in sides))
+    down = any(side == "below" for side, _ in sides)
     at = f" at t = {results.ts[-1]:g} s" if is_series(results, name) else ""
     numbers = results.members[results.is_good][known]
     return MemberQuantity(f"{name}{at}", results.unit_of(name), x[known], numbers, limits, down)
@@ -354,9 +349,8 @@ def _parts(
         trusted += [drawn(x, _CAPTIONS[name], below=True) for name, x in trust_drawings(results)]
     for name, draw in statistic_drawings(results):
         settings = results.config["statistics"][name]
-        of, kind = settings["of"], settings["statistic"].replace("-", " ").capitalize()
-        shown = of if isinstance(of, str) else of[0]
-        motions.append(drawn(draw, f"{kind} of {shown}."))
+        kind = settings["statistic"].replace("-", " ").capitalize()
+        motions.append(drawn(draw, f"{kind} of {settings['of']}."))
     if motions:
         yield PagePart("Motions", pictures=motions)
     yield PagePart("Numbers", text=as_table(summary), is_closed=True)

@@ -15,7 +15,6 @@ from jaxmech.config.run_folder import RunFolder as RunFolder
 from jaxmech.config.run_folder import environment as environment
 from jaxmech.config.run_folder import flush as flush
 from jaxmech.config.run_folder import npz as npz
-from jaxmech.config.run_folder import require_no_run_code as require_no_run_code
 from jaxmech.config.run_folder import write_whole as write_whole
 from jaxmech.config.toml import OneOf as OneOf
 from jaxmech.config.toml import key_descriptions as key_descriptions

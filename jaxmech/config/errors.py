@@ -1,7 +1,8 @@
 """Errors of input, which name the key and the requirement that it violates."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields
+from math import inf
 from typing import Any
 
 from jaxmech.utils.text import not_one_of
@@ -79,23 +80,20 @@ def unknown(key: Key, names: Iterable[str], valid: Collection[str], category: st
 def out_of_range(settings: Any) -> Iterator[Problem]:
     """The fields of a dataclass that are given and beyond the limits in their metadata."""
     for field in fields(settings):
-        value, limits = getattr(settings, field.name), {**field.metadata, "most": None}
-        if value is not None and (message := limit_problem(limits, value)):
+        value = getattr(settings, field.name)
+        least, most, between = (field.metadata.get(x) for x in ("least", "most", "between"))
+        positive = field.metadata.get("positive")
+        if value is None:
+            continue
+        if least is not None and not value >= least:
+            yield Problem((field.name,), f"must be at least {least}, but is {value}")
+        if most is not None and not value <= most:
+            yield Problem((field.name,), f"must be at most {most}, but is {value}")
+        if positive and not 0 < value < inf:
+            yield Problem((field.name,), f"must be positive and finite, but is {value}")
+        if between and not between[0] < value < between[1]:
+            message = "must be between {} and {}, but is {}".format(*between, value)
             yield Problem((field.name,), message)
-
-
-def limit_problem(limits: Mapping[str, Any], value: Any) -> str:
-    """What is wrong with a value beyond the limits of `doc`, empty if it is within them."""
-    least, most, between = (limits.get(name) for name in ("least", "most", "between"))
-    if least is not None and not value >= least:
-        return f"must be at least {least}, but is {value}"
-    if between and not between[0] < value < between[1]:
-        return "must be between {} and {}, but is {}".format(*between, value)
-    if most is not None and value > most:  # of values in a file alone
-        return f"must be at most {most}, but is {value}"
-    if limits.get("positive") and not value > 0:
-        return f"must be positive, but is {value}"
-    return ""
 
 
 def _dotted(key: Key) -> str:

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.config.errors import Key, refuse, refuse_all, unknown
+from jaxmech.config.run_folder import require_no_run_code
 from jaxmech.config.toml import is_robot, python_name
 from jaxmech.control import Controller, controlled
 from jaxmech.interop import as_model, model_of
@@ -204,6 +205,7 @@ def find(name: str, folder: Path, kinds: tuple[type, ...], key: str | Key = "mod
     path = folder / file
     if not path.is_file():
         raise refuse(key, f"must name a Python file, but there is none at {path}")
+    require_no_run_code(path, folder)
     code = path.read_bytes()
 
     # The file as a module, with its folder importable as for a script.

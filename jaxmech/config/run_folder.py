@@ -12,7 +12,7 @@ import os
 import platform
 import shutil
 import tomllib
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -62,19 +62,17 @@ class RunFolder:
     @property
     def config(self) -> dict[str, Any]:
         """The resolved configuration."""
-        file = self.path / "config.toml"
-        try:
-            return tomllib.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise FolderError(f"{file} cannot be read: {error}") from error
+        return self._read("config.toml", tomllib.loads)
 
     @property
     def environment(self) -> dict[str, Any]:
         """What the results depend on, as `environment` has it."""
-        file = self.path / "environment.json"
+        return self._read("environment.json", json.loads)
+
+    def _read(self, name: str, loads: Callable[[str], Any]) -> dict[str, Any]:
+        file = self.path / name
         try:
-            facts = json.loads(file.read_text(encoding="utf-8"))
-            return dict(facts.items())
+            return dict(loads(file.read_text(encoding="utf-8")).items())
         except (OSError, ValueError, AttributeError) as error:
             raise FolderError(f"{file} cannot be read: {error}") from error
 
@@ -178,24 +176,21 @@ class RunFolder:
         messages = []
         for key in names:
             old, new = stored.get(key), facts.get(key)
-            if old == new:
-                continue
             if key in _PARTS:
                 old, new = old or {}, new or {}
-                parts = (part for part in {**new, **old} if old.get(part) != new.get(part))
-                messages.append(f"{_PARTS[key]} {', '.join(parts)}")
-            else:
+                if parts := [x for x in {**new, **old} if old.get(x) != new.get(x)]:
+                    messages.append(f"{_PARTS[key]} {', '.join(parts)}")
+            elif old != new:
                 there_here = f"{json.dumps(old)} there and {json.dumps(new)} here"
                 messages.append(_WHOLE.get(key, f"{key} is {there_here}"))
         return messages
 
 
-def require_no_run_code(files: Sequence[Path], folder: Path) -> None:
-    """Raise a FolderError for Python files of a run folder, which a file in `folder` names."""
-    for file in files:
-        locations = (folder.resolve(), *folder.resolve().parents, *file.resolve().parents)
-        runs = (x for x in locations if (x / "environment.json").is_file())
-        if run := next(runs, None):
+def require_no_run_code(file: Path, folder: Path) -> None:
+    """Raise a FolderError for a Python file of a run folder, which a file in `folder` names."""
+    locations = (folder.resolve(), *folder.resolve().parents, *file.resolve().parents)
+    for run in locations:
+        if (run / "environment.json").is_file():
             raise FolderError(
                 f"{file} belongs to the run folder {run}, whose Python files are copies and are "
                 "not executed; name the configuration from which the run was made, or copy "

@@ -27,7 +27,6 @@ from jaxmech.config.errors import (
     Key,
     Problem,
     StudyError,
-    limit_problem,
     refuse,
     refuse_all,
     unknown,
@@ -245,10 +244,7 @@ def _instance(data: Mapping[str, Any], kind: type, key: Key, problems: list[Prob
     for field in fields(kind):
         place = (*key, field.name)
         if field.name in data:
-            value = _value(data[field.name], hints[field.name], place, problems)
-            if type(value) in (int, float) and (text := limit_problem(field.metadata, value)):
-                problems.append(Problem(place, text))
-            values[field.name] = value
+            values[field.name] = _value(data[field.name], hints[field.name], place, problems)
         elif field.default is MISSING and field.default_factory is MISSING:
             problems.append(Problem(place, "must be given, but is missing"))
     return kind(**values) if len(problems) == count else None

@@ -4,7 +4,7 @@ Its `quantities` are all that can be observed, stored or reduced, by name: the s
 its audit, coordinates and velocities, multipliers, observed quantities, and what events leave.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from jaxtyping import Array
 from jaxmech.compiler import native_call
 from jaxmech.config import Subject
 from jaxmech.config.errors import Key, refuse
-from jaxmech.ensemble.draws import Variable, array_name
+from jaxmech.ensemble.draws import array_name
 from jaxmech.ensemble.study import SECTIONS, SERIES, Study
 from jaxmech.integrate import EventSet
 from jaxmech.linalg import matvec
@@ -73,14 +73,6 @@ class Quantity(NamedTuple):
     is_stored: bool = False
 
 
-def quantity_entries(system: System) -> dict[str, tuple[str, int]]:
-    """The names in q, those in v that are no rates, and those of controllers: array and index."""
-    kept = memory_names(system)
-    entries = columns(system.coordinates, system.velocity_names, kept)
-    named = {*shown_coordinates(system.coordinates), *system.velocities, *system.states, *kept}
-    return {name: entry for name, entry in entries.items() if name in named}
-
-
 def memory_names(system: System) -> tuple[str, ...]:
     """The names of what controllers keep, which the stored q and v end with."""
     return () if system.sampling is None else system.sampling.names
@@ -104,22 +96,6 @@ def merged(shared: Tree, varying: Tree) -> Tree:
 def first_of(varying: Tree, shared: Tree) -> Tree:
     """All inputs of the first member of some."""
     return merged(shared, jax.tree.map(lambda x: x[0], varying))
-
-
-def inputs_of(
-    variables: Iterable[Variable], dtype: np.dtype[Any], padding: int = 0
-) -> tuple[Tree, Tree]:
-    """Split draws into varying ones, padded with copies of the last member, and shared ones."""
-    varying: Tree = {section: {} for section in SECTIONS}
-    shared: Tree = {section: {} for section in SECTIONS}
-    for variable in variables:
-        values = variable.values
-        if variable.varies and padding:
-            values = np.concatenate([values, np.repeat(values[-1:], padding, axis=0)])
-        tree = varying if variable.varies else shared
-        values = values.astype(dtype) if values.dtype.kind == "f" else values
-        tree[variable.section][variable.name] = values
-    return varying, shared
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,8 +270,11 @@ class StudyTrajectory:
 
     @cached_property
     def entries(self) -> dict[str, tuple[str, int]]:
-        """The array and the index of each quantity that is a number of the state."""
-        return quantity_entries(self.system)
+        """The names in q, those in v that are no rates, and of controllers: array and index."""
+        system, kept = self.system, memory_names(self.system)
+        entries = columns(system.coordinates, system.velocity_names, kept)
+        named = {*shown_coordinates(system.coordinates), *system.velocities, *system.states, *kept}
+        return {name: entry for name, entry in entries.items() if name in named}
 
     def named_quantities(self) -> Iterator[tuple[Key, dict[str, Quantity]]]:
         """Those of the system, then each observed one and those of each event, with its key."""

@@ -3,7 +3,7 @@
 `origin` says what its results depend on, and `require_used` refuses what nothing reads.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,8 +27,6 @@ from jaxmech.config import (
     find,
     load,
     plain,
-    python_files,
-    require_no_run_code,
     with_copies,
 )
 from jaxmech.config.errors import (
@@ -41,17 +39,16 @@ from jaxmech.config.errors import (
     refuse_all,
 )
 from jaxmech.ensemble.distributions import Normal
-from jaxmech.ensemble.draws import Sampler
+from jaxmech.ensemble.draws import Sampler, Variable
 from jaxmech.ensemble.member import (
     VELOCITY,
     StudyTrajectory,
     Tree,
     first_of,
-    inputs_of,
     memory_names,
 )
 from jaxmech.ensemble.statistics import FirstPassage
-from jaxmech.ensemble.study import Observed, Study, WhiteNoise
+from jaxmech.ensemble.study import SECTIONS, Observed, Study, WhiteNoise
 from jaxmech.integrate import MEMBERS, FixedSteps, Gaps, choose_steps
 from jaxmech.laws import observed_at
 from jaxmech.system import DryFriction, Params, Signal, System
@@ -59,7 +56,7 @@ from jaxmech.utils.checks import MissingParameterError, argument_count
 from jaxmech.utils.digests import arrays_digest, file_digest, sha256, traced_digest
 from jaxmech.utils.probing import evenly_spaced
 from jaxmech.utils.text import not_one_of
-from jaxmech.utils.trees import as_dtype, is_within, leaf_names
+from jaxmech.utils.trees import is_within, leaf_names
 
 STATES = "statistics"  # the array that holds the states of the statistics
 _FUNCTIONS = {"observe": ("function",), "events": ("function", "jump")}  # fields of settings
@@ -100,13 +97,28 @@ class Plan:
         return with_copies(plain(self.named), self.folder)
 
 
+def inputs_of(
+    variables: Iterable[Variable], dtype: np.dtype[Any], padding: int = 0
+) -> tuple[Tree, Tree]:
+    """Split draws into varying ones, padded with copies of the last member, and shared ones."""
+    varying: Tree = {section: {} for section in SECTIONS}
+    shared: Tree = {section: {} for section in SECTIONS}
+    for variable in variables:
+        values = variable.values
+        if variable.varies and padding:
+            values = np.concatenate([values, np.repeat(values[-1:], padding, axis=0)])
+        tree = varying if variable.varies else shared
+        values = values.astype(dtype) if values.dtype.kind == "f" else values
+        tree[variable.section][variable.name] = values
+    return varying, shared
+
+
 def planned(study: Study, folder: Path = Path(), run: Path | None = None) -> Plan:
     """The study with its system and draws: all checks without tracing.
 
     The sizes that it does not name are those of an existing run folder, if there is one.
     """
     study = study if run is None else with_stored_sizes(study, run)
-    require_no_run_code(python_files(plain(study), folder), folder)
     if study.precision == "float64" and not jax.config.read("jax_enable_x64"):
         advice = 'call jax.config.update("jax_enable_x64", True) first, or set it to float32'
         raise refuse("precision", f"must be float32, the precision of this process; {advice}")
@@ -179,8 +191,9 @@ def _with_functions(study: Study, folder: Path) -> Study:
                 value = find(value, folder, (_CALLABLE,), key).value
             except StudyError as error:
                 problems.extend(error.problems)
+                return value
         count = argument_count(value) if callable(value) else 0
-        if key[0] == "observe" and callable(value) and count not in (4, 5):
+        if key[0] == "observe" and count not in (4, 5):
             message = "must name a function of q, v, t, params, or of these and reactions, but it "
             problems.append(Problem(key, f"{message}takes {count} arguments"))
         return value
@@ -255,9 +268,9 @@ def errors_as_problems() -> Iterator[None]:
 
 def system_digest(system: System, params: Params, dtype: Any = float) -> str:
     """The digest of all functions of a system, and of what else its motions depend on."""
-    dtype = jnp.result_type(dtype)
-    q, t = np.zeros(system.n, dtype), np.zeros((), dtype)  # numpy, so that JAX compiles nothing
-    v, params = np.zeros(system.n_velocities, dtype), as_dtype(system.with_outputs(params), dtype)
+    # numpy, so that JAX compiles nothing
+    q, v, t = np.zeros(system.n, dtype), np.zeros(system.n_velocities, dtype), np.zeros((), dtype)
+    state = system.arguments(q, v, t, params)
     names: list[Any] = [system.coordinates, system.velocities, system.sampling]
     names += [(type(c).__name__, c.name) for c in system.constraints]
     others = list[Any]()  # functions of parameters alone
@@ -272,7 +285,7 @@ def system_digest(system: System, params: Params, dtype: Any = float) -> str:
         values = system.function_values(q, v, t, params)
         return derived, values, [rule(params) for rule in others]
 
-    return sha256(repr(names), traced_digest(functions, q, v, t, params))
+    return sha256(repr(names), traced_digest(functions, *state))
 
 
 @errors_as_problems()

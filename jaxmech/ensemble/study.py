@@ -16,7 +16,7 @@ fast = { of = "speed", level = 6.0, direction = 1 }      # an observed quantity,
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from math import inf, isfinite
+from math import isfinite
 from typing import Annotated, Any, Literal, get_args
 
 import jax
@@ -134,14 +134,13 @@ class WhiteNoise:
     study with the name of the input, such as `gust[17]`.
     """
 
-    intensity: float = field(metadata=doc("integral of the correlation function [unit^2 s]"))
-    interval: float = field(metadata=doc("time for which a number is held [s]"))
+    intensity: float = field(
+        metadata=doc("integral of the correlation function [unit^2 s]", positive=True)
+    )
+    interval: float = field(metadata=doc("time for which a number is held [s]", positive=True))
 
     def __post_init__(self) -> None:
-        for name in ("intensity", "interval"):
-            value = getattr(self, name)
-            if not 0 < value < inf:
-                raise refuse(name, f"must be above 0, but is {value}")
+        refuse_all(out_of_range(self))
 
 
 StudyInput = Annotated[
@@ -361,7 +360,7 @@ class Study:
         least=1,
     )
     failed_allowed: float = setting(
-        0.0, "fraction of failed members up to which the exit code is 0"
+        0.0, "fraction of failed members up to which the exit code is 0", least=0, most=1
     )
     fixed: tuple[str, ...] = setting((), "coordinates that keep their drawn value")
     start: Mapping[str, Distribution] = setting({}, "start variables of the model, by name")
@@ -421,15 +420,14 @@ class Study:
         """The settings that contradict each other, but for those of wrong ranges."""
         for section in ("observe", "events", "statistics"):  # which name arrays, that is files
             for name in getattr(self, section):
-                message = ""
-                if name in ("", ".", "..", "zarr.json") or name.startswith("__"):
-                    message = 'another name: "", ".", "..", "zarr.json" and "__..." are reserved'
-                elif not name.isprintable() or "/" in name or "\\" in name:
-                    message = "a name of a file, without /, \\ and control characters"
-                elif len(name.encode()) > _LONGEST:
-                    message = f"a name of at most {_LONGEST} bytes, since it is that of a file"
-                if message:
-                    yield Problem((section, name), f"must be {message}")
+                is_taken = name in ("", ".", "..", "zarr.json") or name.startswith("__")
+                is_text = name.isprintable() and not {"/", "\\"} & {*name}
+                if is_taken or not is_text or len(name.encode()) > _LONGEST:
+                    message = (
+                        f"must be the name of a file, of at most {_LONGEST} bytes without / and "
+                        "\\, but none that begins with __ or is taken, as . and zarr.json are"
+                    )
+                    yield Problem((section, name), message)
         for name, quantity in self.observe.items():
             if not isinstance(quantity, Observed):
                 message = f"must be an Observed, such as Observed(function), but is {quantity!r}"
@@ -439,9 +437,6 @@ class Study:
             if isinstance(item, RecordedInput) and name in drawn:
                 message = "must have another name: `parameters` gives it, too"
                 yield Problem(("inputs", name), message)
-        if not 0 <= self.failed_allowed <= 1:
-            message = f"must be a fraction from 0 to 1, but is {self.failed_allowed}"
-            yield Problem(("failed_allowed",), message)
         if self.store == "statistics" and not self.statistics:
             message = 'must not be "statistics" where the table `statistics` names none'
             yield Problem(("store",), message)

@@ -86,7 +86,7 @@ class Projection(AbstractStabilization):
         Projection(iterations=3, solver=LDL(tolerance=None))
     """
 
-    iterations: int = setting(2, "Gauss-Newton corrections after each step", most=100)
+    iterations: int = setting(2, "Gauss-Newton corrections after each step")
     solver: AbstractSolver = setting(LDL(), "treatment of dependent constraints")
     is_lazy: ClassVar[bool] = False
 

@@ -23,7 +23,7 @@ def doc(
 ) -> dict[str, Any]:
     """Make metadata of a field: its line in `--help`, and the limits of its value.
 
-    `most` is a limit for values in a file alone. A text in place of a table sets its `short` field.
+    A text in place of a table sets its `short` field.
     """
     limits = {"least": least, "most": most, "between": between, "positive": positive}
     return {"description": description, "short": short, **limits}

@@ -60,17 +60,16 @@ def test_python_files_of_a_run_folder_are_refused(tmp_path: Path) -> None:
     (run / "inner").mkdir(parents=True)
     (run / "environment.json").write_text("{}")
     own = tmp_path / "model.py"
-    require_no_run_code([own], tmp_path)
-    require_no_run_code([], run)
+    require_no_run_code(own, tmp_path)
     for file in (
         run / "model.py",
         run / "inner" / "model.py",
         tmp_path / "x" / ".." / "run" / "m.py",
     ):
         with pytest.raises(FolderError, match="copies and are not executed"):
-            require_no_run_code([file], tmp_path)
+            require_no_run_code(file, tmp_path)
     with pytest.raises(FolderError, match="name the configuration from which the run was made"):
-        require_no_run_code([own], run)
+        require_no_run_code(own, run)
 
 
 def test_a_run_is_named_by_its_model_or_its_folder(tmp_path: Path) -> None:

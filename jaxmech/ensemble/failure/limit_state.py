@@ -24,12 +24,11 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure
-from jaxmech.config import Subject
 from jaxmech.config.errors import StoppedError, refuse
 from jaxmech.ensemble.distributions import Law
 from jaxmech.ensemble.draws import Sampler, at_normal
-from jaxmech.ensemble.member import StudyTrajectory, Tree, inputs_of, merged, quantity_entries
-from jaxmech.ensemble.plan import Plan, errors_as_problems, planned, with_steps
+from jaxmech.ensemble.member import StudyTrajectory, Tree, merged
+from jaxmech.ensemble.plan import Plan, errors_as_problems, inputs_of, planned, with_steps
 from jaxmech.ensemble.study import Failure, Observed, Study, StudyEvent, Times
 from jaxmech.integrate import FixedSteps
 from jaxmech.laws import observed_at
@@ -248,7 +247,7 @@ class LimitState:
     def _excess(self) -> Callable[..., Array]:
         """The quantity by how much it is beyond the threshold, as a function of a state."""
         study, failure, system = self.study, self.failure, self.plan.subject.system
-        names = quantity_entries(system)
+        names = self.plan.member.entries
         event, sign = self.event, -float(failure.margin_sign)
         if event is not None:
             fn = event.event(failure.of, names, study.observe).fn
@@ -309,16 +308,17 @@ def limit_state_of(study: Study, folder: Path) -> LimitState:
     assert failure is not None
     bare = replace(study, statistics={}, store="all")
     plan = planned(bare, folder)
-    _require_quantity(failure, plan.study, plan.subject)
+    _require_quantity(failure, plan)
     if not plan.sampler.drawn:
         message = "must draw a variable: without one, a failure is certain or impossible"
         raise refuse("parameters", message)
     return LimitState(with_steps(plan), failure, failure.most)
 
 
-def _require_quantity(failure: Failure, study: Study, subject: Subject) -> None:
+def _require_quantity(failure: Failure, plan: Plan) -> None:
     """Raise a StudyError unless the failure is one of this study."""
-    known = (*quantity_entries(subject.system), *study.observe, *study.events)
+    study = plan.study
+    known = (*plan.member.entries, *study.observe, *study.events)
     if failure.of not in known:
         kind = "a coordinate, a velocity, an observed quantity or an event"
         raise refuse(("failure", "of"), not_one_of(failure.of, known, kind))

@@ -6,9 +6,21 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
+from jaxmech.config.errors import StudyError
 from jaxmech.config.load import Subject, load
-from jaxmech.ensemble import Fixed, Normal, Sampling, Study, Times, Uniform
+from jaxmech.ensemble import (
+    Fixed,
+    Moments,
+    Normal,
+    Observed,
+    Sampling,
+    Study,
+    StudyEvent,
+    Times,
+    Uniform,
+)
 from jaxmech.ensemble.draws import Sampler
+from jaxmech.ensemble.plan import planned
 from jaxmech.models import Model
 from jaxmech.system import System
 from tests.ensemble.studies import write_study
@@ -121,3 +133,19 @@ def test_a_bare_system_takes_what_is_given(tmp_path) -> None:
     assert values["coordinates.x"].shape == (4,)
     assert values["parameters.m"].tolist() == [1.0, 2.0]
     assert "velocities.x" not in values
+
+
+def test_names_that_are_taken_or_of_nothing_are_told_together() -> None:
+    """Also that of an array of drawn values, which only a run folder has."""
+    speed = Observed(lambda q, v, t, p: v @ v)
+    wrong = Study(
+        model="pendulum", size=4, times=Times(end=1.0), start={"theta": Uniform(-1.0, 1.0)},
+        observe={"energy": speed, "start_theta": speed},
+        events={"high": StudyEvent(of="x9")}, statistics={"mean": Moments(of="heat")},
+    )  # fmt: skip
+    with pytest.raises(StudyError) as caught:
+        planned(wrong)
+    assert [problem.key for problem in caught.value.problems] == [
+        ("observe", "energy"), ("observe", "start_theta"), ("events", "high", "of"),
+        ("statistics", "mean", "of"),
+    ]  # fmt: skip
