@@ -141,7 +141,7 @@ def planned(study: Study, folder: Path = Path(), run: Path | None = None) -> Pla
 
 
 def _name_problems(plan: Plan) -> Iterator[Problem]:
-    """The quantities and events of a study with a name that is taken, or that are of none."""
+    """Names of quantities that are taken, and events and statistics of unknown quantities."""
     study, sampler, member = plan.study, plan.sampler, plan.member
     crossed, taken = (*member.entries, *study.observe), {"multipliers"}
     if study.store != "statistics":  # arrays of the run folder
