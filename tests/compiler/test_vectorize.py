@@ -135,6 +135,14 @@ LAST_LARGE = {form: form == "alone" for form in (
 )}  # fmt: skip
 
 FUNCTIONS: dict[str, Function] = {
+    "logic": lambda x, A: (
+        ~(x > 0),
+        (x > 0) & True,
+        (x > 0) | (x < A[0]),
+        ~~(x > 0),
+        (x > 0) & False,
+    ),
+    "transcendental": lambda x, A: (jnp.sin(x) * jnp.cos(x), jnp.exp(x), jnp.arctan2(x, x[::-1])),
     "other functions": lambda x, A: (
         jnp.log2(jnp.abs(x)),
         jnp.log10(jnp.abs(x)),
@@ -163,6 +171,7 @@ FUNCTIONS: dict[str, Function] = {
         x.mean(),
     ),
     "padding": lambda x, A: (jnp.pad(x, (1, 2), constant_values=7.0), jnp.diag(x), jnp.triu(A)),
+    "choices": lambda x, A: (jnp.where(x > 0, x, A[0]), jnp.clip(x, -0.5, 0.5), jnp.sign(x)),
     "largest": lambda x, A: (jnp.argmax(x), jnp.argmin(A, axis=0), jnp.nanargmin(x)),
     "cond on a loop index": lambda x, A: lax.fori_loop(
         0, 4, lambda k, y: lax.cond(k == 2, lambda z: -z, lambda z: z + 1, y), x
@@ -196,8 +205,10 @@ FUNCTIONS: dict[str, Function] = {
     "gradient of a rare case": lambda x, A: jax.grad(
         lambda y: lax.cond(y[0] > 0.5, lambda: much(y, A), lambda: y).sum()
     )(x),
+    "integers": lambda x, A: (jnp.arange(3) // 2, (x > 0).sum(), jnp.int32(3) * jnp.arange(N)),
     "constants": lambda x, A: (jnp.eye(N) @ x, jnp.full(2, jnp.nan), jnp.zeros((0, 3)), 2.0),
     "no loop": lambda x, A: lax.scan(lambda y, row: (y + row, y @ A), x, A[:0]),
+    "long loop": lambda x, A: loop(lambda y: jnp.tanh(A @ y) + 0.1, 20)(x),
     "saving": saving,
     "nested": nested,
     "gradient of a loop": lambda x, A: jax.grad(
