@@ -64,6 +64,8 @@ def stopping(x: Any) -> Any:
 MASK = np.array([1.0, 0.0])
 # In x = (2, 1) everything is finite; two of the others contain non-finite values.
 FUNCTIONS: dict[str, Function] = {
+    "root": lambda x: 0.0 * jnp.sqrt(x[0]) + x[1],
+    "zero over a root": lambda x: 0.0 / jnp.sqrt(x[0]) + x[1],
     "power": lambda x: 0.0 * x[0] ** 1.5 + x[1],
     "square of a root": lambda x: (0.0 * jnp.sqrt(x[0])) ** 2 + x[1],
     "of a whole number": lambda x: jnp.where(0.0 * jnp.sqrt(x[0]) > -1.0, 1, 2),
