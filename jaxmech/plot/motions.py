@@ -423,10 +423,9 @@ def display_of(
     track, solution, run = Track(ts[:shown], q[:shown], v[:shown]), None, None
     if isinstance(motion, Solution):
         axes = motion.status.ndim
-        # Not by -1, which has no meaning for arrays without entries.
-        solution = jax.tree.map(
-            lambda x: jnp.reshape(x, (count, *jnp.shape(x)[axes:]))[:shown], motion
-        )
+        # Not by -1, which has no meaning for arrays without entries; numpy compiles nothing.
+        arrays = jax.tree.map(np.asarray, motion)
+        solution = jax.tree.map(lambda x: x.reshape(count, *x.shape[axes:])[:shown], arrays)
         run = solution.run
         if params is None and run is None:
             raise ValueError(
@@ -438,7 +437,7 @@ def display_of(
     if params is None and run is not None:
         params = run.params
     else:
-        params = jax.tree.map(lambda x: jnp.broadcast_to(x, (shown, *jnp.shape(x))), params)
+        params = jax.tree.map(lambda x: np.broadcast_to(x, (shown, *np.shape(x))), params)
     if run is not None and run.program.event_set.has_transitions:
         track = replace(track, dense=solution)
     if np.isfinite(track.q).all(axis=2).sum(axis=1).max(initial=0) < 2:

@@ -151,7 +151,7 @@ def _arrows(
 
     They are those of the first trajectory.
     """
-    motion = jax.tree.map(lambda x: x[0], display.solution)
+    motion = jax.tree.map(lambda x: jax.device_put(x[0]), display.solution)
     loads = observe(mechanism.system, motion, display.first_params, other_params=True).loads
     forces = {name: np.asarray(force, float) for name, (force, _) in loads.items()}
     if not forces:
@@ -351,8 +351,7 @@ def view(
         FileNotFoundError: if the folder of `file` does not exist.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
+        >>>         >>> import jaxmech as jm
         >>> model, ts = jm.models.double_pendulum(), jnp.linspace(0.0, 3.0, 61)
         >>> swing = jm.simulate(model.system, *model.initial(), ts, model.params)
         >>> jm.view(model, swing, show=False)
