@@ -335,7 +335,7 @@ def origin(plan: Plan) -> dict[str, Any]:
 def require_used(plan: Plan) -> None:
     """Raise a StudyError for inputs, outputs of controllers and parameters that nothing reads.
 
-    Of the parameters, only those of a bare `System` are given for it.
+    Parameters are checked for a bare `System` alone: a model has its own, whether used or not.
     """
     study, subject, system = plan.study, plan.subject, plan.subject.system
     controllers = () if system.sampling is None else system.sampling.controllers
