@@ -30,7 +30,7 @@ from jaxmech.geometry import (
     scaled,
 )
 from jaxmech.meshes import Triangles
-from jaxmech.parts import Frame, Joint, Mechanism, Reader, gravity
+from jaxmech.parts import Frame, Joint, Mechanism, Reader, gravity, vectors
 
 STEEL, DAMPER, TYRE = (0.5, 0.53, 0.57), (0.35, 0.38, 0.42), (0.25, 0.25, 0.27)
 
@@ -279,16 +279,20 @@ def _contact(x: Drawing) -> Shapes:
 
 
 def _stop(x: Drawing) -> Shapes:
-    """A peg on the rail for each stop of a slide."""
+    """A peg for each stop of a slide, and of a hinge in the plane where its body turns to it."""
     freedom, ends = x.part.freedom, {"lower": x.part.lower, "upper": x.part.upper}
-    if not hasattr(freedom, "axis"):
+    places = {name: x.read.number(end) for name, end in ends.items() if end is not None}
+    if hasattr(freedom, "axis"):
+        start, along = x.on(0, freedom.at_a), x.pointing(0, freedom.axis)
+        places = {name: start + end * along for name, end in places.items()}
+    elif x.size == 3:
         return {}
-    start, along = x.on(0, freedom.at_a), x.pointing(0, freedom.axis)
-    return {
-        f"{x.name}.{label}": x.bead(start + x.read.number(end) * along)
-        for label, end in ends.items()
-        if end is not None
-    }
+    else:
+        angle, center = freedom.position(x.frames, x.read), x.part.bodies[1].properties.center
+        arm = (x.frames[1].origin if center is None else x.on(1, center)) - x.point
+        turns = {name: vectors.plane_rotation(end - angle) for name, end in places.items()}
+        places = {name: x.point + turn @ arm for name, turn in turns.items()}
+    return {f"{x.name}.{name}": x.bead(place) for name, place in places.items()}
 
 
 def _rope(x: Drawing) -> Shapes:

@@ -248,7 +248,9 @@ def links_of(shapes: Shapes) -> Shapes:
     if not bare:
         return shapes
     in_motion = moving(shapes)
-    lines = {name: x for name, x in in_motion.items() if name in bare and _is_rod(x)}
+    lines = {name: x for name, x in in_motion.items()
+             if name in bare and not (isinstance(x, Solid) or is_dot(x) or x.shape[2] > THICK)
+             and not is_outline(x.reshape(-1, *x.shape[2:]))}  # fmt: skip
     low, high = bounds(in_motion or shapes)
     size = float((high - low).max()) or 1.0
     sides = [np.linalg.norm(np.diff(_first(x), axis=1), axis=2) for x in lines.values()]
@@ -349,12 +351,6 @@ class _Links:
             return _at(dot, meshes.foot().moved(axes=axes), np.eye(3), GROUND)
         mesh = meshes.support().moved((0.0, 0.0, -1.25 * self.height), self.width * np.eye(3))
         return _at(dot, mesh, np.diag([up, up]), GROUND)
-
-
-def _is_rod(x: np.ndarray) -> bool:
-    return not (isinstance(x, Solid) or is_dot(x) or x.shape[2] > THICK) and not is_outline(
-        x.reshape(-1, *x.shape[2:])
-    )
 
 
 def _first(x: np.ndarray) -> np.ndarray:

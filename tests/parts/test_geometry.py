@@ -163,3 +163,14 @@ def test_joints_are_drawn_as_what_they_are(joint: Any, q: Any, parts: set[str]) 
         assert np.isfinite(shape.vertices).all()
         assert shape.faces.max() < len(shape.vertices)
         assert np.linalg.det(shape.axes) > 0  # else faces would be seen from inside
+
+
+def test_stops_of_a_hinge_in_the_plane_are_where_its_body_turns_to() -> None:
+    door = jp.planar_body("door", mass=20.0, inertia=6.0, center=(0.4, 0.1))
+    hinge = jp.revolute("hinge", jp.ground, (0.2, 1.0), door, (0.0, 0.3))
+    mechanism = jp.Mechanism([door], [hinge, jp.stop("frame", hinge, lower=-0.5, upper=1.7)])
+    x = drawn(mechanism, mechanism.guess({"hinge": jp.Start(1.0)})[0])
+    for end, angle in {"lower": -0.5, "upper": 1.7}.items():
+        q, _ = mechanism.guess({"hinge": jp.Start(angle)})
+        center = mechanism.point("door", (0.4, 0.1), q)
+        np.testing.assert_allclose(x[f"frame.{end}"].origin, center, atol=1e-12)
