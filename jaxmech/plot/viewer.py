@@ -351,7 +351,7 @@ def view(
         FileNotFoundError: if the folder of `file` does not exist.
 
     Example:
-        >>>         >>> import jaxmech as jm
+        >>> import jaxmech as jm
         >>> model, ts = jm.models.double_pendulum(), jnp.linspace(0.0, 3.0, 61)
         >>> swing = jm.simulate(model.system, *model.initial(), ts, model.params)
         >>> jm.view(model, swing, show=False)
