@@ -351,6 +351,7 @@ def view(
         FileNotFoundError: if the folder of `file` does not exist.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> import jaxmech as jm
         >>> model, ts = jm.models.double_pendulum(), jnp.linspace(0.0, 3.0, 61)
         >>> swing = jm.simulate(model.system, *model.initial(), ts, model.params)

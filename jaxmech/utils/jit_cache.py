@@ -67,7 +67,6 @@ def uncollected(fn: Callable[P, R]) -> Callable[P, R]:
 TRACED_AS = "_traced_as"
 KEPT = 32  # number of static arguments for which a function keeps its programs
 
-
 # Whether the known arguments of the program being lowered are neither NaN nor infinite.
 FINITE_ARGUMENTS = ContextVar("finite_arguments", default=False)
 
