@@ -136,6 +136,23 @@ def test_friction_of_a_floor_and_of_a_rail_are_overcome_together() -> None:
     np.testing.assert_allclose(sol.q[-1], [(4 - begin) ** 3 / 6, 0, 0], atol=1e-8)
 
 
+@pytest.mark.slow
+def test_a_floor_and_a_rail_that_stop_at_one_time_have_derivatives() -> None:
+    """The second one is held by the first, so that its own root would be 0 / 0."""
+
+    @jax.jit
+    def pushed(scale: Any, end: Any) -> tuple[Any, Any]:
+        def place(scale: Any) -> Any:
+            ts, v0 = end * jnp.linspace(0.0, 1.0, 5), scale * jnp.array([0.1, 0.05, 0.0])
+            return jm.simulate(RAIL, jnp.zeros(3), v0, ts, steps=jm.FixedSteps(1)).q[-1]
+
+        return jax.jvp(place, (scale,), (1.0,))
+
+    for end in (0.12, 0.4):
+        near = (pushed(1.0001, end)[0] - pushed(0.9999, end)[0]) / 2e-4
+        np.testing.assert_allclose(pushed(1.0, end)[1], near, atol=1e-8)
+
+
 TWICE = jm.System(
     lambda q, v, t, p: 0.5 * v @ v - G * q[2],
     [

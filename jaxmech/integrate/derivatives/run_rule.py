@@ -330,10 +330,10 @@ def _to_root_jvp(
     state, moved = jax.jvp(lambda data: motion(data, size), (of_motion,), (d_motion,))
     g, g_along = jax.jvp(partial(value, of_value), (state,), (along,))
     _, g_moved = jax.jvp(value, (of_value, state), (d_value, moved))
-    jumps = jnp.abs(g) > accuracy * jnp.abs(g_along)
+    # What another friction holds that stopped at the same time has no rate: it stops with that one.
+    jumps = (jnp.abs(g) > accuracy * jnp.abs(g_along)) | (g_along == 0)
     d_size = jnp.where(jumps, 0.0, -g_moved / jnp.where(jumps, 1.0, g_along))
-    d_state = jax.tree.map(lambda x, y: x + y * d_size, moved, along)
-    return (size, state), (d_size, d_state)
+    return (size, state), (d_size, jax.tree.map(lambda x, y: x + y * d_size, moved, along))
 
 
 def along_motion(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> "Motion":
