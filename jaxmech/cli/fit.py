@@ -96,7 +96,7 @@ class FitStudy(Settings):
 
     def settings(self) -> Settings:
         """The policies with which it is fitted."""
-        policies = {one.name: getattr(self, one.name) for one in fields(Settings)}
+        policies = {x.name: getattr(self, x.name) for x in fields(Settings)}
         if self.horizon is not None:
             fixed = "fixed" in (self.initial_states, self.horizon.first)
             policies["initial_states"] = replace(self.horizon, first="fixed" if fixed else "free")
@@ -172,7 +172,7 @@ class Outcome:
     def __str__(self) -> str:
         fit, rows = self.fit, list[tuple[str, float]]()
         for part, note in ((fit.train, ""), (fit.validation, ", validation")):
-            names = [f"{one.name}{note}" for one in part.recordings]
+            names = [f"{recording.name}{note}" for recording in part.recordings]
             rows += zip(names, part.errors, strict=True)
         width = max(len(name) for name, _ in rows) + 2
         errors = [f"  {name:<{width}}{error:>12.4g}" for name, error in rows]

@@ -6,7 +6,6 @@ Pictures and animations are inside the page as data; its text comes from the tem
 
 import base64
 import io
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -51,7 +50,7 @@ from jaxmech.plot import (
     trust_drawings,
 )
 from jaxmech.status import Status, succeeded
-from jaxmech.utils.text import counted
+from jaxmech.utils.text import capital, counted
 from jaxmech.utils.units import with_unit
 
 _MOST_DECIMALS = 6  # smaller numbers have an exponent
@@ -308,13 +307,13 @@ def _clips(
         captions.append(caption)
 
     # Small pictures that move, all on the same scale.
-    space = [one.ax for one in motions]
+    space = [motion.ax for motion in motions]
     for letter in "xyz" if space and space[0].name == "3d" else "xy":
         ends = np.array([getattr(ax, f"get_{letter}lim")() for ax in space])
         for ax in space:
             ax.set(**{f"{letter}lim": (ends.min(), ends.max())})
     pictures = []
-    for one, ax, caption in zip(motions, space, captions, strict=True):
+    for motion, ax, caption in zip(motions, space, captions, strict=True):
         ax.tick_params(labelsize="x-small")
         ax.set(xlabel="", ylabel="")
         if ax.name == "3d":
@@ -324,10 +323,8 @@ def _clips(
             shape = 0.85
         else:
             shape = float(np.clip(np.ptp(ax.get_ylim()) / np.ptp(ax.get_xlim()), 0.5, 1.2))
-        one.figure.set_size_inches(_CLIP_WIDTH, _CLIP_WIDTH * shape + 0.3)
-        with tempfile.TemporaryDirectory() as clip:
-            file = one.save(Path(clip) / "clip.gif", dpi=_CLIP_DPI)
-            pictures.append(Picture(_address(file.read_bytes(), "gif"), caption))
+        motion.figure.set_size_inches(_CLIP_WIDTH, _CLIP_WIDTH * shape + 0.3)
+        pictures.append(Picture(_address(motion.gif(_CLIP_DPI), "gif"), caption))
     return pictures
 
 
@@ -406,8 +403,8 @@ def _over_time(fit: Fit, *, is_misfit: bool = False) -> Iterator[Picture]:
     """The motion of the first recordings and of a validation, or the residuals of the first."""
     for validation in (False,) if is_misfit else (False, True):
         part = fit.validation if validation else fit.train
-        for k, one in enumerate(part.recordings[: 1 if validation else _RECORDINGS]):
-            caption = f"{one.name[:1].upper()}{one.name[1:]}"
+        for k, recording in enumerate(part.recordings[: 1 if validation else _RECORDINGS]):
+            caption = capital(recording.name)
             if is_misfit:
                 caption += ": residuals over time, which should look like noise."
             else:
@@ -415,5 +412,5 @@ def _over_time(fit: Fit, *, is_misfit: bool = False) -> Iterator[Picture]:
                 caption += ": samples as dots, the simulated motion as lines."
             draw = residuals if is_misfit else fit_over_data
             sensors = fit.train.recordings[0].sensors
-            draw_one = partial(draw, fit, k, validation=validation, sensors=sensors)
-            yield drawn(draw_one, caption, below=True)
+            draw_panel = partial(draw, fit, k, validation=validation, sensors=sensors)
+            yield drawn(draw_panel, caption, below=True)

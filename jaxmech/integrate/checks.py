@@ -103,10 +103,10 @@ def failures(
     is_end: Array, complete: Array | None = None,
 ) -> Failures:  # fmt: skip
     """The possible failures of a law of motion, and of a chart that should `complete` its state."""
-    found: Failures = [(~law.definite, Status.SINGULAR_MASS)]
+    listed: Failures = [(~law.definite, Status.SINGULAR_MASS)]
     checks = (law.converged, Status.NONIDEAL_FAILED), (complete, Status.PROJECTION_FAILED)
-    found += [(~good.all(), status) for good, status in checks if good is not None]
-    return [*found, check_dependent_rows(eom, law, v, independent, is_start, is_end)]
+    listed += [(~good.all(), status) for good, status in checks if good is not None]
+    return [*listed, check_dependent_rows(eom, law, v, independent, is_start, is_end)]
 
 
 def first_that_holds(*cases: tuple[Array, Status | Array]) -> Int[Array, ""]:

@@ -72,11 +72,13 @@ def plot_fit(fit: Fit, sensors: Sequence[str], figure: Figure | None) -> Panels:
     drawings: dict[str, Drawing] = {}
     heights = []
     for part, note in ((fit.train, ""), (fit.validation, ", validation")):
-        for k, one in enumerate(part.recordings[:_SHOWN]):
+        for k, shown in enumerate(part.recordings[:_SHOWN]):
             which: Any = {"recording": k, "validation": bool(note), "sensors": sensors}
-            drawings[f"{one.name}{note}"] = partial(fit_over_data, fit, **which)
-            drawings[f"{one.name}{note} residuals"] = partial(residuals, fit, **which)
-            heights.append(_HEIGHT * (1 + len(grouped_by_unit(_names(one, sensors)))) / 2)
+            title = f"{shown.name}{note}"
+            title += f" ({k + 1})" if title in drawings else ""  # names need not differ
+            drawings[title] = partial(fit_over_data, fit, **which)
+            drawings[f"{title} residuals"] = partial(residuals, fit, **which)
+            heights.append(_HEIGHT * (1 + len(grouped_by_unit(_names(shown, sensors)))) / 2)
     return laid_out(
         drawings, figure=figure, is_shown=True, columns=2, width=_WIDTH, heights=heights, legend=4
     )
@@ -95,15 +97,15 @@ def _draw(
             if count
             else "Argument `validation` must be False: the fit has no validation recordings."
         )
-    one, values = part.recordings[recording], part.values[recording]
-    residual, measured = part.residuals[recording], np.isfinite(one.observed)
-    names = _names(one, sensors)
+    samples, values = part.recordings[recording], part.values[recording]
+    residual, measured = part.residuals[recording], np.isfinite(samples.observed)
+    names = _names(samples, sensors)
     groups = grouped_by_unit(names)
     # NaN of a failed prediction is not left out.
     squares = [residual[:, group][measured[:, group]] ** 2 for group in groups]
     spread = ", ".join(f"{np.sqrt(x.mean()):.3g}" for x in squares)
     note = ", validation" if validation else ""
-    ax.set_title(f"{one.name}{note}: RMS {spread}", fontsize="small")
+    ax.set_title(f"{samples.name}{note}: RMS {spread}", fontsize="small")
     axes = _divided(ax, len(groups))
     before, alone = "", "measured and fitted"
     if is_misfit:
@@ -115,15 +117,15 @@ def _draw(
             name, color = names[k], COLORS[k % len(COLORS)]
             if is_misfit:
                 known = np.isfinite(residual[:, k])
-                line = _interrupted(one.ts[known], residual[known, k])
+                line = _interrupted(samples.ts[known], residual[known, k])
                 ax.plot(*line, color=color, linewidth=0.9, label=name or None)
                 continue
             seen = np.flatnonzero(measured[:, k])
             shown = seen[:: -(-seen.size // _MOST_MARKS) or 1]
-            dots = one.ts[shown], one.observed[shown, k]
+            dots = samples.ts[shown], samples.observed[shown, k]
             label = f"{name} measured".strip()
             ax.plot(*dots, ".", color=color, markersize=3, alpha=0.45, label=label)
-            motion = _interrupted(one.ts, values[:, k])
+            motion = _interrupted(samples.ts, values[:, k])
             ax.plot(*motion, color=color, linewidth=1.2, label=f"{name} fit".strip())
         unit, named = unit_of(names[group[0]]), [names[k] for k in group]
         if len(named) > _NAMES:

@@ -284,6 +284,13 @@ def _fit_of_unlike_sensors() -> Fit:
     return replace(made_up(), train=part)
 
 
+def test_recordings_of_one_name_have_panels_of_their_own() -> None:
+    part = _fit_of_unlike_sensors().train
+    twice = Predicted(part.recordings * 2, part.values * 2)
+    panels = replace(made_up(), train=twice, validation=Predicted((), ())).plot()
+    assert [*panels.axes] == ["disc", "disc residuals", "disc (2)", "disc (2) residuals"]
+
+
 def test_sensors_of_unlike_units_have_their_own_axes() -> None:
     fit, names = _fit_of_unlike_sensors(), ("x [m]", "turn [rad]", "y [m]")
     for draw in (residuals, fit_over_data):

@@ -238,7 +238,7 @@ def _maker(model: Any, g: int) -> Callable[..., Visual] | None:
         kinds.mjGEOM_CYLINDER: partial(Visual.cylinder, a, 2 * b),
         kinds.mjGEOM_BOX: partial(Visual.box, (2 * a, 2 * b, 2 * c)),
     }
-    return next((make for one, make in makers.items() if is_any(kind, one)), None)
+    return next((make for number, make in makers.items() if is_any(kind, number)), None)
 
 
 class Tree:
