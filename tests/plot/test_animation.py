@@ -192,3 +192,26 @@ def test_a_solid_moves_as_one_artist() -> None:
             away, np.sqrt(0.5), rtol=1e-6
         )  # the outline has the corners only
     assert not [x for x in trails(motion, "o") if len(x)]  # the centre of mass is inside
+
+
+@pytest.mark.parametrize(
+    ("seconds", "speed"), [(2.0, 1.0), (30.0, 1.0), (0.03, 0.005), (100.0, 10.0), (0.9, 0.1)]
+)
+def test_the_speed_suits_the_motion(seconds: float, speed: float) -> None:
+    motion = jm.animate(rod, (TS / 2 * seconds, TS[:, None]), {"l": 1.0})
+    assert motion.speed == pytest.approx(speed)
+    assert (len(motion.ts) - 1) / motion.fps == pytest.approx(seconds / speed)
+    said = motion.draw(0.0).get_title(loc="left")
+    assert ("slower" in said, "faster" in said) == (speed < 1, speed > 1)
+
+
+def test_the_last_dot_that_moves_leaves_the_trail() -> None:
+    def dots(q: Any, t: Any, p: Any) -> dict[str, Any]:
+        here = jnp.concatenate([q, q])
+        return {"b": 3 * here, "a": here, "c": jnp.zeros(2)}
+
+    motion = jm.animate(dots, (TS, TS[:, None]))
+    motion.draw(2.0)
+    assert max(trails(motion), key=len)[-1] == pytest.approx([2.0, 2.0])
+    assert len(trails(jm.animate(dots, (TS, TS[:, None]), trails=["a", "b"]))) == 2
+    assert not trails(jm.animate(dots, (TS, TS[:, None]), trails=()), "None")

@@ -122,3 +122,13 @@ def test_panels_are_written_and_shown(motion: jm.Solution, tmp_path: Path) -> No
     assert panels.save(tmp_path / "x.png").stat().st_size > 1000
     figure = Figure()
     assert motion.plot("x1", figure=figure).figure is figure
+
+
+def test_what_a_controller_counts_is_not_drawn() -> None:
+    plant = jm.System(
+        lambda q, v, t, p: v @ v / 2, force=lambda q, v, t, p: p["u"][None], coordinates={"x": "m"}
+    )
+    spring = jm.Controller(lambda m, mem, t, p: (-4 * m[0][0], mem), 0.05, delay=0.03, name="u")
+    sol = jm.simulate(jm.controlled(plant, spring), [1.0], [0.0], jnp.linspace(0, 1, 11))
+    assert "u.sample" in sol.names
+    assert list(sol.plot().axes)[:3] == ["x [m]", "x.rate [m/s]", "u"]

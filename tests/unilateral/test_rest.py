@@ -85,3 +85,12 @@ def test_a_rest_speed_ends_the_bounces() -> None:
     sol = jm.simulate(quiet, jnp.ones(1), jnp.zeros(1), TS, steps=FIXED)
     # Impacts at 4.43 and 2.21 m/s, of which the second one would rebound at 1.1 m/s.
     assert sol.events["floor closes"].count == 2
+
+
+@pytest.mark.slow
+def test_single_precision() -> None:
+    ts, e = TS.astype(jnp.float32), jnp.float32(0.3)
+    sol = jm.simulate(BALL, jnp.ones(1, jnp.float32), jnp.zeros(1, jnp.float32), ts, {"e": e},
+                      steps=FIXED)  # fmt: skip
+    assert sol.q.dtype == jnp.float32
+    assert not sol.q[-1].any()

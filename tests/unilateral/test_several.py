@@ -10,7 +10,7 @@ import scipy.integrate
 
 import jaxmech as jm
 from jaxmech.integrate.events.gaps import Gaps
-from tests.unilateral.systems import ROW_OF_BALLS, G, free
+from tests.unilateral.systems import ROW_OF_BALLS, G, falling, free
 
 STEPS = jm.FixedSteps(10)
 
@@ -197,3 +197,21 @@ def test_two_stops_of_a_joint_share_a_row() -> None:
     np.testing.assert_allclose(pushes[:, -1], [[0, 3, 0, 0], [4, 0, 0, 0]], atol=1e-9)
     counts = [sol.events[f"stops[{k}] closes"].count for k in (0, 1)]
     np.testing.assert_array_equal(counts, [[0, 1], [1, 0]])
+
+
+@pytest.mark.slow
+def test_gaps_in_quasi_velocities() -> None:
+    def turned(q: Any, t: Any, p: Any) -> Any:
+        c, s = jnp.cos(0.3), jnp.sin(0.3)
+        return jnp.array([[c, -s], [s, c]])
+
+    floor = jm.Unilateral(lambda q, t, p: q[1], restitution=0.5, name="floor")
+    ball = jm.System(
+        falling, [floor], coordinates=("x", "y"), velocities=("u", "w"), kinematics=turned
+    )
+    ts = jnp.linspace(0.0, 0.8, 3)
+    sol = jm.simulate(ball, jnp.array([0.0, 1.0]), jnp.zeros(2), ts, steps=STEPS)
+    hit = np.sqrt(2 / G)
+    rest_of_time = 0.8 - hit
+    expected = 0.5 * G * hit * rest_of_time - G * rest_of_time**2 / 2
+    np.testing.assert_allclose(sol.q[-1], [0.0, expected], atol=1e-12)
